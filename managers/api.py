@@ -10,6 +10,7 @@ as their docstrings say.
 
 from typing import Protocol
 
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.operation_records import FailureList, ResultList
@@ -178,8 +179,13 @@ class Manager(SessionContents, Protocol):
         """Return a session once its version is not `version`, or after `seconds`; immediately if it is over."""
         ...
 
-    def cancel(self, session: str, reason: str = "") -> SessionInfo:
-        """Cancel a session: drops that are not settled become CANCELLED. One that is over stays as it is."""
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
+        """Cancel a session: drops that are not settled become CANCELLED. One that is over stays as it is.
+
+        The request is on the disk of each node before the answer. The session is CANCELLING until its attempts have
+        ended, at most `dropflow.engine.stopping.stopped_after` the answer; they have `grace` seconds to clean up. One
+        that is being prepared is not started.
+        """
         ...
 
     def delete(self, session: str) -> None:

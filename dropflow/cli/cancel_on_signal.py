@@ -4,6 +4,8 @@ import signal
 from types import FrameType
 from typing import TYPE_CHECKING, Self
 
+from dropflow.engine.stopping import GRACE_SECONDS
+
 if TYPE_CHECKING:
     from dropflow.engine.session import Session
 
@@ -11,9 +13,16 @@ __all__ = ["CancelOnSignal"]
 
 
 class CancelOnSignal:
-    """Cancels the session on SIGINT or SIGTERM, and raises KeyboardInterrupt on the second signal."""
+    """Cancels the session on SIGINT or SIGTERM, and raises KeyboardInterrupt on the second signal.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    grace : float
+        Seconds that applications have to clean up.
+    """
+
+    def __init__(self, grace: float = GRACE_SECONDS) -> None:
+        self._grace = grace
         self.last = 0
         self._session: Session | None = None
 
@@ -29,11 +38,11 @@ class CancelOnSignal:
         """Cancel this session on a signal, also on one that came before."""
         self._session = session
         if self.last:
-            session.cancel(signal.Signals(self.last).name)
+            session.cancel(signal.Signals(self.last).name, self._grace)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.last:
             raise KeyboardInterrupt
         self.last = number
         if self._session is not None:
-            self._session.cancel(signal.Signals(number).name)
+            self._session.cancel(signal.Signals(number).name, self._grace)

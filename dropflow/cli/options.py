@@ -15,6 +15,7 @@ import msgspec
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
+from dropflow.engine.stopping import GRACE_SECONDS
 
 __all__ = [
     "ConnectionOptions",
@@ -22,6 +23,7 @@ __all__ = [
     "connection_options",
     "elsewhere_option",
     "form_option",
+    "grace_option",
     "graph_argument",
     "infrastructure_retries_option",
     "output_options",
@@ -188,4 +190,13 @@ elsewhere_option = click.option(
 
 form_option = click.option(
     "--format", "form", type=click.Choice(["dfg", "json"]), help="Format of the graph: .dfg, or DALiuGE's JSON."
+)
+
+grace_option = click.option(
+    "--grace",
+    type=click.FloatRange(min=0, max=3600),
+    default=GRACE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running applications have to clean up before they are killed.",
 )

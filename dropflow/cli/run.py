@@ -6,7 +6,7 @@ import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import graph_argument, output_options, runner_options, setting_options
+from dropflow.cli.options import grace_option, graph_argument, output_options, runner_options, setting_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_reply import RunReply, exit_of_run
 
@@ -19,6 +19,7 @@ __all__ = ["command"]
 @setting_options
 @click.option("-n", "--parts", type=click.IntRange(min=1), help="Partition the graph into this many parts first.")
 @runner_options
+@grace_option
 @click.option(
     "--keep",
     metavar="DIR",
@@ -36,12 +37,13 @@ def command(
     infrastructure_retries: int,
     durable: bool,
     keep: str | None,
+    grace: float,
 ) -> Exit:
     """Run GRAPH on this machine.
 
     Shows the progress of each logical node, then where the results are; after a failure, its root causes and what to
-    do. Ctrl-C cancels the session; a second Ctrl-C ends the command immediately. With --debug all state of the engine
-    is checked after every step, which is slow.
+    do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
+    command immediately. With --debug all state of the engine is checked after every step, which is slow.
     """
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
@@ -58,7 +60,7 @@ def command(
     for note in local.placement_notes(physical):
         output.note(note)
     directory = local.prepare_directory(Path(keep)) if keep else local.new_directory(physical)
-    with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+    with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local.run(
             physical,
             directory=directory,

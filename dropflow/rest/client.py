@@ -9,6 +9,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Protocol, Self
 
 from dropflow.clock import Clock
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import LinkError
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
@@ -182,9 +183,9 @@ class _SessionCalls(OperationCaller):
         """
         return session_events(self.download(operations.EVENTS, session).chunks, self.url)
 
-    def cancel(self, session: str, reason: str = "") -> SessionInfo:
-        """Cancel a session."""
-        return self.call(operations.CANCEL, session, body=CancelRequest(reason=reason))
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
+        """Cancel a session. Its attempts have `grace` seconds to clean up."""
+        return self.call(operations.CANCEL, session, body=CancelRequest(reason=reason, grace=grace))
 
     def delete(self, session: str) -> None:
         """Delete a session and its files."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
 
 __all__ = [
@@ -55,9 +56,15 @@ class GraphQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a session is cancelled."""
+    """Why a session is cancelled, and how many seconds its attempts have to clean up before they are killed."""
 
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    grace: Annotated[float, Meta(ge=0, le=3600)] = GRACE_SECONDS
+
+    @property
+    def text(self) -> str:
+        """What is shown with the session."""
+        return f"cancelled: {self.reason}" if self.reason else "cancelled"
 
 
 class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.fingerprint import digest
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
@@ -292,7 +293,7 @@ class FakeManager(_ManagerAndChildren):
             self._changed.wait_for(has_changed, timeout=seconds)
         return self.session(session)
 
-    def cancel(self, session: str, reason: str = "") -> SessionInfo:
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:  # noqa: ARG002
         """Cancel all open drops, unless the session is hidden."""
         found = self._find(session)
         if not is_over(found.status) and found.status != UNKNOWN:

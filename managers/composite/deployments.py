@@ -15,6 +15,7 @@ from dropflow.errors import (
     BadGraphError,
     ConflictError,
     DropflowError,
+    GoneError,
     HttpError,
     LinkError,
     NotFoundError,
@@ -22,6 +23,7 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import NodeInfo, Role, SubmitQuery
 from managers.composite.children import Children, ChildView
 from managers.composite.machine_time import MachineTime
@@ -77,8 +79,8 @@ class Deployments:
         self._deploy_seconds = deploy_seconds
         self._log = log
         self._prepared: dict[tuple[str, int], frozenset[str]] = {}
-        self._submitting: set[str] = set()
-        """Names of the sessions that are being deployed by `submit`."""
+        self._submitting: dict[str, DropflowError | None] = {}
+        """Names of the sessions that are being deployed by `submit`, and the error of those that were cancelled."""
 
     def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
@@ -108,7 +110,7 @@ class Deployments:
                 raise planned.error
             deployment: Deployment = self._under_free_name(planned.value, options)
             after = deployment.epoch
-            self._submitting.add(deployment.session)
+            self._submitting[deployment.session] = None
             try:
                 yield from self._deploy(deployment)
             except RestartedError:
@@ -119,7 +121,7 @@ class Deployments:
             else:
                 return deployment
             finally:
-                self._submitting.discard(deployment.session)
+                del self._submitting[deployment.session]
 
     def _under_free_name(self, deployment: Deployment, options: SubmitQuery) -> Deployment:
         """Return the deployment with a name that no other deployment of `submit` has.
@@ -133,6 +135,14 @@ class Deployments:
             raise ConflictError(f"a session {wanted!r} is being submitted already", hint="choose another name")
         free = next(name for number in count(2) if (name := f"{wanted}-{number}") not in self._submitting)
         return msgspec.structs.replace(deployment, session=free)
+
+    def cancel(self, session: str, reason: str) -> bool:
+        """Have a session that is being deployed by `submit` not be started; return whether there is one."""
+        if session not in self._submitting:
+            return False
+        text = f"session {session!r} was {CancelRequest(reason=reason).text} while it was deployed"
+        self._submitting[session] = GoneError(text, hint="submit the graph again")
+        return True
 
     def prepare(self, deployment: Deployment, *, seconds: float) -> Routine[None]:
         """Prepare the children of the nodes that the deployment names. Undoing it on the others is up to the caller.
@@ -222,13 +232,15 @@ class Deployments:
         deadline = self._time.now + self._deploy_seconds
         session, epoch = deployment.session, deployment.epoch
         step, outcomes = "prepare", (yield from self._prepare(deployment, targets, self._deploy_seconds))
-        if not _errors(targets, outcomes):
+        cancelled = self._submitting[session]
+        if not cancelled and not _errors(targets, outcomes):
             left = max(deadline - self._time.now, 1.0)
             step, outcomes = "start", (yield from self._call(targets, "start", left, session=session, epoch=epoch))
+            cancelled = self._submitting[session]
         errors = _errors(targets, outcomes)
-        if not errors:
+        if not errors and not cancelled:
             return
-        error = merge_errors(errors, f"could not {step} session {session!r}")
+        error = cancelled or merge_errors(errors, f"could not {step} session {session!r}")
         self._log(f"session {session!r} is undone everywhere: {error}")
         outcomes = yield from self._call(
             targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, cast
 
 from dropflow.clock import Clock, SystemClock
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import (
@@ -203,9 +204,9 @@ class Composite(ContentQueries):
         """Return the session once its version is not `version`, or after `seconds`; immediately if it is over."""
         return cast(SessionDetail, self._owner.call("watch", session=session, version=version, seconds=seconds))
 
-    def cancel(self, session: str, reason: str = "") -> SessionInfo:
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Cancel a session on all children that answer."""
-        return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason))
+        return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason, grace=grace))
 
     def delete(self, session: str) -> None:
         """Delete a session everywhere; on children that do not answer, as soon as they do.

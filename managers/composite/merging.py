@@ -224,6 +224,8 @@ def _status(statuses: Sequence[str]) -> str:
         return SessionState.FINISHED.name
     if len(set(states)) == 1:
         return states[0].name
+    if SessionState.CANCELLING in states:
+        return SessionState.CANCELLING.name
     # Parts change state at different times: the session has the state of the part that is furthest ahead.
     is_moving = any(state is SessionState.RUNNING or state.is_terminal for state in states)
     return (SessionState.RUNNING if is_moving else max(states)).name

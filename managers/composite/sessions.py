@@ -5,8 +5,10 @@ from contextlib import suppress
 
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
 from dropflow.rest.status import UNKNOWN
+from dropflow.states import SessionState
 from managers.composite.children import Children, ChildView
 from managers.composite.deletion import PendingDeletions
 from managers.composite.deployments import Deployments, merge_errors
@@ -169,17 +171,27 @@ class Sessions:
                 found = yield from self.session(session)
         return found
 
-    def cancel(self, session: str, reason: str) -> Routine[SessionInfo]:
-        """Cancel a session on all children that answer."""
+    def cancel(self, session: str, reason: str, grace: float) -> Routine[SessionInfo]:
+        """Cancel a session on all children that answer. One that is being deployed from here is not started."""
         since = self._cache.answers
-        replies = yield from self._requests.ask_all("cancel", seconds=_CANCEL_SECONDS, session=session, reason=reason)
+        is_deploying = self._deployments.cancel(session, reason)
+        replies = yield from self._requests.ask_all(
+            "cancel", seconds=_CANCEL_SECONDS, session=session, reason=reason, grace=grace
+        )
+        if is_deploying:
+            return _cancelled(session, reason)
         if not self._cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         for view, info in replies.values:
             self.note(view, info, since=since)
         if replies.refusals:
             raise replies.refusals[0][1]
-        detail = yield from self.session(session)
+        try:
+            detail = yield from self.session(session)
+        except NotFoundError:
+            if not replies.values:
+                raise
+            return _cancelled(session, reason)  # it was being prepared, and nothing of it is left
         return as_info(detail)
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
@@ -266,3 +278,9 @@ def _started(deployment: Deployment, error: DropflowError) -> SessionInfo:
         unknown=nodes,
         whole=deployment.drops,
     )
+
+
+def _cancelled(session: str, reason: str) -> SessionInfo:
+    """Return a session that was cancelled before it was started: only its name is left."""
+    text = CancelRequest(reason=reason).text
+    return SessionInfo(session=session, graph="", status=SessionState.CANCELLED.name, text=text)

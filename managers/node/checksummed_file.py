@@ -3,6 +3,7 @@
 The suffix of the name determines the encoding: ``.json`` or ``.msgpack``.
 """
 
+import os
 import zlib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,8 +26,13 @@ class _Checksummed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: msgspec.Raw
 
 
-def write_checksummed(path: Path, content: object) -> None:
+def write_checksummed(path: Path, content: object, *, durable: bool = False) -> None:
     """Write `content` to `path`; on failure, the old file stays.
+
+    Parameters
+    ----------
+    durable : bool
+        Whether to force it to the disk, so that it survives the end of the machine.
 
     Raises
     ------
@@ -39,9 +45,22 @@ def write_checksummed(path: Path, content: object) -> None:
     with storage_errors("write", path):
         try:
             part.write_bytes(codec.encode(_Checksummed(crc32=zlib.crc32(body), content=msgspec.Raw(body))))
+            if durable:
+                _force(part)
             part.replace(path)
+            if durable:
+                _force(path.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def _force(path: Path) -> None:
+    """Force a file, or the entries of a directory, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_checksummed(path: Path, kind: type[T]) -> T:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from dropflow.failure import Failure
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
@@ -19,6 +20,7 @@ __all__ = [
     "Action",
     "Build",
     "Built",
+    "CancelRecorded",
     "CancelSession",
     "Changed",
     "ConnectPeers",
@@ -36,6 +38,7 @@ __all__ = [
     "PeerStopped",
     "PeersRead",
     "ReadPeers",
+    "RecordCancel",
     "RemoveSession",
     "Removed",
     "RetireSession",
@@ -112,6 +115,16 @@ class Retired(msgspec.Struct, frozen=True):
     finished: Any = None
 
 
+class CancelRecorded(msgspec.Struct, frozen=True):
+    """A `RecordCancel` is done; `error` is why the request could not be written."""
+
+    session: str
+    epoch: int
+    call: int
+    request: CancelRequest
+    error: Exception | None = None
+
+
 class PeersRead(msgspec.Struct, frozen=True):
     """The links were read: the incarnation of each peer that ever sent a message, and the time of its last one."""
 
@@ -176,11 +189,21 @@ class StartSession(msgspec.Struct, frozen=True):
     hosted: Any
 
 
+class RecordCancel(msgspec.Struct, frozen=True):
+    """Write to the directory of a session that it is to be cancelled, and force that to the disk: `CancelRecorded`."""
+
+    session: str
+    epoch: int
+    instance: Any
+    call: int
+    request: CancelRequest
+
+
 class CancelSession(msgspec.Struct, frozen=True):
     """Cancel a hosted session. One that was not started is started first, and ends in its thread."""
 
     hosted: Any
-    reason: str
+    request: CancelRequest
 
 
 class LoseNode(msgspec.Struct, frozen=True):
@@ -217,13 +240,14 @@ class Log(msgspec.Struct, frozen=True):
 
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
 PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped
-Event = Call | SessionEvent | PeerEvent
+Event = Call | SessionEvent | PeerEvent | CancelRecorded
 Action = (
     Return
     | Build
     | ConnectPeers
     | ReadPeers
     | StartSession
+    | RecordCancel
     | CancelSession
     | LoseNode
     | RemoveSession

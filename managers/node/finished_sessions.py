@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
-from dropflow.engine.events import Lost
+from dropflow.engine.events import Abandon, Cancel, Lost
 from dropflow.engine.faults import Fault
 from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import FailureReport
@@ -18,12 +18,13 @@ from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.node import session_views
 from managers.node.session_directory import SessionDirectory, SessionEnd
 
-__all__ = ["DamagedSession", "FinishedSession", "lose_own_node"]
+__all__ = ["DamagedSession", "FinishedSession", "end_interrupted"]
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ class FinishedSession(_OverSession):
     def _replayed(self) -> ReplayedSession:
         with self.directory.gone_if_unreadable(self._node):
             replayed = self.directory.replay(self.piece)
-        lose_own_node(replayed.core, self.piece.node)
+        end_interrupted(replayed.core, self.piece.node, self.directory.cancel_request())
         return replayed
 
     @property
@@ -267,8 +268,17 @@ class DamagedSession(_OverSession):
         return (self._report,)
 
 
-def lose_own_node(core: Core, node: str) -> Failure:
-    """End what was under way as for the loss of a node, this one, and return that failure."""
+def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Failure | None:
+    """End what was under way when the process of this node ended.
+
+    If the session was to be cancelled, it is CANCELLED. Otherwise it ends as for the loss of a node, this one, and that
+    failure is returned.
+    """
+    if core.status.is_terminal:
+        return None
+    if request is not None or core.status is SessionState.CANCELLING:
+        core.handle([Cancel(), Abandon()])
+        return None
     failure = Failure(
         code=LinkError.code,
         kind="NodeLost",
@@ -276,6 +286,5 @@ def lose_own_node(core: Core, node: str) -> Failure:
         hint="submit the graph again",
         retryable=True,
     )
-    if not core.status.is_terminal:
-        core.handle([Lost(node, failure)])
+    core.handle([Lost(node, failure)])
     return failure

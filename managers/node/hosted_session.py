@@ -21,6 +21,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
@@ -105,7 +106,7 @@ class HostedSession:
 
     def start(self) -> None:
         """Begin to execute the session. Idempotent."""
-        if self.state is not SessionState.DEPLOYING:
+        if self._progress.latest.state is not SessionState.DEPLOYING:
             return
         self._progress.start()
         try:
@@ -113,13 +114,13 @@ class HostedSession:
         except RuntimeError as error:  # the system has no thread left
             self._on_end(error)
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, request: CancelRequest) -> None:
         """Cancel the session; one that was not started ends in its thread as all others do."""
         if self.state.is_terminal:
             return
-        self._cancelled = self._cancelled or (f"cancelled: {reason}" if reason else "cancelled")
+        self._cancelled = self._cancelled or request.text
         self.start()
-        self.session.cancel(reason)
+        self.session.cancel(request.reason, request.grace)
         self.exchange.stop_waiting()  # the thread may wait for room to send to a node that takes nothing
 
     def lose(self, node: str, failure: Failure) -> None:
@@ -194,8 +195,11 @@ class HostedSession:
 
     @property
     def state(self) -> SessionState:
-        """DEPLOYING until the session is started."""
-        return self._progress.latest.state
+        """DEPLOYING until the session is started; CANCELLING from the request until it has ended."""
+        return self._state_of(self._progress.latest)
+
+    def _state_of(self, progress: Progress) -> SessionState:
+        return SessionState.CANCELLING if self._cancelled and not progress.is_over else progress.state
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
@@ -235,7 +239,7 @@ class HostedSession:
         return {
             "session": self.name,
             "graph": self._deployment.graph,
-            "status": progress.state.name,
+            "status": self._state_of(progress).name,
             "epoch": self.epoch,
             "version": progress.version,
             "created": self._deployment.created,

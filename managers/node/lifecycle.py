@@ -8,6 +8,7 @@ from functools import partial
 
 from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
+from dropflow.rest.operation_records import CancelRequest
 from managers.machine_calls import Return
 from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
@@ -61,7 +62,9 @@ class Lifecycle:
         seconds = record.seconds + _START_SECONDS
         until = now + seconds
         reason = f"it was not started within {seconds:g} s; the manager that deployed it must have ended"
-        self._timers.set(("session", record.name), until, lambda now: self.cancel(record, now, reason))
+        self._timers.set(
+            ("session", record.name), until, lambda now: self.cancel(record, now, CancelRequest(reason=reason))
+        )
         self.answer(record.preparing)
         record.preparing = []
 
@@ -71,13 +74,13 @@ class Lifecycle:
             self._move(record, Phase.RUNNING)
             self._actions.append(StartSession(record.instance))
 
-    def cancel(self, record: SessionRecord, now: float, reason: str, error: Exception | None = None) -> None:
+    def cancel(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
         """Cancel a session. One that is not yet prepared is removed as well; one that is over stays as it is."""
         if record.phase is Phase.CONNECTING:
             self.withdraw(record, now, error)
         elif record.phase.is_live:
             self._run(record)
-            self._actions.append(CancelSession(record.instance, reason))
+            self._actions.append(CancelSession(record.instance, request))
 
     def fail(self, record: SessionRecord, now: float, node: str, failure: Failure) -> None:
         """Fail a session because of the loss of a node. One that is not yet prepared is removed."""
@@ -146,7 +149,7 @@ class Lifecycle:
         """Cancel a session, which is removed once its thread has ended."""
         if record.phase is not Phase.STOPPING:
             if record.result is None:
-                self._actions.append(CancelSession(record.instance, ""))
+                self._actions.append(CancelSession(record.instance, CancelRequest()))
             self._move(record, Phase.STOPPING)
         key = ("session", record.name)
         if key not in self._timers:

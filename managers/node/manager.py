@@ -11,6 +11,7 @@ import psutil
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.runners.pool import WorkerPool
+from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import (
     LinkError,
     NotFoundError,
@@ -19,6 +20,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import (
     Child,
     Load,
@@ -30,6 +32,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.states import SessionState
 from dropflow.version import __version__
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
@@ -251,9 +254,12 @@ class NodeManager(SessionQueries):
         self._owner.call("watch", session=session, version=version, seconds=seconds)
         return self._find(session).detail()
 
-    def cancel(self, session: str, reason: str = "") -> SessionInfo:
+    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Stop a session."""
-        found: NodeSession = self._owner.call("cancel", session=session, reason=reason)
+        found: NodeSession | None = self._owner.call("cancel", session=session, reason=reason, grace=grace)
+        if found is None:  # it was being prepared, and nothing of it is left
+            text = CancelRequest(reason=reason).text
+            return SessionInfo(session=session, graph="", status=SessionState.CANCELLED.name, text=text)
         return found.info()
 
     def delete(self, session: str) -> None:

@@ -18,6 +18,7 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
+from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
@@ -25,6 +26,7 @@ from managers.node.events import (
     Action,
     Build,
     Built,
+    CancelRecorded,
     Changed,
     ConnectPeers,
     Ended,
@@ -40,6 +42,7 @@ from managers.node.events import (
     PeersRead,
     PeerStopped,
     ReadPeers,
+    RecordCancel,
     Removed,
     Retired,
     SessionEvent,
@@ -61,7 +64,7 @@ class NodeMachine:
     """The decisions of one node manager.
 
     Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch` and `close`, as in `managers.api`. They
-    return None; `cancel` returns the instance of the session.
+    return None; `cancel` returns the instance of the session, None if it is removed.
 
     Parameters
     ----------
@@ -120,6 +123,8 @@ class NodeMachine:
                     self._sessions.answer([event.id], error)
             case PeersRead() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
+            case CancelRecorded():
+                self._on_cancel_recorded(event, now)
             case _:
                 record = self.table.get(event.session, event.epoch)
                 if record is not None:
@@ -213,11 +218,31 @@ class NodeMachine:
             record.removing.append((call, None))
         self._sessions.withdraw(record, now)
 
-    def _cancel(self, call: int, now: float, *, session: str, reason: str) -> None:
+    def _cancel(self, call: int, now: float, *, session: str, reason: str, grace: float) -> None:
+        """Cancel a session; answered when the request is on the disk. One that is being prepared is removed."""
+        request = CancelRequest(reason=reason, grace=grace)
+        record = self.table.get(session)
+        if record is not None and record.phase in (Phase.BUILDING, Phase.ABANDONED):
+            self._sessions.withdraw(record, now, _cancelled_early(session, request))
+            self._actions.append(Return(call, None))
+            return
         record = self._visible(session)
-        why = f": {reason}" if reason else ""
-        self._stop(record, now, reason, GoneError(f"session {session!r} was cancelled before it started{why}"))
-        self._actions.append(Return(call, record.instance))
+        if not record.phase.is_live or self._is_connecting(record):
+            self._stop(record, now, request)
+            self._actions.append(Return(call, record.instance))
+            return
+        self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
+
+    def _on_cancel_recorded(self, event: CancelRecorded, now: float) -> None:
+        record = self.table.get(event.session, event.epoch)
+        if record is None:  # it was deleted meanwhile
+            self._actions.append(Return(event.call, None))
+            return
+        if event.error is not None:
+            text = f"that session {event.session} is cancelled will be forgotten if this process ends: {event.error}"
+            self._actions.append(Log(text, event.session))
+        self._stop(record, now, event.request)
+        self._actions.append(Return(event.call, record.instance))
 
     def _delete(self, call: int, now: float, *, session: str) -> None:
         """Remove a session; answered once it is removed."""
@@ -237,14 +262,18 @@ class NodeMachine:
 
     # Sessions.
 
-    def _stop(self, record: SessionRecord, now: float, reason: str, error: Exception | None = None) -> None:
+    def _is_connecting(self, record: SessionRecord) -> bool:
+        """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
+        return record.phase is Phase.CONNECTING and bool(self.peers.missing(record.peers))
+
+    def _stop(self, record: SessionRecord, now: float, request: CancelRequest) -> None:
         """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED.
 
-        Another one that is connecting is removed, and its deployer gets `error`.
+        Another one that is connecting is removed, and its deployer gets an error.
         """
-        if record.phase is Phase.CONNECTING and not self.peers.missing(record.peers):
+        if record.phase is Phase.CONNECTING and not self._is_connecting(record):
             self._sessions.prepared(record, now)
-        self._sessions.cancel(record, now, reason, error)
+        self._sessions.cancel(record, now, request, _cancelled_early(record.name, request))
 
     def _on_session(self, record: SessionRecord, event: SessionEvent, now: float) -> None:
         sessions = self._sessions
@@ -309,7 +338,7 @@ class NodeMachine:
                 if record is None:
                     return
                 if event.failure is None:
-                    self._stop(record, now, event.reason)
+                    self._stop(record, now, CancelRequest(reason=event.reason or f"on node {event.peer}"))
                 else:
                     self._sessions.fail(record, now, event.node, event.failure)
 
@@ -361,7 +390,7 @@ class NodeMachine:
             if record.phase is Phase.BUILDING:
                 self._sessions.withdraw(record, now, LinkError(reason))
             else:
-                self._sessions.cancel(record, now, reason)
+                self._sessions.cancel(record, now, CancelRequest(reason=reason))
 
     def _finish_close(self) -> None:
         """Answer `close` once nothing works on any session."""
@@ -378,3 +407,9 @@ class NodeMachine:
                 self._sessions.abandon(record, LinkError(f"node {self._name} is stopping"))
         self._sessions.answer(self._closing)
         self._closing = []
+
+
+def _cancelled_early(session: str, request: CancelRequest) -> GoneError:
+    """Return what the deployer of a session gets that was cancelled while it was prepared."""
+    why = f": {request.reason}" if request.reason else ""
+    return GoneError(f"session {session!r} was cancelled before it started{why}")

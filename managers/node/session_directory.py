@@ -5,6 +5,7 @@
     deployment.json   what the session is, without its graph
     graph.dfg         the whole placed graph
     journal.dfj       every event
+    cancel.json       that it is to be cancelled, and why; only if that was asked for
     summary.json      the result, for people
     end.msgpack       the result, for later processes of the node
     files, logs, results, tmp   see `dropflow.data.workspace`
@@ -26,6 +27,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph_file import load
 from dropflow.ids import session_of_directory
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed, write_checksummed
@@ -71,6 +73,7 @@ class SessionDirectory:
         self._graph = path / "graph.dfg"
         self._summary = path / "summary.json"
         self._end = path / "end.msgpack"
+        self._cancel = path / "cancel.json"
 
     @property
     def session(self) -> str:
@@ -111,6 +114,16 @@ class SessionDirectory:
         with storage_errors("write", self._graph):
             self._graph.write_bytes(deployment.dfg)
         write_checksummed(self._deployment, deployment.without_graph())
+
+    def write_cancel(self, request: CancelRequest) -> None:
+        """Write that the session is to be cancelled, and force it to the disk.
+
+        Raises
+        ------
+        StorageError
+            The directory cannot be written.
+        """
+        write_checksummed(self._cancel, request, durable=True)
 
     def write_summary(self, result: SessionResult) -> None:
         """Write the result for people.
@@ -234,6 +247,14 @@ class SessionDirectory:
             It cannot be read.
         """
         return read_checksummed(self._end, SessionEnd) if self._end.exists() else None
+
+    def cancel_request(self) -> CancelRequest | None:
+        """Return the request to cancel the session; None if there was none."""
+        if not self._cancel.exists():
+            return None
+        with suppress(BadFileError):  # a damaged request is one, too
+            return read_checksummed(self._cancel, CancelRequest)
+        return CancelRequest()
 
     def epoch(self) -> int:
         """Return the epoch of the session from the first file that can be read; 0 if none can.

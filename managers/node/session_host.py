@@ -17,6 +17,7 @@ from managers.messages import Events, StopSession
 from managers.node.events import (
     Build,
     Built,
+    CancelRecorded,
     CancelSession,
     ConnectPeers,
     LinkRefused,
@@ -29,6 +30,7 @@ from managers.node.events import (
     PeersRead,
     PeerStopped,
     ReadPeers,
+    RecordCancel,
     Removed,
     RemoveSession,
     Retired,
@@ -113,7 +115,8 @@ class SessionHost:
             ConnectPeers: self._connect_peers,
             ReadPeers: self._read_peers,
             StartSession: lambda action: action.hosted.start(),
-            CancelSession: lambda action: action.hosted.cancel(action.reason),
+            RecordCancel: self._record_cancel,
+            CancelSession: lambda action: action.hosted.cancel(action.request),
             LoseNode: lambda action: action.hosted.lose(action.node, action.failure),
             RemoveSession: self._remove,
             RetireSession: self._retire,
@@ -168,6 +171,17 @@ class SessionHost:
     def _write_log(self, action: Log) -> None:
         level = logging.WARNING if action.is_warning else logging.INFO
         _log.log(level, "%s", action.text, extra={"session": action.session} if action.session else None)
+
+    def _record_cancel(self, action: RecordCancel) -> None:
+        def job() -> CancelRecorded:
+            error = None
+            try:
+                action.instance.directory.write_cancel(action.request)
+            except Exception as failed:  # noqa: BLE001 - the session is cancelled all the same
+                error = failed
+            return CancelRecorded(action.session, action.epoch, action.call, action.request, error)
+
+        self.owner.work(job)
 
     def _remove(self, action: RemoveSession) -> None:
         def job() -> Removed:

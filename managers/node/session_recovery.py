@@ -24,12 +24,13 @@ from dropflow.errors import DropflowError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import FailureInfo, SessionDetail
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
 from managers.node.downloads import refuse_changed
-from managers.node.finished_sessions import DamagedSession, FinishedSession, lose_own_node
+from managers.node.finished_sessions import DamagedSession, FinishedSession, end_interrupted
 from managers.node.session_directory import SessionDirectory, SessionEnd
 
 __all__ = ["recover", "recover_all"]
@@ -91,11 +92,12 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
     piece = directory.slice(node)
     replayed = directory.replay(piece)
     core = replayed.core
-    was_over = core.status.is_terminal
-    lost = lose_own_node(core, node)
+    request = directory.cancel_request()
+    lost = end_interrupted(core, node, request)
     failures = _failures(directory, piece, replayed)
-    if not was_over:
+    if lost is not None:
         failures.insert(0, _lost_node(piece, core, lost))
+    cancelled = (request or CancelRequest()).text if core.status is SessionState.CANCELLED else ""
     statistics = snapshot(core, 0.0)
     ended = directory.journal.stat().st_mtime
     contents = {row: record for row, record in replayed.contents.items() if _is_left(row, record, replayed, directory)}
@@ -113,7 +115,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         finished=ended,
         seconds=max(0.0, ended - replayed.started),
         nodes=(node,),
-        text="" if was_over else lost.text,
+        text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
         logical=session_views.logical_nodes(statistics),
         failures=tuple(failures[:_MOST_FAILURES]),

@@ -27,6 +27,11 @@ __all__ = ["DaliugeSession", "DaliugeSessions"]
 
 _PAGE = 1000
 _CANCELLABLE = (SessionState.DEPLOYING, SessionState.RUNNING, SessionState.CANCELLED)
+_AS_DALIUGE = {
+    UNKNOWN: SessionState.RUNNING,
+    # A session of DALiuGE is CANCELLED from the request on, while its applications may still run.
+    SessionState.CANCELLING.name: SessionState.CANCELLED,
+}
 
 
 class DaliugeSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,4 +266,4 @@ def _draft(draft: Draft, nodes: Sequence[NodeInfo]) -> DaliugeSession:
 
 
 def _state(status: str) -> SessionState:
-    return SessionState.RUNNING if status == UNKNOWN else SessionState[status]
+    return _AS_DALIUGE.get(status) or SessionState[status]

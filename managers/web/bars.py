@@ -46,6 +46,7 @@ _SESSION_STYLES = {
     SessionState.RUNNING: "running",
     SessionState.FINISHED: "completed",
     SessionState.CANCELLED: "cancelled",
+    SessionState.CANCELLING: "cancelled",
     SessionState.FAILED: "error",
 }
 

@@ -1,5 +1,6 @@
 """A deployment is made on all nodes or on none."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from dropflow.errors import (
     BadGraphError,
     ConflictError,
+    GoneError,
     HttpError,
     LinkError,
     NotFoundError,
@@ -311,3 +313,29 @@ def test_sessions_that_are_submitted_in_the_same_millisecond_have_different_name
         names = [submit.result(60).session for submit in submits]
 
     assert sorted(names) == ["fan-now", "fan-now-2", "fan-now-3"]
+
+
+def test_a_session_that_is_being_deployed_is_cancelled(world: World) -> None:
+    """While a node prepares, a cancel is answered; then nothing is started, and the deployment is undone everywhere."""
+    slow, other = world.hanging("n1"), world.node("n2")
+    island = world.composite("n1", "n2", deploy_seconds=1000.0)
+    slow.hang("prepare")
+    errors: list[Exception] = []
+
+    def submit() -> None:
+        try:
+            island.submit(_parts(2), _SUBMIT)
+        except GoneError as error:
+            errors.append(error)
+
+    submitting = threading.Thread(target=submit)
+    submitting.start()
+    until(lambda: "prepare" in slow.calls and bool(other.prepared))
+    info = island.cancel("s", "enough")
+    slow.release()
+    submitting.join(60)
+
+    assert (info.status, info.text) == ("CANCELLED", "cancelled: enough")
+    assert [error.args[0] for error in errors] == ["session 's' was cancelled: enough while it was deployed"]
+    assert other.prepared == slow.manager.prepared == {}
+    assert island.sessions() == ()

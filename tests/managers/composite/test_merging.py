@@ -113,6 +113,8 @@ def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) 
         ("FINISHED CANCELLED", "CANCELLED"),
         ("CANCELLED FAILED", "FAILED"),
         ("FAILED RUNNING", "RUNNING"),
+        ("CANCELLING RUNNING", "CANCELLING"),
+        ("CANCELLED CANCELLING", "CANCELLING"),
         ("FINISHED DEPLOYING", "RUNNING"),
         ("BUILDING DEPLOYING", "DEPLOYING"),
         ("DEPLOYING DEPLOYING", "DEPLOYING"),

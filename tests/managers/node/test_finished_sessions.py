@@ -160,6 +160,41 @@ def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path)
     assert node.session("s").status == "FINISHED"
 
 
+@pytest.mark.parametrize("is_journaled", [True, False])
+def test_a_node_that_is_killed_after_the_answer_to_a_cancel_finds_the_session_cancelled(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_journaled: bool
+) -> None:
+    """The request is on the disk before the answer, whether the session's thread has come to it or not."""
+    node = _node(stack, tmp_path / "first")
+    gate = tmp_path / "gate"
+    code = f"def f(x):\n    import os, time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    node.submit(_graph(code), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: detail.settled == 2)
+    if not is_journaled:
+        monkeypatch.setattr("dropflow.engine.session.Session.cancel", lambda *_: None)
+    assert node.cancel("s", "enough", grace=1000.0).status == "CANCELLING"
+    _copy(tmp_path / "first", tmp_path / "second")
+    monkeypatch.undo()
+    again = _node(stack, tmp_path / "second").session("s")
+    gate.touch()
+    node.cancel("s")
+
+    assert (again.status, again.text, again.failures) == ("CANCELLED", "cancelled: enough", ())
+    assert again.states == {"COMPLETED": 2, "CANCELLED": 2}
+
+
+def test_a_damaged_request_to_cancel_is_one(stack: ExitStack, tmp_path: Path) -> None:
+    """The session was to be cancelled, though the reason is lost."""
+    node = _node(stack, tmp_path / "first")
+    node.submit(_graph("def f(x):\n    import time\n    while True: time.sleep(0.01)"), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: detail.settled == 2)
+    _copy(tmp_path / "first", tmp_path / "second")
+    (tmp_path / "second" / "sessions" / "s" / "cancel.json").write_bytes(b"{")
+    again = _node(stack, tmp_path / "second").session("s")
+
+    assert (again.status, again.text) == ("CANCELLED", "cancelled")
+
+
 def test_a_half_prepared_session_is_removed(stack: ExitStack, tmp_path: Path) -> None:
     """A process that ended in the middle of preparing leaves no directory that would block the name."""
     (tmp_path / "sessions" / "half" / "tmp").mkdir(parents=True)

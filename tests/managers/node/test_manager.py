@@ -185,6 +185,33 @@ def test_a_cancel_on_one_node_stops_all(make_cluster: Make, reason: str, text: s
     assert {detail.text for detail in ended.values()} == {text}
 
 
+def test_a_session_is_cancelling_until_its_attempts_have_ended(make_cluster: Make, tmp_path: Path) -> None:
+    """Meanwhile the drop of an attempt that cleans up is active, and the text says why."""
+    cluster = make_cluster(1)
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    code = f"""
+def f():
+    import os, time
+    try:
+        open({str(begun)!r}, "w").close()
+        while True: time.sleep(0.01)
+    finally:
+        while not os.path.exists({str(gate)!r}): time.sleep(0.01)
+"""
+    fields = (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+    drawing = GraphBuilder("slow").app("F", component="dlg.apps.pyfunc.PyFuncApp", arguments=fields)
+    cluster.start(drawing.data("out").connect("F", "out", source_port="out").build())
+    assert soon(begun.exists)
+    asked = cluster["a"].cancel("s", "enough", grace=1000.0)
+    seen = until(cluster["a"], "s", lambda detail: "CANCELLED" in detail.states)
+    gate.touch()
+    ended = cluster.end()["a"]
+
+    assert (asked.status, asked.text) == ("CANCELLING", "cancelled: enough")
+    assert (seen.status, seen.states) == ("CANCELLING", {"WRITING": 1, "CANCELLED": 1})
+    assert (ended.status, ended.states) == ("CANCELLED", {"CANCELLED": 2})
+
+
 def test_a_node_that_stops_cancels_its_sessions_everywhere(make_cluster: Make) -> None:
     """The other nodes of its sessions do not wait for the deadline of a lost node."""
     cluster = make_cluster(2, lost_after=1000.0)

@@ -20,12 +20,14 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
+from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
 from managers.node.events import (
     Build,
     Built,
+    CancelRecorded,
     CancelSession,
     Changed,
     ConnectPeers,
@@ -41,6 +43,7 @@ from managers.node.events import (
     PeersRead,
     PeerStopped,
     ReadPeers,
+    RecordCancel,
     Removed,
     RemoveSession,
     Retired,
@@ -205,8 +208,12 @@ def test_a_session_that_connects_is_cancelled_before_it_is_removed(undo: str, ki
     node = Node()
     node.call("prepare", deployment=deployment(), seconds=1.0)
     node.send(Built("s", 1, "hosted", ("b",)))
-    more = {"undo": {"epoch": 1, "reason": "b failed"}, "cancel": {"reason": "enough"}}.get(undo, {})
-    assert node.call(undo, session="s", **more) == [CancelSession("hosted", "")]
+    more: dict[str, dict[str, object]] = {
+        "undo": {"epoch": 1, "reason": "b failed"},
+        "cancel": {"reason": "enough", "grace": 5.0},
+    }
+    request = CancelRequest(reason="enough") if undo == "cancel" else CancelRequest()
+    assert node.call(undo, session="s", **more.get(undo, {})) == [CancelSession("hosted", request)]
     assert node.send(PeersRead({"b": (1, 0.0)})) == []
     assert list(node.returned) == ([2] if undo == "cancel" else [])
     assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
@@ -226,7 +233,7 @@ def test_undo_does_not_wait_for_a_build() -> None:
     node.call("start", session="s", epoch=1)
     with pytest.raises(NotFoundError, match="no session 's'"):
         node.answer()
-    assert node.send(Built("s", 1, "hosted", ("b",))) == [CancelSession("hosted", "")]
+    assert node.send(Built("s", 1, "hosted", ("b",))) == [CancelSession("hosted", CancelRequest())]
     assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
     node.send(Removed("s", 1))
     with pytest.raises(GoneError, match="undone while it was prepared"):
@@ -242,7 +249,7 @@ def test_undo_waits_for_the_thread_of_a_started_session() -> None:
     node = Node()
     node.prepare()
     node.call("start", session="s", epoch=1)
-    assert node.call("undo", session="s", epoch=1, reason="late") == [CancelSession("s", "")]
+    assert node.call("undo", session="s", epoch=1, reason="late") == [CancelSession("s", CancelRequest())]
     assert node.phase is Phase.STOPPING
     assert node.send(Changed("s", 1, 2)) == []
     assert node.send(Over("s", 1, SessionState.CANCELLED)) == []
@@ -256,7 +263,7 @@ def test_peers_that_do_not_answer_are_named() -> None:
     node.send(Built("s", 1, "hosted", ("b",)))
     node.send(PeersRead({}))
     assert ReadPeers() in node.wait(1.0)
-    assert CancelSession("hosted", "") in node.wait(1.0)
+    assert CancelSession("hosted", CancelRequest()) in node.wait(1.0)
     node.end(status=SessionState.CANCELLED)
     node.send(Removed("s", 1))
     with pytest.raises(LinkError, match="cannot reach its peers: node b at tcp://b:1 does not answer"):
@@ -283,13 +290,72 @@ def test_events_of_peers_end_a_preparation(events: list[Any], kind: type[Excepti
     node.end(status=SessionState.CANCELLED)
     node.send(Removed("s", 1))
 
-    assert CancelSession("hosted", "") in actions
+    assert CancelSession("hosted", CancelRequest()) in actions
     with pytest.raises(kind, match=text):
         node.answer()
 
 
+_ENOUGH = CancelRequest(reason="enough", grace=3.0)
+
+
+def test_a_cancel_is_answered_when_it_is_on_the_disk() -> None:
+    """The request is written first, then the session is cancelled and the call answered."""
+    node = Node()
+    node.prepare()
+    node.call("start", session="s", epoch=1)
+    assert node.call("cancel", session="s", reason="enough", grace=3.0) == [
+        RecordCancel("s", 1, "s", node.calls, _ENOUGH)
+    ]
+    assert node.calls not in node.returned
+    assert node.send(CancelRecorded("s", 1, node.calls, _ENOUGH)) == [CancelSession("s", _ENOUGH)]
+    assert node.answer() == "s"
+
+
+def test_a_full_disk_does_not_prevent_a_cancel() -> None:
+    """The session is cancelled all the same."""
+    node = Node()
+    node.prepare()
+    node.call("cancel", session="s", reason="enough", grace=3.0)
+    actions = node.send(CancelRecorded("s", 1, node.calls, _ENOUGH, StorageError("disk full")))
+
+    assert actions == [CancelSession("s", _ENOUGH)]
+    assert node.answer() == "s"
+
+
+def test_a_cancel_of_a_session_that_is_deleted_meanwhile_is_answered() -> None:
+    """The call does not wait for a session that is gone."""
+    node = Node()
+    node.prepare()
+    node.call("cancel", session="s", reason="", grace=5.0)
+    cancelling = node.calls
+    node.call("delete", session="s")
+    node.end(status=SessionState.CANCELLED)
+    node.send(Removed("s", 1))
+    node.send(CancelRecorded("s", 1, cancelling, CancelRequest()))
+
+    assert node.answer(cancelling) is None
+
+
+def test_a_session_that_is_being_built_is_cancelled_at_once() -> None:
+    """Its deployer gets an error with the reason, and what was built is removed."""
+    node = Node()
+    node.call("prepare", deployment=deployment(), seconds=1.0)
+    assert node.call("cancel", session="s", reason="enough", grace=3.0) == []
+    assert node.answer() is None
+    assert node.send(Built("s", 1, "hosted", ())) == [CancelSession("hosted", CancelRequest())]
+    assert node.end(status=SessionState.CANCELLED) == [RemoveSession("s", 1, "hosted")]
+    node.send(Removed("s", 1))
+    with pytest.raises(GoneError, match="was cancelled before it started: enough"):
+        node.answer(1)
+    assert node.phase is None
+
+
 @pytest.mark.parametrize(
-    "cancel", [Call(9, "cancel", {"session": "s", "reason": "enough"}), PeerStopped("b", "s", 1, "enough")]
+    "cancel",
+    [
+        Call(9, "cancel", {"session": "s", "reason": "enough", "grace": 5.0}),
+        PeerStopped("b", "s", 1, "enough"),
+    ],
 )
 def test_a_session_that_is_cancelled_while_it_connects_to_known_peers_stays(cancel: Any) -> None:
     """If its peers answered before, it is prepared and ends as CANCELLED: its deployment does not fail."""
@@ -297,7 +363,11 @@ def test_a_session_that_is_cancelled_while_it_connects_to_known_peers_stays(canc
     node.prepare(peers=True, session="before")
     node.call("prepare", deployment=deployment(), seconds=100.0)
     node.send(Built("s", 1, "hosted", ("b",)))
-    assert node.send(cancel) == [CancelSession("hosted", "enough")]
+    request = CancelRequest(reason="enough")
+    actions = node.send(cancel)
+    if isinstance(cancel, Call):
+        actions = node.send(CancelRecorded("s", 1, 9, request))
+    assert actions == [CancelSession("hosted", request)]
     assert node.answer() is None
     node.call("start", session="s", epoch=1)
     assert node.answer() is None
@@ -322,7 +392,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled() -> None:
     assert node.wait(69.9) == []
     (cancel,) = node.wait(0.2)
     assert isinstance(cancel, CancelSession)
-    assert "not started within 70 s" in cancel.reason
+    assert "not started within 70 s" in cancel.request.reason
     assert node.phase is Phase.RUNNING
 
 
@@ -422,7 +492,7 @@ def test_a_node_closes_when_its_sessions_are_over() -> None:
     node = Node("old")
     node.prepare()
     node.call("prepare", deployment=deployment("t"), seconds=1.0)
-    assert node.call("close") == [CancelSession("s", "node a is stopping")]
+    assert node.call("close") == [CancelSession("s", CancelRequest(reason="node a is stopping"))]
     node.send(Built("t", 1, "t", ()))
     assert node.end(status=SessionState.CANCELLED) == []
     assert 3 not in node.returned
@@ -458,6 +528,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Hosted sessions that are built and not started."""
         self.removals: list[RemoveSession] = []
         self.retirements: list[RetireSession] = []
+        self.records: list[RecordCancel] = []
         self.epochs = dict.fromkeys("stu", 0)
         self.serial = 0
 
@@ -490,6 +561,8 @@ class AnyOrder(RuleBasedStateMachine):
                 case RetireSession():
                     assert action.hosted not in self.threads
                     self.retirements.append(action)
+                case RecordCancel():
+                    self.records.append(action)
                 case ReadPeers() | ConnectPeers() | Log():
                     pass
                 case _:
@@ -528,7 +601,10 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(session=st.sampled_from(["s", "t", "u", "old"]), operation=st.sampled_from(["cancel", "delete", "watch"]))
     def operate(self, session: str, operation: str) -> None:
         """Cancel, delete or watch."""
-        more: dict[str, dict[str, object]] = {"cancel": {"reason": ""}, "watch": {"version": 1, "seconds": 5.0}}
+        more: dict[str, dict[str, object]] = {
+            "cancel": {"reason": "", "grace": 5.0},
+            "watch": {"version": 1, "seconds": 5.0},
+        }
         self._call(operation, session=session, **more.get(operation, {}))
 
     @precondition(lambda self: self.builds)
@@ -568,6 +644,15 @@ class AnyOrder(RuleBasedStateMachine):
         """Give a running session a new version."""
         session, epoch, _ = data.draw(st.sampled_from(sorted(self.threads))).split("/")
         self._send(Changed(session, int(epoch), version))
+
+    @precondition(lambda self: self.records)
+    @rule(fails=SELDOM)
+    def record(self, *, fails: bool) -> None:
+        """End writing a request to cancel."""
+        self._recorded(self.records.pop(0), StorageError("disk full") if fails else None)
+
+    def _recorded(self, one: RecordCancel, error: Exception | None = None) -> None:
+        self._send(CancelRecorded(one.session, one.epoch, one.call, one.request, error))
 
     @precondition(lambda self: self.removals)
     @rule(fails=SELDOM)
@@ -627,8 +712,10 @@ class AnyOrder(RuleBasedStateMachine):
         """When the node is closed and all jobs and threads end, every call is answered and nothing is due."""
         self._call("close")
         for _ in range(1000):
-            if not (self.builds or self.threads or self.removals or self.retirements):
+            if not (self.builds or self.threads or self.removals or self.retirements or self.records):
                 break
+            for record in self._taken(self.records):
+                self._recorded(record)
             for build in self._taken(self.builds):
                 self._built(build.deployment, ("b",))
             for hosted in sorted(self.threads):
