@@ -228,7 +228,7 @@ class NodeMachine:
             return
         record = self._visible(session)
         if not record.phase.is_live or self._is_connecting(record):
-            self._stop(record, now, request)
+            self._stop(record, now, request, _cancelled_early(session, request))
             self._actions.append(Return(call, record.instance))
             return
         self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
@@ -266,14 +266,14 @@ class NodeMachine:
         """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
         return record.phase is Phase.CONNECTING and bool(self.peers.missing(record.peers))
 
-    def _stop(self, record: SessionRecord, now: float, request: CancelRequest) -> None:
+    def _stop(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
         """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED.
 
-        Another one that is connecting is removed, and its deployer gets an error.
+        Another one that is connecting is removed, and its deployer gets `error`.
         """
         if record.phase is Phase.CONNECTING and not self._is_connecting(record):
             self._sessions.prepared(record, now)
-        self._sessions.cancel(record, now, request, _cancelled_early(record.name, request))
+        self._sessions.cancel(record, now, request, error)
 
     def _on_session(self, record: SessionRecord, event: SessionEvent, now: float) -> None:
         sessions = self._sessions
