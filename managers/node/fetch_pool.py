@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from dropflow.errors import CancelledRunError
+from dropflow.errors import Interrupted
 from managers.links import Sink, TransferResult, WantedContent
 
 __all__ = ["ContentFetcher", "FetchJob", "FetchPool", "JobPool", "JobThreads", "PendingFetch"]
@@ -144,7 +144,7 @@ def _carry_out(links: ContentFetcher, peer: str, job: FetchJob) -> None:
                 result = links.fetch(
                     peer, pending.wanted, pending.sink, timeout=pending.timeout, give_up=pending.give_up
                 )
-            except (Exception, CancelledRunError) as error:  # noqa: BLE001 - also what the sink raises: the job handles it
+            except (Exception, Interrupted) as error:  # noqa: BLE001 - also what the sink raises: the job handles it
                 pending = job.throw(error)
             else:
                 pending = job.send(result)

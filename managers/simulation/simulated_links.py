@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dropflow.errors import CancelledRunError, DropflowError, LinkError, UsageError
+from dropflow.errors import DropflowError, Interrupted, LinkError, UsageError
 from managers.links.actions import LinkAction, LinkChange, PassChunk, ReceivedMessage
 from managers.links.content_server import RangeServer
 from managers.links.content_source import ContentOpener
@@ -296,7 +296,7 @@ class _Download:
         if isinstance(item, PassChunk):
             try:
                 outcome = self._reader.accept(item.chunk, item.data)
-            except (Exception, CancelledRunError) as error:  # noqa: BLE001 - also what the sink raises
+            except (Exception, Interrupted) as error:  # noqa: BLE001 - also what the sink raises
                 outcome = error
         else:
             outcome = item
