@@ -10,7 +10,6 @@ as their docstrings say.
 
 from typing import Protocol
 
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.operation_records import FailureList, ResultList
@@ -29,6 +28,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.stopping import GRACE_SECONDS
 from managers.deployment import Deployment
 
 __all__ = ["Manager", "SessionContents"]
@@ -183,7 +183,7 @@ class Manager(SessionContents, Protocol):
         """Cancel a session: drops that are not settled become CANCELLED. One that is over stays as it is.
 
         The request is on the disk of each node before the answer. The session is CANCELLING until its attempts have
-        ended, at most `dropflow.engine.stopping.stopped_after` the answer; they have `grace` seconds to clean up. One
+        ended, at most `dropflow.stopping.stopped_after` the answer; they have `grace` seconds to clean up. One
         that is being prepared is not started.
         """
         ...

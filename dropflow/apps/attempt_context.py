@@ -18,10 +18,10 @@ from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import Interrupted
 from dropflow.graph.templates import Argument
 from dropflow.states import DropState
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["AttemptContext"]
 

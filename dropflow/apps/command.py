@@ -14,8 +14,8 @@ import psutil
 
 from dropflow.apps.stdin_feeder import StdinFeeder
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import AppError, Interrupted
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["Command"]
 

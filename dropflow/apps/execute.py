@@ -25,10 +25,10 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.descendants import end_descendants
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.engine.time_limit import time_limit, timed_out
 from dropflow.errors import DropflowError, Interrupted
 from dropflow.graph.templates import Kind
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["LocalExecutor", "build"]
 

@@ -4,7 +4,7 @@ import signal
 from types import FrameType
 from typing import TYPE_CHECKING, Self
 
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from dropflow.engine.session import Session

@@ -15,7 +15,7 @@ import msgspec
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "ConnectionOptions",

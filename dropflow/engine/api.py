@@ -12,11 +12,11 @@ from typing import Protocol
 import msgspec
 
 from dropflow.engine.events import Lost, Opened, Publish, Reported, Withdrawn
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, Template
 from dropflow.states import DropState
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "Arrival",
@@ -275,7 +275,7 @@ class Runner(Protocol):
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt if it is waiting or can be stopped. It is answered all the same.
 
-        A worker process whose attempt runs `dropflow.engine.stopping.kill_after` later is killed. Threads cannot be.
+        A worker process whose attempt runs `dropflow.stopping.kill_after` later is killed. Threads cannot be.
         """
         ...
 

@@ -8,9 +8,9 @@ cyclic garbage collector need not visit them.
 
 import msgspec
 
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
 from dropflow.states import DropState, SessionState
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "NO_CAUSE",

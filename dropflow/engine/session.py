@@ -57,7 +57,6 @@ from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, Statistics, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher
-from dropflow.engine.stopping import GRACE_SECONDS, stopped_after
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
@@ -65,6 +64,7 @@ from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
+from dropflow.stopping import GRACE_SECONDS, stopped_after
 
 __all__ = ["Session"]
 
@@ -220,7 +220,7 @@ class Session:
         reason : str
             For those who look at the session.
         grace : float
-            Seconds that attempts have to clean up. The session is over `dropflow.engine.stopping.stopped_after` that.
+            Seconds that attempts have to clean up. The session is over `dropflow.stopping.stopped_after` that.
         """
         self._inbox.put([Cancel(reason, grace)])
         self._runner.interrupt()

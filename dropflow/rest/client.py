@@ -9,7 +9,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Protocol, Self
 
 from dropflow.clock import Clock
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import LinkError
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
@@ -42,6 +41,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.stopping import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

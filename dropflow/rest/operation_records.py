@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "CancelRequest",

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.failure import Failure
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["ScriptedExecutor", "build", "refuse"]
 

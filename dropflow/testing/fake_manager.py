@@ -18,7 +18,6 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data.fingerprint import digest
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
@@ -58,6 +57,7 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.rest.status import UNKNOWN, is_over
+from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_session import FakeSession, rows_of
 from dropflow.testing.shapes import fan

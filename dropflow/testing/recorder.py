@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.templates import Template
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["FakeRepository", "FakeRunner"]
 

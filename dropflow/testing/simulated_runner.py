@@ -10,9 +10,9 @@ from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.stopping import GRACE_SECONDS, kill_after
 from dropflow.errors import DropflowError, InternalError
 from dropflow.failure import Failure
+from dropflow.stopping import GRACE_SECONDS, kill_after
 
 __all__ = ["SimulatedRunner"]
 
@@ -48,7 +48,7 @@ class SimulatedRunner:
         Called after something was written to such outputs.
     stopping : callable, optional
         Returns the seconds that an attempt takes to stop when it is aborted. It is killed
-        `dropflow.engine.stopping.kill_after` its grace period; with infinity, it does not even end then.
+        `dropflow.stopping.kill_after` its grace period; with infinity, it does not even end then.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import Literal, cast
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import (
@@ -21,6 +20,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.stopping import GRACE_SECONDS
 from managers.api import Manager
 from managers.composite.child_connections import ChildConnections, Job
 from managers.composite.children import canonical

@@ -11,7 +11,6 @@ import psutil
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import (
     LinkError,
     NotFoundError,
@@ -33,6 +32,7 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.states import SessionState
+from dropflow.stopping import GRACE_SECONDS
 from dropflow.version import __version__
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment

@@ -15,10 +15,10 @@ from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
-from dropflow.engine.stopping import kill_after, stopped_after
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
+from dropflow.stopping import kill_after, stopped_after
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.recorder import FakeRepository

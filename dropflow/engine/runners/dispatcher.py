@@ -22,9 +22,9 @@ from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
 from dropflow.engine.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.engine.runners.worker_process import WorkerProcess
-from dropflow.engine.stopping import kill_after
 from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
+from dropflow.stopping import kill_after
 
 __all__ = ["Dispatcher"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["InlineRunner"]
 

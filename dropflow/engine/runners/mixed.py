@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dropflow.engine.api import ResultSink, Runner, Task
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["MixedRunner"]
 

@@ -49,10 +49,10 @@ from dropflow.engine.runners.worker_messages import (
 )
 from dropflow.engine.runners.worker_monitor import WorkerMonitor
 from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, Assigned, WorkerProcess
-from dropflow.engine.stopping import GRACE_SECONDS, stopped_after
 from dropflow.errors import InternalError, ResultLostError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
+from dropflow.stopping import GRACE_SECONDS, stopped_after
 
 __all__ = ["PooledRunner", "WorkerPool"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dropflow.engine.api import ExecutorSpec, ResultSink, Task
 from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.stopping import GRACE_SECONDS
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["ProcessRunner"]
 

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.errors import InternalError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["ThreadRunner"]
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from dropflow.engine.runners.worker_process import WorkerProcess
-from dropflow.engine.stopping import GRACE_SECONDS, kill_after
 from dropflow.engine.time_limit import timed_out
 from dropflow.errors import WorkerDiedError
+from dropflow.stopping import GRACE_SECONDS, kill_after
 
 __all__ = ["WorkerMonitor"]
 

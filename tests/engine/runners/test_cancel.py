@@ -12,11 +12,11 @@ from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
-from dropflow.engine.stopping import kill_after, stopped_after
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.states import SessionState
+from dropflow.stopping import kill_after, stopped_after
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
-from dropflow.engine.stopping import GRACE_SECONDS
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.states import SessionState
+from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.drawing import draw
 from dropflow.testing.executors import ScriptedExecutor
 from dropflow.testing.recorder import FakeRepository
