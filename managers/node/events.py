@@ -116,13 +116,12 @@ class Retired(msgspec.Struct, frozen=True):
 
 
 class CancelRecorded(msgspec.Struct, frozen=True):
-    """A `RecordCancel` is done; `error` is why the request could not be written."""
+    """A `RecordCancel` is done. A request that could not be written counts all the same."""
 
     session: str
     epoch: int
     call: int
     request: CancelRequest
-    error: Exception | None = None
 
 
 class PeersRead(msgspec.Struct, frozen=True):

@@ -124,7 +124,10 @@ class NodeMachine:
             case PeersRead() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
             case CancelRecorded():
-                self._on_cancel_recorded(event, now)
+                record = self.table.get(event.session, event.epoch)
+                if record is not None:  # it was not deleted meanwhile
+                    self._stop(record, now, event.request)
+                self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
                 record = self.table.get(event.session, event.epoch)
                 if record is not None:
@@ -227,22 +230,11 @@ class NodeMachine:
             self._actions.append(Return(call, None))
             return
         record = self._visible(session)
-        if not record.phase.is_live or self._is_connecting(record):
+        if not record.phase.is_live or _is_connecting(record, self.peers):
             self._stop(record, now, request, _cancelled_early(session, request))
             self._actions.append(Return(call, record.instance))
             return
         self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
-
-    def _on_cancel_recorded(self, event: CancelRecorded, now: float) -> None:
-        record = self.table.get(event.session, event.epoch)
-        if record is None:  # it was deleted meanwhile
-            self._actions.append(Return(event.call, None))
-            return
-        if event.error is not None:
-            text = f"that session {event.session} is cancelled will be forgotten if this process ends: {event.error}"
-            self._actions.append(Log(text, event.session))
-        self._stop(record, now, event.request)
-        self._actions.append(Return(event.call, record.instance))
 
     def _delete(self, call: int, now: float, *, session: str) -> None:
         """Remove a session; answered once it is removed."""
@@ -262,16 +254,12 @@ class NodeMachine:
 
     # Sessions.
 
-    def _is_connecting(self, record: SessionRecord) -> bool:
-        """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
-        return record.phase is Phase.CONNECTING and bool(self.peers.missing(record.peers))
-
     def _stop(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
         """Cancel a session. One that is connecting, to peers that all answered before, stays as CANCELLED.
 
         Another one that is connecting is removed, and its deployer gets `error`.
         """
-        if record.phase is Phase.CONNECTING and not self._is_connecting(record):
+        if record.phase is Phase.CONNECTING and not _is_connecting(record, self.peers):
             self._sessions.prepared(record, now)
         self._sessions.cancel(record, now, request, error)
 
@@ -407,6 +395,11 @@ class NodeMachine:
                 self._sessions.abandon(record, LinkError(f"node {self._name} is stopping"))
         self._sessions.answer(self._closing)
         self._closing = []
+
+
+def _is_connecting(record: SessionRecord, peers: PeerMonitor) -> bool:
+    """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
+    return record.phase is Phase.CONNECTING and bool(peers.missing(record.peers))
 
 
 def _cancelled_early(session: str, request: CancelRequest) -> GoneError:

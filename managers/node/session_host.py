@@ -174,12 +174,12 @@ class SessionHost:
 
     def _record_cancel(self, action: RecordCancel) -> None:
         def job() -> CancelRecorded:
-            error = None
             try:
                 action.instance.directory.write_cancel(action.request)
-            except Exception as failed:  # noqa: BLE001 - the session is cancelled all the same
-                error = failed
-            return CancelRecorded(action.session, action.epoch, action.call, action.request, error)
+            except Exception as error:  # noqa: BLE001 - the session is cancelled all the same
+                text = "that session %s is cancelled is forgotten if this process is killed now: %s"
+                _log.warning(text, action.session, error, extra={"session": action.session})
+            return CancelRecorded(action.session, action.epoch, action.call, action.request)
 
         self.owner.work(job)
 

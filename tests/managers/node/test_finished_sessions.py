@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError
+from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError, StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
@@ -181,6 +181,25 @@ def test_a_node_that_is_killed_after_the_answer_to_a_cancel_finds_the_session_ca
 
     assert (again.status, again.text, again.failures) == ("CANCELLED", "cancelled: enough", ())
     assert again.states == {"COMPLETED": 2, "CANCELLED": 2}
+
+
+def test_a_full_disk_does_not_prevent_a_cancel(
+    stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session is cancelled all the same, and the log says that a later process will not know."""
+    node = _node(stack, tmp_path)
+    node.submit(_graph("def f(x):\n    import time\n    while True: time.sleep(0.01)"), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: detail.settled == 2)
+
+    def write_cancel(*_: object) -> None:
+        raise StorageError("no space left on device")
+
+    monkeypatch.setattr("managers.node.session_directory.SessionDirectory.write_cancel", write_cancel)
+    node.cancel("s", "enough")
+    ended = until(node, "s", lambda detail: detail.is_over)
+
+    assert ended.status == "CANCELLED"
+    assert "no space left on device" in caplog.text
 
 
 def test_a_damaged_request_to_cancel_is_one(stack: ExitStack, tmp_path: Path) -> None:

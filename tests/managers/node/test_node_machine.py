@@ -310,17 +310,6 @@ def test_a_cancel_is_answered_when_it_is_on_the_disk() -> None:
     assert node.answer() == "s"
 
 
-def test_a_full_disk_does_not_prevent_a_cancel() -> None:
-    """The session is cancelled all the same."""
-    node = Node()
-    node.prepare()
-    node.call("cancel", session="s", reason="enough", grace=3.0)
-    actions = node.send(CancelRecorded("s", 1, node.calls, _ENOUGH, StorageError("disk full")))
-
-    assert actions == [CancelSession("s", _ENOUGH)]
-    assert node.answer() == "s"
-
-
 def test_a_cancel_of_a_session_that_is_deleted_meanwhile_is_answered() -> None:
     """The call does not wait for a session that is gone."""
     node = Node()
@@ -645,13 +634,13 @@ class AnyOrder(RuleBasedStateMachine):
         self._send(Changed(session, int(epoch), version))
 
     @precondition(lambda self: self.records)
-    @rule(fails=SELDOM)
-    def record(self, *, fails: bool) -> None:
+    @rule()
+    def record(self) -> None:
         """End writing a request to cancel."""
-        self._recorded(self.records.pop(0), StorageError("disk full") if fails else None)
+        self._recorded(self.records.pop(0))
 
-    def _recorded(self, one: RecordCancel, error: Exception | None = None) -> None:
-        self._send(CancelRecorded(one.session, one.epoch, one.call, one.request, error))
+    def _recorded(self, one: RecordCancel) -> None:
+        self._send(CancelRecorded(one.session, one.epoch, one.call, one.request))
 
     @precondition(lambda self: self.removals)
     @rule(fails=SELDOM)
