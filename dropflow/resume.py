@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 
 from dropflow import local
+from dropflow.clock import Clock, SystemClock
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.reports import SessionResult
 from dropflow.errors import NotFoundError
 from dropflow.local import RunOptions
@@ -55,14 +57,16 @@ def resume(
     with SessionLock(path):
         stopped = StoppedSession.read(path, ignore_damage=ignore_damage)
         if stopped.is_over:
-            return _ended(stopped)
+            return _ended(stopped, options.clock or SystemClock())
         local.refuse_unusable(stopped.graph)
         plan = stopped.plan(reason=stopped.reason)
         return local.execute(stopped.graph, path, options, continuation=plan.continuation, notes=plan.notes)
 
 
-def _ended(stopped: StoppedSession) -> SessionResult:
-    """Return how a session ended, and write its summary if the process was killed before it did."""
+def _ended(stopped: StoppedSession, clock: Clock) -> SessionResult:
+    """Return how a session ended, and do what its process did not, if it was killed after the end of the session."""
+    if (stopped.directory / "tmp").exists():
+        LocalRepository(stopped.directory, stopped.directory.name, clock).close()
     result = stopped.result()
     if not (stopped.directory / "summary.json").exists():
         result = local.write_summary(result, stopped.directory)

@@ -123,6 +123,9 @@ class StoppedSession:
             seconds=max(0.0, ended - self.replayed.started),
             failures=tuple(cause_reports(self.graph, core, str(self.directory), self.replayed.failures)),
             directory=str(self.directory),
+            infrastructure_faults=sum(
+                not fault.failure.is_innocent for faults in self.replayed.faults.values() for fault in faults
+            ),
         )
 
     def plan(self, *, repeated: Collection[int] = (), failed: Collection[int] = (), reason: str) -> ContinuationPlan:
@@ -192,7 +195,7 @@ class StoppedSession:
         if again:
             parts.append(f"{plural(len(again), 'drop')} run again because contents are lost")
         if interrupted:
-            parts.append(f"{plural(interrupted, 'attempt')} begun again that had not ended")
+            parts.append(f"{plural(interrupted, 'attempt')} that had not ended, or waited for a worker, begun again")
         yield f"continued: {', '.join(parts)}"
         if lost:
             counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in lost)

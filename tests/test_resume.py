@@ -91,7 +91,9 @@ def test_committed_drops_do_not_run_again(ended: tuple[PhysicalGraph, Path, Path
 
     assert result.status is SessionState.FINISHED
     assert ran == ["STEP3", "STEP4"]
-    assert result.notes == ("continued: 4 drops kept, 1 attempt begun again that had not ended",)
+    assert result.notes == (
+        "continued: 4 drops kept, 1 attempt that had not ended, or waited for a worker, begun again",
+    )
     assert (directory / "results" / "chain_data4_0.txt").read_text() == "0\n1\n2\n3\n4\n"
 
 
@@ -156,9 +158,11 @@ def test_a_content_that_was_lost_before_is_not_taken_for_an_empty_one(
 
 
 def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, Path]) -> None:
-    """The answer is how it ended; a summary that the process did not write is written."""
+    """The answer is how it ended. If its process was killed after that, the summary is written, and ``tmp`` removed."""
     _, directory, marks = ended
     (directory / "summary.json").unlink()
+    (directory / "tmp").mkdir(mode=0o700)
+    (directory / "tmp" / "4-1-0").touch()
     journal = (directory / "journal.dfj").read_bytes()
     result, ran = again(directory, marks)
 
@@ -167,6 +171,7 @@ def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, P
     assert result.notes == ("the run had ended already: nothing was done",)
     assert (directory / "journal.dfj").read_bytes() == journal
     assert (directory / "summary.json").exists()
+    assert not (directory / "tmp").exists()
 
 
 def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class LocalExecutor:
         previous = _ROUTER.enter(log)
         try:
             if task.attempt > 1:
-                log.line("INFO", f"attempt {task.attempt}", self._clock.now())
+                log.begin_attempt(task.attempt, self._clock.now())
             limit = self._limit(task.template)
             if limit:
                 return self._attempt_within(limit, task, log, started)

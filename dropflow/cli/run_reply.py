@@ -9,6 +9,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.session_replies import cause_lines, headline
+from dropflow.cli.tables import shell_command
 from dropflow.formatting import plural
 from dropflow.states import SessionState
 
@@ -66,6 +67,10 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"  {path}" for path in results[:_SHOWN_RESULTS])
         if len(results) > _SHOWN_RESULTS:
             yield f"  ... and {len(results) - _SHOWN_RESULTS} more"
+        if self.status == SessionState.CANCELLED.name:
+            yield f"to continue: {shell_command('resume', self.output)}"
+        elif any(failure.drop for failure in self.failures):
+            yield f"to try failed drops again: {shell_command('retry', self.output)}"
 
 
 def exit_of_run(status: SessionState, last_signal: int) -> Exit:

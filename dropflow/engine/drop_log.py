@@ -31,11 +31,12 @@ class DropLog:
     what is written after there is room again, such as the reason of a failure, is there.
     """
 
-    __slots__ = ("_file", "_folder", "_left_out", "_limit", "_lock", "_oid", "_pending", "_size")
+    __slots__ = ("_file", "_folder", "_heading", "_left_out", "_limit", "_lock", "_oid", "_pending", "_size")
 
     def __init__(self, folder: str, oid: str, limit: int) -> None:
         self._folder = folder
         self._oid = oid
+        self._heading = b""
         self._limit = max(limit, 1024)
         self._file: io.FileIO | None = None
         self._pending: list[str] = []
@@ -58,6 +59,12 @@ class DropLog:
         """Append one line with a time and a level."""
         self.flush()
         self._append(f"{stamp(now)} {level} {text}\n".encode(errors="replace"))
+
+    def begin_attempt(self, number: int, now: float) -> None:
+        """Begin the part of a later attempt, if there is a log, or as soon as this attempt writes something."""
+        self._heading = f"{stamp(now)} INFO attempt {number}\n".encode()
+        if os.path.exists(self._path):  # noqa: PTH110 - text, once an attempt
+            self._append(b"")
 
     def flush(self) -> None:
         """Write pending text to the file."""
@@ -83,10 +90,16 @@ class DropLog:
             self._file.close()
             self._file = None
 
+    @property
+    def _path(self) -> str:
+        # Not computed before it is needed: few drops have a log.
+        return f"{self._folder}/{drop_file_name(self._oid)}.log"
+
     def _append(self, data: bytes) -> None:
-        if not data:
-            return
         with self._lock:
+            data, self._heading = self._heading + data, b""
+            if not data:
+                return
             try:
                 file = self._file or self._open()
                 if self._size + len(data) > self._limit:
@@ -97,7 +110,7 @@ class DropLog:
 
     def _open(self) -> io.FileIO:
         descriptor = os.open(
-            f"{self._folder}/{drop_file_name(self._oid)}.log",
+            self._path,
             os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
             0o644,
         )

@@ -166,3 +166,24 @@ def test_the_tail_includes_unflushed_output(tmp_path: Path) -> None:
 def test_times_are_utc_with_milliseconds() -> None:
     """Times in the log are UTC with milliseconds."""
     assert stamp(0.25) == "1970-01-01T00:00:00.250"
+
+
+def test_a_later_attempt_that_writes_nothing_makes_no_log(tmp_path: Path) -> None:
+    """The number of the attempt is in the log if there is one, before what the attempt writes."""
+    silent, speaking = _log(tmp_path, "silent"), _log(tmp_path, "speaking")
+    for log in (silent, speaking):
+        log.begin_attempt(2, 0.0)
+    speaking.write("text\n")
+    for log in (silent, speaking):
+        log.close()
+    again = _log(tmp_path, "speaking")
+    again.begin_attempt(3, 0.0)
+    again.close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["speaking.log"]
+    lines = (tmp_path / "speaking.log").read_text().splitlines()
+    assert [line.removeprefix("1970-01-01T00:00:00.000 ") for line in lines] == [
+        "INFO attempt 2",
+        "text",
+        "INFO attempt 3",
+    ]

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.engine.journal import replay
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
+from dropflow.graph_file import load
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -77,3 +81,20 @@ def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: Fak
     assert (answer.json["drop"], answer.json["state"]) == (drop.oid, "ERROR")
     assert answer.json["reasons"][: len(drop.reasons)] == list(drop.reasons)
     assert "DF105 no value 1" in answer.json["reasons"]
+
+
+def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, examples: Path, tmp_path: Path) -> None:
+    """After ``resume``, the reasons name the content that was lost, and what needed it."""
+    directory = tmp_path / "run"
+    command("run", examples / "imaging.graph", "--runner", "threads", "--keep", directory)
+    journal = directory / "journal.dfj"
+    journal.write_bytes(journal.read_bytes()[:-300])
+    resumed = command("resume", directory, "--runner", "threads", "--output", "json")
+    graph = load(directory / "graph.dfg")
+    known = replay(graph, journal).known
+    assert known is not None
+    data = next(drop for drop in known.reset if graph.kinds[graph.template[drop]] == Kind.DATA)
+    explained = command("explain", directory, oid(graph, data), "--output", "json")
+
+    assert resumed.json["status"] == "FINISHED"
+    assert "its content was lost" in "\n".join(explained.json["reasons"])
