@@ -107,7 +107,8 @@ class StoppedSession:
     @property
     def reason(self) -> str:
         """Why the session is not over, in words for an explanation."""
-        was_cancelled = self.replayed is not None and self.replayed.core.status is SessionState.CANCELLED
+        cancelled = (SessionState.CANCELLING, SessionState.CANCELLED)
+        was_cancelled = self.replayed is not None and self.replayed.core.status in cancelled
         return "the run was cancelled" if was_cancelled else "the process of the run ended"
 
     def result(self) -> SessionResult:

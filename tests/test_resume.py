@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dropflow import local
-from dropflow.engine.events import Cancel
+from dropflow.engine.events import Cancel, Stopped
 from dropflow.engine.explain_repeats import explain_repeat
 from dropflow.engine.journal import Journal, read, replay
 from dropflow.engine.reports import SessionResult
@@ -174,19 +174,22 @@ def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, P
     assert not (directory / "tmp").exists()
 
 
-def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path) -> None:
-    """Drops that were cancelled run; the reason is in the explanations."""
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path, *, was_killed: bool) -> None:
+    """Drops that were cancelled run, also if the process was killed while it waited for attempts to stop."""
     graph, directory, marks = ended
     cut(directory, 2)
     journal = directory / "journal.dfj"
     other = Journal(tmp_path / "cancel", read(journal)[0])
     other.append([Cancel("SIGTERM")])
+    if not was_killed:
+        other.append([Stopped((row(graph, "STEP2"),))])
     other.close()
     cancel = (tmp_path / "cancel").read_bytes()
     header = 4 + 12 + int.from_bytes(cancel[4:8], "little")
     with journal.open("ab") as file:
         file.write(cancel[header:])
-    assert replay(graph, journal).core.status is SessionState.CANCELLED
+    assert replay(graph, journal).core.status is (SessionState.CANCELLING if was_killed else SessionState.CANCELLED)
     result, ran = again(directory, marks)
 
     assert ran == ["STEP2", "STEP3", "STEP4"]

@@ -19,7 +19,18 @@ import msgspec
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
-from dropflow.engine.events import Abort, Assembled, Begin, Event, Failed, Finished, KnownStates, Release
+from dropflow.engine.events import (
+    Abort,
+    Assembled,
+    Begin,
+    Cancel,
+    Event,
+    Failed,
+    Finished,
+    KnownStates,
+    Lost,
+    Release,
+)
 from dropflow.engine.faults import Fault
 from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
@@ -248,7 +259,7 @@ class ReplayedSession:
     skipped : dict of int to tuple of int
         Outputs that applications chose to skip.
     aborted : set of int
-        Drops whose attempt the last entry that counted has stopped.
+        Drops whose attempt was stopped because the session was given up.
     """
 
     core: Core
@@ -269,7 +280,7 @@ class ReplayedSession:
     @property
     def interrupted(self) -> Collection[int]:
         """Drops whose attempt was with a runner at the end of the journal, or when the session was given up."""
-        return self.aborted if self.core.status.is_terminal else self.core.drops.running
+        return self.aborted | self.core.drops.running
 
     def add(self, entry: Entry) -> None:
         """Process the next entry."""
@@ -287,11 +298,11 @@ class ReplayedSession:
             elif isinstance(event, Begin) and event.known is not None:
                 self.known = event.known
                 self.skipped.update(event.known.skipped)
-        was_over = self.core.status.is_terminal
+        is_given_up = any(isinstance(event, Cancel | Lost) for event in entry.events)
         actions = self.core.handle(entry.events)
         self.released.update(action.drop for action in actions if isinstance(action, Release))
-        if not was_over:
-            self.aborted = {action.drop for action in actions if isinstance(action, Abort)}
+        if is_given_up:
+            self.aborted |= {action.drop for action in actions if isinstance(action, Abort)}
 
 
 def is_blank(path: Path) -> bool:
