@@ -57,6 +57,18 @@ class SessionContents(Protocol):
         """Return a page of the root causes, the most harmful first."""
         ...
 
+    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+        """Cancel one drop of a session that runs. One that is settled stays as it is.
+
+        Its successors are treated as after an error whose root cause is that drop.
+
+        Raises
+        ------
+        ConflictError
+            The session is over.
+        """
+        ...
+
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
         ...

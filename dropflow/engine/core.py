@@ -22,6 +22,7 @@ from dropflow.engine.events import (
     Assembled,
     Begin,
     Cancel,
+    CancelDrop,
     Event,
     Failed,
     Finish,
@@ -58,6 +59,8 @@ __all__ = ["Core"]
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR, _SKIPPED = int(DropState.COMPLETED), int(DropState.ERROR), int(DropState.SKIPPED)
 _CANCELLED = int(DropState.CANCELLED)
+_FAILED = (_ERROR, _CANCELLED)
+"""States that count as a failed input."""
 _STATES = tuple(DropState)
 _NO_CAUSE = -1
 _NONE: frozenset[int] = frozenset()
@@ -168,8 +171,9 @@ class Core:
             Reported: self._on_reported,
             Lost: self._on_lost,
             Cancel: self._on_cancel,
-            Stopped: self._refuse,
-            Abandon: self._refuse,
+            CancelDrop: self._on_cancel_drop,
+            Stopped: lambda _: self._act_or_refuse(None),
+            Abandon: lambda _: self._act_or_refuse(None),
         }
 
     def handle(self, events: Iterable[Event]) -> list[Action]:
@@ -286,7 +290,7 @@ class Core:
         self.streaming.clear()
         self.drops.cancel_waiting()
         self._handlers = {
-            **dict.fromkeys(self._handlers, self._refuse),
+            **dict.fromkeys(self._handlers, lambda _: self._act_or_refuse(None)),
             Finished: self._on_end_of_attempt,
             Failed: self._on_end_of_attempt,
             Stopped: self._on_stopped,
@@ -294,6 +298,19 @@ class Core:
             Abandon: lambda _: self._abandon(SessionState.CANCELLED),
         }
         self._on_stopped(Stopped(()))
+
+    def _on_cancel_drop(self, event: CancelDrop) -> None:
+        for drop in event.drops:
+            if drop in self._remote or self._states[drop] > _WRITING:
+                self.refused += 1
+                continue
+            if drop in self._running:
+                self._running.remove(drop)
+                self._actions.append(Abort(drop, self.drops.attempt(drop), event.grace))
+                self.streaming.stop(drop)
+            self.drops.cancel(drop)
+            self._work.append((drop, _CANCELLED, drop, _NONE))
+            self._propagate()  # it may settle a drop that comes later in the event
 
     def _on_end_of_attempt(self, event: Finished | Failed) -> None:
         """In a session that is cancelled, how an attempt ended does not count."""
@@ -311,9 +328,6 @@ class Core:
                 self.refused += 1
         if not self._running:
             self._end(SessionState.CANCELLED)
-
-    def _refuse(self, _: Event) -> None:
-        self.refused += 1
 
     # A session that continues.
 
@@ -383,7 +397,7 @@ class Core:
                     self._actions.append(Release(drop))
 
     def _publish(self, drop: int, state: int, cause: int, skipped: Iterable[int]) -> None:
-        known = cause if state == _ERROR else _NO_CAUSE
+        known = cause if state in _FAILED else _NO_CAUSE
         self._actions.append(Publish(drop, _STATES[state], known, self.drops.attempt(drop), tuple(skipped)))
 
     def _report_to_data(self, drop: int, state: int, cause: int) -> None:

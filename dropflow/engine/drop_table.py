@@ -49,6 +49,8 @@ class DropTable:
         of the application.
     faults : dict of int to int
         How many infrastructure faults a drop has had. From the first one on it is a suspect.
+    cancelled : set of int
+        Drops here that were cancelled alone, and not with their session.
     running : set of int
         Drops whose attempt is with a runner.
     border : bytearray
@@ -68,6 +70,7 @@ class DropTable:
         "_template",
         "attempts",
         "border",
+        "cancelled",
         "causes",
         "counts",
         "failed_inputs",
@@ -93,6 +96,7 @@ class DropTable:
         self.failed_inputs: dict[int, int] = {}
         self.skipped_inputs: dict[int, int] = {}
         self.causes: dict[int, int] = {}
+        self.cancelled: set[int] = set()
         self.attempts: dict[int, int] = {}
         self.uncounted_attempts: dict[int, int] = {}
         self.faults: dict[int, int] = {}
@@ -131,9 +135,10 @@ class DropTable:
         return self.causes.get(drop) if self.states[drop] == _ERROR else None
 
     def error_causes(self) -> dict[int, int]:
-        """Return, for every drop in ERROR, the drop that started it."""
+        """Return, for every drop in ERROR, the drop that started it; also for every one that was cancelled alone."""
         states = self.states
-        return {drop: cause for drop, cause in self.causes.items() if states[drop] == _ERROR}
+        found = {drop: cause for drop, cause in self.causes.items() if states[drop] == _ERROR}
+        return found | {drop: drop for drop in self.cancelled}
 
     # For the core and its streaming part.
 
@@ -211,6 +216,11 @@ class DropTable:
         done = np.bincount(graph.predecessors.neighbour[consumers], minlength=graph.drops)
         left = np.frombuffer(self.pending_consumers, dtype=np.int32) - done
         self.pending_consumers[:] = array("i", left.astype(np.int32).tobytes())
+
+    def cancel(self, drop: int) -> None:
+        """Note that a local drop is cancelled alone; it is settled next. A leaf without its result has failed."""
+        self.cancelled.add(drop)
+        self.failed_leaves += self._ends[drop] == self._ends[drop + 1]
 
     def cancel_waiting(self) -> None:
         """Put every local drop in CANCELLED that is not settled and has no attempt."""

@@ -23,6 +23,7 @@ __all__ = [
     "Assembled",
     "Begin",
     "Cancel",
+    "CancelDrop",
     "Event",
     "Failed",
     "Finish",
@@ -178,6 +179,18 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
     grace: float = GRACE_SECONDS
 
 
+class CancelDrop(msgspec.Struct, frozen=True, tag="cancel-drop", array_like=True):
+    """These drops are cancelled, and their session goes on.
+
+    One that is not settled becomes CANCELLED, and its attempt is stopped. For its successors that is a failed input, or
+    producer, with this drop as the root cause.
+    """
+
+    drops: tuple[int, ...]
+    reason: str = ""
+    grace: float = GRACE_SECONDS
+
+
 class Stopped(msgspec.Struct, frozen=True, tag="stopped", array_like=True):
     """The attempts of these drops, in a session that was cancelled, have ended."""
 
@@ -188,7 +201,20 @@ class Abandon(msgspec.Struct, frozen=True, tag="abandon", array_like=True):
     """The attempts of a session that was cancelled had the time to stop: those that have not are abandoned."""
 
 
-Event = Begin | Finished | Failed | Assembled | Opened | Withdrawn | Reported | Lost | Cancel | Stopped | Abandon
+Event = (
+    Begin
+    | Finished
+    | Failed
+    | Assembled
+    | Opened
+    | Withdrawn
+    | Reported
+    | Lost
+    | Cancel
+    | CancelDrop
+    | Stopped
+    | Abandon
+)
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, tag="run", gc=False):

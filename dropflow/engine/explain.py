@@ -62,6 +62,8 @@ def explain(core: Core, drop: int, faults: Iterable[Fault] = ()) -> Explanation:
                 f"of its {len(inputs)} inputs {errors} failed and {skips} were skipped; "
                 f"it tolerates {template.error_threshold:g} % of failed inputs"
             )
+    elif state is DropState.CANCELLED:
+        lines.append("it was cancelled alone" if drop in core.drops.cancelled else "it was cancelled with its session")
     elif state is DropState.SKIPPED:
         skips = states.count(DropState.SKIPPED)
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
-from dropflow.engine.events import Lost
+from dropflow.engine.events import CancelDrop, Lost
 from dropflow.engine.faults import Fault, culprit, fault_note
 from dropflow.engine.reports import FailureReport, cause_reports
 from dropflow.engine.rules import NextAttempt
@@ -48,6 +48,14 @@ class FailureTable:
     def add(self, drop: int, failure: Failure) -> None:
         """Add the failure of a drop that lives here; its event has it too."""
         self._failures[drop] = failure
+
+    def add_cancelled(self, event: CancelDrop) -> None:
+        """Add why the drops of an event are root causes, for the journal too."""
+        text = f"the drop was cancelled: {event.reason}" if event.reason else "the drop was cancelled"
+        failure = Failure(code="DF000", kind="Cancelled", text=text)
+        for drop in event.drops:
+            if not self._core.drops.state(drop).is_terminal:
+                self.add_remote(drop, failure)
 
     def add_fault(self, drop: int, attempt: int, failure: Failure) -> Failure:
         """Add an infrastructure fault of a drop; return why the attempt failed.

@@ -49,9 +49,10 @@ def check(core: Core) -> None:
         )
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
     # Another node may be unable to get the content of a drop that completed here: then this drop is the cause.
-    causes = {DropState.ERROR, DropState.COMPLETED} if core.drops.remote else {DropState.ERROR}
+    causes = {DropState.ERROR, DropState.CANCELLED} | ({DropState.COMPLETED} if core.drops.remote else set())
     for drop, cause in core.drops.error_causes().items():
-        _hold(states[drop] is DropState.ERROR, f"drop {drop} has a cause and is in ERROR")
+        is_cancelled = drop in core.drops.cancelled and states[drop] is DropState.CANCELLED
+        _hold(states[drop] is DropState.ERROR or is_cancelled, f"drop {drop} has a cause and is in ERROR")
         known = 0 <= cause < graph.drops and cause not in core.drops.remote
         _hold(
             not known or states[cause] in causes,

@@ -34,6 +34,7 @@ from dropflow.engine.events import (
     Assembled,
     Begin,
     Cancel,
+    CancelDrop,
     Event,
     Finish,
     Lost,
@@ -224,6 +225,10 @@ class Session:
         """
         self._inbox.put([Cancel(reason, grace)])
         self._runner.interrupt()
+
+    def cancel_drop(self, drop: int, reason: str = "", grace: float = GRACE_SECONDS) -> None:
+        """Cancel one drop, by its row; the session goes on. May be called from any thread."""
+        self._inbox.put([CancelDrop((drop,), reason, grace)])
 
     def lose(self, node: str, failure: Failure) -> None:
         """Give up because a node of the session is gone. May be called from any thread."""

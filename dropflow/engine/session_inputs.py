@@ -11,7 +11,18 @@ import msgspec
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
-from dropflow.engine.events import Cancel, Event, Failed, Finished, Lost, Opened, Reported, Stopped, Withdrawn
+from dropflow.engine.events import (
+    Cancel,
+    CancelDrop,
+    Event,
+    Failed,
+    Finished,
+    Lost,
+    Opened,
+    Reported,
+    Stopped,
+    Withdrawn,
+)
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
@@ -22,7 +33,7 @@ from dropflow.states import DropState
 
 __all__ = ["SessionInput", "SessionInputs"]
 
-SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | OwnerCall[Any, Any]
+SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | CancelDrop | OwnerCall[Any, Any]
 """Results and open streams of attempts, messages of other nodes, and requests of other threads."""
 
 
@@ -87,6 +98,10 @@ class SessionInputs:
                 self._failures.lost.append(item)
                 events.append(item)
                 has_lost = True
+            elif isinstance(item, CancelDrop):
+                self._failures.add_cancelled(item)
+                events.append(item)
+                settled.update(item.drops)
             elif isinstance(item, Cancel):
                 return events + self.events_after_cancel(items[position:], owner, settled)
             else:
@@ -141,6 +156,8 @@ class SessionInputs:
         if self._core.drops.has_known_states:
             result = self._without_settled(result)
         if failure is None:
+            if self._core.drops.cancelled:
+                result = self._without_cancelled(result)
             try:
                 self._contents.commit(result)
             except DropflowError as error:
@@ -164,6 +181,13 @@ class SessionInputs:
             self._streams.remove_all(target)
         left = {target: part for target, part in result.handles.items() if target not in settled}
         return msgspec.structs.replace(result, handles=left)
+
+    def _without_cancelled(self, result: AttemptResult) -> AttemptResult:
+        """Return the result without the contents of outputs that were cancelled, which are discarded."""
+        cancelled = self._core.drops.cancelled
+        self._contents.discard([handle for drop, handle in result.handles.items() if drop in cancelled])
+        kept = {drop: handle for drop, handle in result.handles.items() if drop not in cancelled}
+        return msgspec.structs.replace(result, handles=kept)
 
     def _on_stream_opened(self, opened: StreamOpened) -> list[Event]:
         """Add a stream that an attempt here has begun to write: for consumers, or for the node of its drop."""

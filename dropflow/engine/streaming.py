@@ -192,6 +192,13 @@ class Streaming:
             drops.start(app)
             actions.append(Run(app, drops.attempt(app)))
 
+    def stop(self, app: int) -> None:
+        """Forget the attempt of an application that may run ahead: it does not run any more."""
+        reader = self.readers.get(app)
+        if reader is not None:
+            reader.is_ahead = False
+            self._forget_idle(app, reader)
+
     def accept(self, app: int) -> list[Action]:
         """Have the result of an application count that ran ahead of inputs that are complete now."""
         reader = self.readers[app]

@@ -215,6 +215,10 @@ class _SessionCalls(OperationCaller):
         """Return one drop, by its id or the end of an id that no other drop of the session has."""
         return self.call(operations.DROP, session, drop, query=query)
 
+    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+        """Cancel one drop of a session that runs."""
+        return self.call(operations.CANCEL_DROP, session, drop, body=CancelRequest(reason=reason, grace=grace))
+
     def log(self, session: str, drop: str) -> Download:
         """Download the log of a drop."""
         return self.download(operations.LOG, session, drop)

@@ -381,6 +381,17 @@ DROP = Operation(
     tag="drops",
     errors=(NotFoundError, AmbiguousError, LinkError),
 )
+CANCEL_DROP = Operation(
+    name="cancel_drop",
+    method="POST",
+    path=_DROP + "/cancel",
+    answer=DropDetail,
+    body=CancelRequest,
+    by_field=True,
+    summary="Cancel a drop; the session goes on",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, ConflictError, LinkError),
+)
 LOG = Operation(
     name="log",
     method="GET",
@@ -427,6 +438,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     UNDO,
     DROPS,
     DROP,
+    CANCEL_DROP,
     LOG,
     DATA,
 )

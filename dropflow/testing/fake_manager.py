@@ -321,6 +321,22 @@ class FakeManager(_ManagerAndChildren):
         found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
         return FailureList.page(found, query)
 
+    def cancel_drop(
+        self,
+        session: str,
+        drop: str,
+        reason: str = "",  # noqa: ARG002
+        grace: float = GRACE_SECONDS,  # noqa: ARG002
+    ) -> DropDetail:
+        """Cancel one drop that is open, of a session that is not over."""
+        found = self._find(session)
+        row = _row(self, found, drop)
+        if is_over(found.status):
+            raise ConflictError(f"session {session!r} is over")
+        if row.drop in found.open_rows():
+            self._put(found.with_states({row.drop: "CANCELLED"}, self.clock.now()))
+        return self.drop(session, row.oid)
+
     def log(self, session: str, drop: str) -> Download:
         """Download the log of a drop that failed."""
         found = self._find(session)

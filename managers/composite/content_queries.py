@@ -20,6 +20,7 @@ from dropflow.rest.schema import (
     FailureInfo,
     PageQuery,
 )
+from dropflow.stopping import GRACE_SECONDS
 from managers.composite.archive import bundle
 from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
@@ -72,6 +73,13 @@ class ContentQueries:
         detail = self._ask_one(
             view, session, "drop", f"drop {found.oid!r} in session {session!r}", drop=found.oid, query=query
         )
+        return cast(DropDetail, detail)
+
+    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+        """Cancel one drop, on the node that holds it."""
+        view, found = self._find(session, drop)
+        what = f"drop {found.oid!r} in session {session!r}"
+        detail = self._ask_one(view, session, "cancel_drop", what, drop=found.oid, reason=reason, grace=grace)
         return cast(DropDetail, detail)
 
     def log(self, session: str, drop: str) -> Download:

@@ -326,7 +326,7 @@ class NodeMachine:
                 if record is None:
                     return
                 if event.failure is None:
-                    self._stop(record, now, CancelRequest(reason=event.reason or f"on node {event.peer}"))
+                    self._stop(record, now, CancelRequest(reason=event.reason))
                 else:
                     self._sessions.fail(record, now, event.node, event.failure)
 

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from functools import partial
 
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError, NotFoundError
+from dropflow.engine.session import Session
+from dropflow.errors import ConflictError, GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
@@ -13,6 +14,7 @@ from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery
+from dropflow.stopping import GRACE_SECONDS
 from managers.node import session_views
 from managers.node.batch_download import batch
 from managers.node.downloads import content_download, file_download
@@ -57,6 +59,15 @@ class SessionQueries(ABC):
         """Return one drop."""
         found, row = self._find(session), self._row(session, drop)
         return session_views.detail_of(found.session, found.piece, row, found.directory.logs, query)
+
+    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+        """Cancel one drop, and return it as it is then."""
+        found, row = self._find(session), self._row(session, drop)
+        if found.state.is_terminal or not isinstance(found.session, Session):
+            raise ConflictError(f"session {session!r} is over", hint="its drops do not change any more")
+        found.session.cancel_drop(row, reason, grace)
+        found.session.call(lambda _: None)  # after this call, the session has read the request; after the next, done it
+        return self.drop(session, drop)
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes."""

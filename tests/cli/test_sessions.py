@@ -3,6 +3,7 @@
 import pytest
 
 from dropflow.cli.session_replies import SessionChange
+from dropflow.rest.schema import DropQuery
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -57,6 +58,15 @@ def test_an_unknown_session_is_bad_input(ask: Command) -> None:
 def test_a_running_session_has_not_failed(ask: Command) -> None:
     """The exit status of `status` is 0."""
     assert ask("status", "running").status == 0
+
+
+def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> None:
+    """The session goes on, and the answer has the state of each drop."""
+    open_drops = manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2]
+    reply = ask("cancel", "running", *(drop.oid for drop in open_drops), "--output", "json").json
+
+    assert reply["drops"] == {drop.oid: "CANCELLED" for drop in open_drops}
+    assert manager.session("running").status == "RUNNING"
 
 
 def test_sessions_can_be_cancelled_and_deleted(ask: Command, manager: FakeManager) -> None:

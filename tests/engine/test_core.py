@@ -13,6 +13,7 @@ from dropflow.engine.events import (
     Assembled,
     Begin,
     Cancel,
+    CancelDrop,
     Event,
     Failed,
     Finish,
@@ -249,6 +250,54 @@ def test_a_loss_during_a_cancel_changes_nothing() -> None:
     assert core.handle([Failed(0, 1, BOOM)]) == [Finish(SessionState.CANCELLED)]
 
 
+def test_a_cancelled_drop_counts_as_a_failed_input() -> None:
+    """Its attempt is aborted, its output is in ERROR because of it, and the threshold of its consumer decides."""
+    graph = draw("A -> x -> C, B -> y -> C, C -> z", C={"error_threshold": 50.0})
+    core, _ = begin(graph)
+    a, x = row(graph, "A"), row(graph, "x")
+    actions = core.handle([CancelDrop((a,), "enough", 3.0)])
+    check(core)
+
+    assert actions == [Abort(a, 1, 3.0)]
+    assert (core.drops.state(a), core.drops.state(x)) == (DropState.CANCELLED, DropState.ERROR)
+    assert core.drops.error_causes() == {a: a, x: a}
+    assert core.handle([Finished(a, 1)]) == []
+    assert core.handle([Finished(row(graph, "B"), 1)]) == [Run(row(graph, "C"), 1)]
+    core.handle([Finished(row(graph, "C"), 1)])
+    assert core.status is SessionState.FINISHED
+    assert "it was cancelled alone" in explain(core, a).lines
+
+
+def test_a_session_without_the_result_of_a_cancelled_drop_fails() -> None:
+    """A leaf that is cancelled, or in ERROR because of a cancelled drop, is missing."""
+    graph = draw("A -> x, B")
+    core, _ = begin(graph)
+    core.handle([CancelDrop((row(graph, "x"), row(graph, "x")))])
+    check(core)
+    core.handle([Finished(row(graph, "A"), 1)])
+    assert core.drops.state(row(graph, "A")) is DropState.COMPLETED
+    assert core.refused == 1
+
+    assert core.handle([Finished(row(graph, "B"), 1)]) == [Finish(SessionState.FAILED)]
+    assert core.drops.error_causes() == {row(graph, "x"): row(graph, "x")}
+
+
+def test_a_drop_that_waits_is_cancelled() -> None:
+    """What is upstream goes on; a settled drop and one of another node stay as they are."""
+    graph = draw("A -> x -> B -> y, R -> z -> S")
+    core = Core(graph, remote=[row(graph, "R")])
+    core.handle([Begin()])
+    core.handle([CancelDrop((row(graph, "B"), row(graph, "R")))])
+    check(core)
+
+    assert core.drops.state(row(graph, "B")) is DropState.CANCELLED
+    assert core.drops.state(row(graph, "y")) is DropState.ERROR
+    assert core.handle([Finished(row(graph, "A"), 1)])[-1] == Release(row(graph, "x"))
+    core.handle([CancelDrop((row(graph, "A"),))])
+    assert core.drops.state(row(graph, "A")) is DropState.COMPLETED
+    assert core.refused == 2
+
+
 def test_an_empty_graph_is_finished() -> None:
     """A graph without drops is FINISHED when it begins."""
     core, actions = begin(draw(""))
@@ -305,7 +354,9 @@ def test_explain_names_the_root_cause() -> None:
     assert "the error started at drawing_A_0" in explain(core, row(graph, "C")).lines
 
 
-def _play(graph: PhysicalGraph, data: st.DataObject) -> tuple[Core, dict[int, int], dict[int, list[int]]]:
+def _play(
+    graph: PhysicalGraph, data: st.DataObject, *, cancels: bool = False
+) -> tuple[Core, dict[int, int], dict[int, list[int]]]:
     """Drive a core to its end in a random order, with late and repeated results mixed in."""
     core = Core(graph)
     out = graph.successors
@@ -329,6 +380,9 @@ def _play(graph: PhysicalGraph, data: st.DataObject) -> tuple[Core, dict[int, in
             take([Assembled(action.drop)])
             continue
         drop = action.drop
+        if cancels and data.draw(st.integers(0, 3), label="cancels") == 0:
+            chosen_drops = data.draw(st.lists(st.integers(0, graph.drops - 1), max_size=3))
+            take([CancelDrop(tuple(chosen_drops))])
         if action.attempt <= fails[drop]:
             take([Failed(drop, action.attempt, BOOM)])
         else:
@@ -350,6 +404,18 @@ def test_every_order_of_results_ends_the_session_once(graph: PhysicalGraph, data
 
     assert core.status in (SessionState.FINISHED, SessionState.FAILED)
     assert core.drops.unsettled == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.data())
+def test_cancelled_drops_never_keep_a_session_from_its_end(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Drops of any kind are cancelled at any moment: every other drop ends in a state that its neighbours explain."""
+    core, _, _ = _play(graph, data, cancels=True)
+
+    assert core.status in (SessionState.FINISHED, SessionState.FAILED)
+    assert core.drops.unsettled == 0
+    cancelled = [drop for drop in range(graph.drops) if core.drops.state(drop) is DropState.CANCELLED]
+    assert set(cancelled) == core.drops.cancelled
 
 
 @settings(max_examples=200, deadline=None)

@@ -199,3 +199,34 @@ def test_two_runs_of_the_same_graph_are_equal() -> None:
         return seen
 
     assert events() == events()
+
+
+def test_a_cancelled_drop_is_the_root_cause_of_what_depends_on_it() -> None:
+    """Its attempt is aborted, others go on, and the report has the reason."""
+    graph = draw("A -> x -> B -> y, C -> z")
+    driver = Driver(graph, duration=lambda task: 1e6 if task.drop == row(graph, "A") else 4.0)
+    driver.call_at(3.0, lambda: driver.session.cancel_drop(row(graph, "A"), "too slow"))
+    result = driver.run()
+
+    assert (result.status, result.seconds) == (SessionState.FAILED, pytest.approx(4.0))
+    assert {state: count for state, count in result.states.items() if count} == {
+        "COMPLETED": 2,
+        "ERROR": 3,
+        "CANCELLED": 1,
+    }
+    assert [(report.drop, report.text, report.count) for report in result.failures] == [
+        ("drawing_A_0", "the drop was cancelled: too slow", 4)
+    ]
+
+
+def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:
+    """Its producer completes, with its other output."""
+    graph = draw("A -> x, A -> y")
+    driver = Driver(graph, content=lambda _, drop: Handle(body=str(drop).encode()), duration=lambda _: 4.0)
+    x, y = row(graph, "x"), row(graph, "y")
+    driver.call_at(3.0, lambda: driver.session.cancel_drop(x))
+    result = driver.run()
+
+    assert (result.states["COMPLETED"], result.states["CANCELLED"]) == (2, 1)
+    assert set(driver.repository.committed) == {y}
+    assert driver.repository.discarded == [Handle(body=str(x).encode())]

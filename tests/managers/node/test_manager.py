@@ -185,6 +185,24 @@ def test_a_cancel_on_one_node_stops_all(make_cluster: Make, reason: str, text: s
     assert {detail.text for detail in ended.values()} == {text}
 
 
+def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
+    """What depends on it on another node fails, with the text of its node; a session that is over refuses."""
+    cluster = make_cluster(2)
+    cluster.start(_endless())
+    until(cluster["a"], "s", lambda detail: detail.running == 1)
+    active = cluster["a"].drops("s", DropQuery(state="WRITING")).drops[0]
+    found = cluster["a"].cancel_drop("s", active.oid, "too slow", grace=0.0)
+    ended = cluster.end()
+
+    assert (found.state, found.oid) == ("CANCELLED", active.oid)
+    assert "it was cancelled alone" in found.reasons
+    assert ended["b"].status == "FAILED"
+    (merged,) = merge_failures([failure for detail in ended.values() for failure in detail.failures])
+    assert (merged.drop, merged.text) == (active.oid, "the drop was cancelled: too slow")
+    with pytest.raises(ConflictError, match="session 's' is over"):
+        cluster["a"].cancel_drop("s", active.oid)
+
+
 def test_a_session_is_cancelling_until_its_attempts_have_ended(make_cluster: Make, tmp_path: Path) -> None:
     """Meanwhile the drop of an attempt that cleans up is active, and the text says why."""
     cluster = make_cluster(1)
