@@ -20,6 +20,7 @@ import contextlib
 import itertools
 import logging
 import selectors
+import signal
 import socket
 import subprocess
 import threading
@@ -39,6 +40,7 @@ from dropflow.engine.runners.output_logs import OutputLogs
 from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
 from dropflow.engine.runners.start_backoff import StartBackoff
+from dropflow.engine.runners.worker_end import WorkerEnd
 from dropflow.engine.runners.worker_messages import (
     ExecutorFailed,
     FromWorker,
@@ -49,7 +51,7 @@ from dropflow.engine.runners.worker_messages import (
 )
 from dropflow.engine.runners.worker_monitor import WorkerMonitor
 from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, Assigned, WorkerProcess
-from dropflow.errors import InternalError, ResultLostError
+from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS, stopped_after
@@ -60,6 +62,8 @@ _LOG = logging.getLogger(__name__)
 
 _READ = 1 << 20
 _CLOSE_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+"""How long to wait for the end of a worker that was killed when the pool is closed."""
 
 
 class WorkerPool:
@@ -83,7 +87,7 @@ class WorkerPool:
         self._clock = SystemClock()
         self._time = PoolClock(self._clock)
         self._dispatcher = Dispatcher(self._workers, self._time, factory)
-        self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of)
+        self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of, self._abandon)
         self._output_logs = OutputLogs(logs, self._dispatcher, self._clock)
         self._oom_killer = OomKiller(counter_files())
         self._backoff = StartBackoff()
@@ -304,27 +308,42 @@ class WorkerPool:
         self._unregister(worker.link, worker.exit, worker.output.descriptor)
         self._workers.remove(worker)
         end = worker.reap(self._oom_killer)
+        self._take_back(worker, end)
+        worker.close()
+        self._dispatcher.remove_left()
+
+    def _abandon(self, worker: WorkerProcess) -> None:
+        """Treat a worker that was killed and does not end as if it had ended."""
+        self._unregister(worker.link, worker.exit, worker.output.descriptor)
+        self._workers.remove(worker)
+        self._take_back(worker, WorkerEnd(-signal.SIGKILL, is_over=False, output=worker.output.end))
+        threading.Thread(target=worker.close, name=f"unkillable-{worker.number}", daemon=True).start()
+        self._dispatcher.remove_left()
+
+    def _take_back(self, worker: WorkerProcess, end: WorkerEnd) -> None:
+        """Fail the attempts that a worker had begun, the last one with its end, and queue the others again."""
         begun, has_attempts = worker.begun(), bool(worker.assigned)
         self._output_logs.write(worker)
         failed = [worker.assigned.pop(number) for number in begun]
         for number in reversed(tuple(worker.assigned)):
             self._dispatcher.requeue(worker, number)
         if failed:
-            reason = worker.kill_reason.text if worker.kill_reason else f"the worker process {end.reason}"
-            self._fail_begun(failed, reason, Failure.of(worker.kill_reason or end.error()))
+            # The attempt that it was killed for may have ended just before.
+            if worker.kill_reason is not None and worker.seen == begun[-1]:
+                self._fail_begun(failed, worker.kill_reason, worker.kill_reason.text)
+            else:
+                self._fail_begun(failed, end.error(), f"the worker process {end.reason}")
         elif not worker.is_started or has_attempts:
             # It did not come to the first attempt that it was given. Without a limit that could go on forever.
             self._note_failed_start(end.text, self._time.now)
-        worker.close()
-        self._dispatcher.remove_left()
 
-    def _fail_begun(self, failed: Sequence[Assigned], reason: str, failure: Failure) -> None:
-        """Fail the attempts that a worker began: the last one with `failure`, and those before it as innocent."""
+    def _fail_begun(self, failed: Sequence[Assigned], error: DropflowError, reason: str) -> None:
+        """Fail the attempts that a worker began: the last one with `error`, and those before it as innocent."""
         number, last = failed[-1]
         self._output_logs.add_line(number, last, reason)
         lost = Failure.of(ResultLostError(f"the result was lost before it was sent: {reason}"))
         results = [(at, AttemptResult(task.drop, task.attempt, failure=lost)) for at, task in failed[:-1]]
-        results.append((number, AttemptResult(last.drop, last.attempt, failure=failure)))
+        results.append((number, AttemptResult(last.drop, last.attempt, failure=Failure.of(error))))
         self._dispatcher.deliver(results)
 
     def _unregister(self, *watched: socket.socket | int) -> None:
@@ -342,7 +361,10 @@ class WorkerPool:
                 worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
             worker.output.read_all(IDLE)
             self._output_logs.write(worker)
-            worker.close()
+            # In a thread: a process that waits for the kernel does not end, and must not keep others from ending.
+            closing = threading.Thread(target=worker.close, name=f"close-{worker.number}", daemon=True)
+            closing.start()
+            closing.join(_KILL_SECONDS)
         self._workers.clear()
 
 

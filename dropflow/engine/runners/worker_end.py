@@ -28,6 +28,8 @@ class WorkerEnd:
         Whether the kernel killed it because memory was used up.
     output : str
         The end of what it printed.
+    is_over : bool
+        Whether it has ended. If not, it was killed and waits for the kernel.
     """
 
     status: int
@@ -35,11 +37,14 @@ class WorkerEnd:
     is_peak_exact: bool = False
     by_oom_killer: bool = False
     output: str = ""
+    is_over: bool = True
 
     @property
     def reason(self) -> str:
         """How it ended, to follow a subject: "was killed by signal 11 (SIGSEGV), after using 1.2 GB of memory"."""
-        if self.by_oom_killer:
+        if not self.is_over:
+            how = "was killed and does not end, because it waits for the kernel"
+        elif self.by_oom_killer:
             how = "was killed by the kernel's OOM killer (SIGKILL)"
         elif self.status < 0:
             how = f"was killed by signal {-self.status}{_name(-self.status)}"
@@ -59,6 +64,8 @@ class WorkerEnd:
         return WorkerDiedError(f"the worker process {self.text}", hint=self._hint())
 
     def _hint(self) -> str:
+        if not self.is_over:
+            return "a file system or a device does not answer: look at its state, and at the kernel's log (dmesg)"
         if self.by_oom_killer:
             return "run fewer attempts at a time (--workers), or give the application more memory"
         number = -self.status

@@ -73,8 +73,11 @@ class WorkerProcess:
         """When it was first seen stopped by a signal, if it was stopped at the last check."""
         self.kill_reason: DropflowError | None = None
         """Why it is killed, if the pool decided that."""
-        self.is_retiring = False
-        self._seen, self._beats = IDLE, 0
+        self.is_retiring = self.is_killed = False
+        self.killed_since: float | None = None
+        """When it was first seen that it had been killed and had not ended."""
+        self.seen, self._beats = IDLE, 0
+        """The attempt that it was at when it was last checked, and its heartbeats."""
         self._name = f"{os.getpid()}-{number}-{secrets.token_hex(8)}"
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
             self.link, their_link = socket.socketpair()
@@ -204,8 +207,8 @@ class WorkerProcess:
     def check(self, now: float) -> None:
         """Note which attempt it is at, and whether it is stopped. To be called about once a second."""
         current, beats = self.current(), self.marker.beats
-        if current != self._seen:
-            self._seen, self.since_current = current, now
+        if current != self.seen:
+            self.seen, self.since_current = current, now
         if not self._is_stopped():
             self.stopped_since = None
         elif self.stopped_since is None or beats != self._beats:
@@ -222,6 +225,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process and all that it started. It is not reaped: `exit` becomes readable when it has ended."""
+        self.is_killed = True
         if self.process.returncode is None:  # otherwise its id may belong to another process
             end_worker(self.process.pid, self._name)
 

@@ -23,6 +23,7 @@ from dropflow.failure import Failure
         ),
         (WorkerEnd(-9, peak=1_200_000_000), "was killed by signal 9 (SIGKILL), after using at most 1.2 GB of memory"),
         (WorkerEnd(-9, by_oom_killer=True), "was killed by the kernel's OOM killer (SIGKILL)"),
+        (WorkerEnd(-9, is_over=False), "was killed and does not end, because it waits for the kernel"),
         (WorkerEnd(1, output="no module"), "ended with status 1; it printed last: no module"),
     ],
 )
@@ -43,6 +44,7 @@ def test_the_end_of_a_worker_is_told(end: WorkerEnd, text: str) -> None:
         (WorkerEnd(-signal.SIGBUS), "a crash in compiled code"),
         (WorkerEnd(-signal.SIGKILL), "another program killed it, or the kernel"),
         (WorkerEnd(-signal.SIGKILL, by_oom_killer=True), "--workers"),
+        (WorkerEnd(-signal.SIGKILL, is_over=False), "a file system or a device does not answer"),
         (WorkerEnd(-signal.SIGTERM), "another program, or the application itself, sent the signal"),
     ],
 )

@@ -471,3 +471,28 @@ def test_the_pool_does_not_count_its_own_pauses(pool: WorkerPool, tmp_path: Path
 
     slept, _ = seen(pool, sleep)
     assert slept < 2.0
+
+
+def test_a_worker_that_cannot_be_killed_is_replaced(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt fails with that reason, other attempts run, and the pool closes without waiting for it."""
+    for name, seconds in {"_CHECK_SECONDS": 0.05, "_STOPPED_SECONDS": 0.2, "_UNKILLABLE_SECONDS": 0.2}.items():
+        monkeypatch.setattr(f"dropflow.engine.runners.worker_monitor.{name}", seconds)
+    # A stopped process that no signal is sent to stands in for one that waits for the kernel.
+    monkeypatch.setattr("dropflow.engine.runners.worker_process.end_worker", lambda *_: None)
+    work = Functions(pool, tmp_path / "s", stop="os.kill(os.getpid(), 19)", fine="pass")
+    work.submit("stop")
+    until(pool, lambda pool: any(worker.killed_since is not None for worker in pool._workers))
+    stopped = seen(pool, lambda pool: [each.process for each in pool._workers if each.killed_since is not None])
+    text = text_of(work.answers.wait(0)[0])
+    fine = work.run(*["fine"] * 20, first=1)
+    pool.close()
+    was_there = stopped[0].poll() is None
+    for process in stopped:
+        process.kill()
+        process.wait()
+
+    assert was_there
+    assert "was stopped by a signal" in text
+    assert [result.failure for result in fine] == [None] * 20
