@@ -72,14 +72,18 @@ class Run:
         causes = tuple(sorted(each["drop"] for each in answer["failures"]))
         return End(answer["status"], answer["states"], causes, self.results(), answer["seconds"])
 
-    def kill(self, command: str, seconds: float) -> None:
-        """Start ``run`` or ``resume``, and kill all of its processes after so many seconds, unless it has ended."""
+    def kill(self, command: str, seconds: float, *, with_workers: bool) -> None:
+        """Start ``run`` or ``resume``, and kill its processes after so many seconds, unless it has ended.
+
+        Without the workers only the first process is killed: the others end by themselves, while the run continues.
+        """
         process = self.start(command)
         try:
             _, errors = process.communicate(timeout=seconds)
             assert b"Traceback (most recent call last)" not in errors, errors.decode()
         except subprocess.TimeoutExpired:
-            family = _stopped_family(psutil.Process(process.pid))  # not waited for: its number is its own
+            top = psutil.Process(process.pid)  # not waited for: its number is its own
+            family = _stopped_family(top) if with_workers else [top]
             for each in family:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
@@ -94,6 +98,13 @@ class Run:
         """Return the files of results, by path."""
         found = (path for name in ("files", "results") for path in (self.directory / name).rglob("*"))
         return {str(path.relative_to(self.directory)): path.read_bytes() for path in found if path.is_file()}
+
+    def lose_content(self, chance: random.Random) -> None:
+        """Remove or change one of the files that the session has committed."""
+        paths = sorted(self.results())
+        if paths:
+            path = self.directory / chance.choice(paths)
+            path.unlink() if chance.random() < 0.5 else path.write_bytes(path.read_bytes()[:-1] + b"?")
 
     def to_run(self) -> set[str] | None:
         """Return the applications that must run when the session continues; None for all."""
@@ -124,19 +135,28 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("number", range(_KILLS))
 def test_a_killed_run_ends_as_if_it_had_not_been(number: int, home: Path, tmp_path: Path) -> None:
-    """After one to three kills at any moment, the results are the same, and only what must run again does so."""
+    """After one to three kills at any moment, the results are the same, and only what must run again does so.
+
+    Sometimes a file is removed or changed in between.
+    """
     chance = random.Random(f"{_SEED}-{number}")  # noqa: S311 - to be the same each time
     kind = sorted(GRAPHS)[number % len(GRAPHS)]
     expected = undisturbed(kind, home)
     run = Run(kind, tmp_path)
     for _ in range(chance.choice((1, 1, 2, 3))):
         before, wanted = run.begun(), run.to_run()
-        run.kill("run" if wanted is None else "resume", chance.uniform(0.1, 0.8 + 1.2 * expected.seconds))
-        check_repeated(run, before, wanted)
+        with_workers = chance.random() < 0.7
+        seconds = chance.uniform(0.1, 0.8 + 1.2 * expected.seconds)
+        run.kill("run" if wanted is None else "resume", seconds, with_workers=with_workers)
+        if with_workers:
+            check_repeated(run, before, wanted)
+        if chance.random() < 0.3 and run.to_run():
+            run.lose_content(chance)
     before, wanted = run.begun(), run.to_run()
     end = run.finish("run" if wanted is None else "resume")
 
-    check_repeated(run, before, wanted)
+    if with_workers:
+        check_repeated(run, before, wanted)
     assert (end.status, end.states, end.causes) == (expected.status, expected.states, expected.causes)
     assert end.files == expected.files
     assert not (run.directory / "tmp").exists()
