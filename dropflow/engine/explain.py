@@ -1,6 +1,6 @@
 """Why a drop is in its state: what it waits for, or what caused it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -38,8 +38,8 @@ class Explanation(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def explain(core: Core, drop: int, faults: Iterable[Fault] = ()) -> Explanation:
-    """Return why `drop` is in its state, and the infrastructure faults that it had."""
+def explain(core: Core, drop: int, faults: Sequence[Fault] = ()) -> Explanation:
+    """Return why `drop` is in its state, and the infrastructure faults that it had before."""
     graph = core.graph
     template = graph.templates[graph.template[drop]]
     state, cause = core.drops.state(drop), core.drops.cause(drop)
@@ -67,7 +67,8 @@ def explain(core: Core, drop: int, faults: Iterable[Fault] = ()) -> Explanation:
     elif state is DropState.SKIPPED:
         skips = states.count(DropState.SKIPPED)
         lines.append(f"{skips} of its {len(inputs)} predecessors were skipped" if skips else "its producer left it out")
-    lines += fault_lines(faults)
+    is_given_up = cause == drop and bool(faults) and faults[-1].attempt == core.drops.attempt(drop)
+    lines += fault_lines(faults[:-1] if is_given_up else faults)
     return Explanation(
         oid=oid(graph, drop), state=state, waiting_for=waiting, cause=cause, lines=tuple(line for line in lines if line)
     )

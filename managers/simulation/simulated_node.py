@@ -18,7 +18,7 @@ from dropflow.engine.instruments import Instrument
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
-from dropflow.errors import DropflowError, NotFoundError
+from dropflow.errors import DropflowError, NotFoundError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
@@ -54,12 +54,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         Mean virtual time of an attempt; each takes between nothing and twice as long.
     fails : callable
         Whether an attempt of a drop fails, given the drop's row in its slice, the attempt and the name of the node.
+    dies : callable
+        Whether the worker process of an attempt dies, given the same.
     content : callable
         Returns the bytes that a task writes to an output.
     """
 
     seconds: float = 0.05
     fails: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
+    dies: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
     content: Callable[[Task, int], bytes] = lambda _task, _drop: b"content"
 
 
@@ -231,6 +234,8 @@ class _SimulatedResources:
         work, simulation, node = self._workload, self._process.simulation, self._process.name
 
         def failure(drop: int, attempt: int) -> Failure | None:
+            if work.dies(drop, attempt, node):
+                return Failure.of(WorkerDiedError(f"the worker process of attempt {attempt} died"))
             if not work.fails(drop, attempt, node):
                 return None
             return Failure(code="DF", kind="SimulatedError", text=f"attempt {attempt} fails", hint="", retryable=True)

@@ -94,6 +94,21 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
     assert [failure.kind for failure in ended.failures] == ["SimulatedError"]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_attempts_of_dead_workers_are_repeated_in_virtual_time(seed: int, tmp_path: Path) -> None:
+    """The first three attempts of every third drop lose their workers, on all nodes and in streams; nothing is lost."""
+    dying = Workload(content=_STREAMED.content, dies=lambda drop, attempt, _node: drop % 3 == 0 and attempt <= 3)
+    graph = _streams(2)
+    cluster = SimulatedCluster(seed, tmp_path, workload=dying)
+    assert cluster.wait_for_nodes()
+    cluster.submit(graph, "s")
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": graph.drops})
+    assert any("infrastructure faults" in note for note in ended.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
