@@ -47,6 +47,8 @@ class SessionState(IntEnum):
     FAILED = 6
     CANCELLING = 7
     """It was cancelled, and attempts have not stopped yet."""
+    PAUSED = 8
+    """It starts nothing, until it is continued."""
 
     @property
     def is_terminal(self) -> bool:

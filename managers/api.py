@@ -57,6 +57,14 @@ class SessionContents(Protocol):
         """Return a page of the root causes, the most harmful first."""
         ...
 
+    def pause(self, session: str) -> SessionInfo:
+        """Start nothing more of a session; what runs goes on. One that is over, or paused, stays as it is."""
+        ...
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session after `pause`."""
+        ...
+
     def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
         """Cancel one drop of a session that runs. One that is settled stays as it is.
 

@@ -31,6 +31,8 @@ _COMMANDS = {
     "log": "Print what DROP of SESSION wrote to its log, from the node that has it.",
     "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
     "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
+    "pause": "Start nothing more of SESSION.",
+    "continue": "Continue SESSION after 'dropflow pause'.",
     "delete": "Remove SESSION and all of its files, also its results.",
     "nodes": "List the nodes at or below a manager, with their load.",
     "doctor": "Check a manager, all managers below it, and the network between them.",

@@ -279,6 +279,10 @@ class Runner(Protocol):
         """
         ...
 
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`, also none that was submitted before. From any thread."""
+        ...
+
     def interrupt(self) -> None:
         """Stop what runs in the session's own thread, because the session is being cancelled."""
         ...

@@ -23,6 +23,7 @@ from dropflow.engine.events import (
     Begin,
     Cancel,
     CancelDrop,
+    Continue,
     Event,
     Failed,
     Finish,
@@ -30,6 +31,7 @@ from dropflow.engine.events import (
     KnownStates,
     Lost,
     Opened,
+    Pause,
     Publish,
     Release,
     Reported,
@@ -61,6 +63,7 @@ _COMPLETED, _ERROR, _SKIPPED = int(DropState.COMPLETED), int(DropState.ERROR), i
 _CANCELLED = int(DropState.CANCELLED)
 _FAILED = (_ERROR, _CANCELLED)
 """States that count as a failed input."""
+_GOING = (SessionState.RUNNING, SessionState.PAUSED)
 _STATES = tuple(DropState)
 _NO_CAUSE = -1
 _NONE: frozenset[int] = frozenset()
@@ -166,12 +169,14 @@ class Core:
             Finished: self._on_finished,
             Failed: self._on_failed,
             Assembled: self._on_assembled,
-            Opened: self._on_opened,
-            Withdrawn: self._on_withdrawn,
+            Opened: lambda event: self._act_or_refuse(self.streaming.on_opened(event)),
+            Withdrawn: lambda event: self._act_or_refuse(self.streaming.on_withdrawn(event)),
             Reported: self._on_reported,
             Lost: self._on_lost,
             Cancel: self._on_cancel,
             CancelDrop: self._on_cancel_drop,
+            Pause: lambda _: self._switch(SessionState.RUNNING, SessionState.PAUSED),
+            Continue: lambda _: self._switch(SessionState.PAUSED, SessionState.RUNNING),
             Stopped: lambda _: self._act_or_refuse(None),
             Abandon: lambda _: self._act_or_refuse(None),
         }
@@ -189,7 +194,7 @@ class Core:
             if self._work:
                 self._propagate()
             drops = self.drops
-            if not drops.unsettled and not drops.unsettled_remote and self.status is SessionState.RUNNING:
+            if not drops.unsettled and not drops.unsettled_remote and self.status in _GOING:
                 self._end(SessionState.FAILED if drops.failed_leaves else SessionState.FINISHED)
         actions, self._actions = self._actions, []
         return actions
@@ -260,12 +265,6 @@ class Core:
         else:
             self._work.append((drop, _ERROR, drop, _NONE))
 
-    def _on_opened(self, event: Opened) -> None:
-        self._act_or_refuse(self.streaming.on_opened(event))
-
-    def _on_withdrawn(self, event: Withdrawn) -> None:
-        self._act_or_refuse(self.streaming.on_withdrawn(event))
-
     def _on_reported(self, event: Reported) -> None:
         drop, state = event.drop, int(event.state)
         if drop not in self._remote or self._states[drop] > _WRITING or state <= _WRITING:
@@ -311,6 +310,12 @@ class Core:
             self.drops.cancel(drop)
             self._work.append((drop, _CANCELLED, drop, _NONE))
             self._propagate()  # it may settle a drop that comes later in the event
+
+    def _switch(self, before: SessionState, after: SessionState) -> None:
+        if self.status is before:
+            self.status = after
+        else:
+            self.refused += 1
 
     def _on_end_of_attempt(self, event: Finished | Failed) -> None:
         """In a session that is cancelled, how an attempt ended does not count."""

@@ -24,6 +24,7 @@ __all__ = [
     "Begin",
     "Cancel",
     "CancelDrop",
+    "Continue",
     "Event",
     "Failed",
     "Finish",
@@ -31,6 +32,7 @@ __all__ = [
     "KnownStates",
     "Lost",
     "Opened",
+    "Pause",
     "Publish",
     "Release",
     "Reported",
@@ -191,6 +193,14 @@ class CancelDrop(msgspec.Struct, frozen=True, tag="cancel-drop", array_like=True
     grace: float = GRACE_SECONDS
 
 
+class Pause(msgspec.Struct, frozen=True, tag="pause", array_like=True):
+    """The session is paused: attempts that run go on, and no other is started."""
+
+
+class Continue(msgspec.Struct, frozen=True, tag="continue", array_like=True):
+    """The session is continued after a pause."""
+
+
 class Stopped(msgspec.Struct, frozen=True, tag="stopped", array_like=True):
     """The attempts of these drops, in a session that was cancelled, have ended."""
 
@@ -212,6 +222,8 @@ Event = (
     | Lost
     | Cancel
     | CancelDrop
+    | Pause
+    | Continue
     | Stopped
     | Abandon
 )

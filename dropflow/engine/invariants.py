@@ -36,7 +36,7 @@ def check(core: Core) -> None:
     )
     _check_streaming(core, states)
     over = core.status.is_terminal
-    if core.status is SessionState.RUNNING:
+    if core.status in (SessionState.RUNNING, SessionState.PAUSED):
         _hold(
             unsettled + core.drops.unsettled_remote > 0,
             "a running session has a drop, here or elsewhere, that is not settled",

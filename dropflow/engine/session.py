@@ -35,9 +35,11 @@ from dropflow.engine.events import (
     Begin,
     Cancel,
     CancelDrop,
+    Continue,
     Event,
     Finish,
     Lost,
+    Pause,
     Publish,
     Release,
     Run,
@@ -230,6 +232,11 @@ class Session:
         """Cancel one drop, by its row; the session goes on. May be called from any thread."""
         self._inbox.put([CancelDrop((drop,), reason, grace)])
 
+    def pause(self, *, is_paused: bool = True) -> None:
+        """Start no attempts while paused; those that run go on. Idempotent. May be called from any thread."""
+        self._runner.hold(is_held=is_paused)
+        self._inbox.put([Pause() if is_paused else Continue()])
+
     def lose(self, node: str, failure: Failure) -> None:
         """Give up because a node of the session is gone. May be called from any thread."""
         self._inbox.put([Lost(node, failure)])
@@ -312,7 +319,11 @@ class Session:
             self.notes.append(f"{plural(left, 'attempt')} could not be stopped: code outside of Python, or a hung disk")
             self._process([Abandon()])
         if self._delayed:
-            self._take_delayed()
+            due = self._delayed.take_due()
+            self._ready += [run for run in due if self.core.drops.is_current(run.drop, run.attempt)]
+        if self._inputs.has_continued:
+            self._inputs.has_continued = False
+            self._runner.submit(())  # a runner in this thread starts what it kept
         self._feed()
 
     def deadline(self) -> float:
@@ -466,10 +477,6 @@ class Session:
         except DropflowError as error:
             self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
 
-    def _take_delayed(self) -> None:
-        """Make the delayed attempts ready that are due, unless their drops have started over in the meantime."""
-        self._ready += [run for run in self._delayed.take_due() if self.core.drops.is_current(run.drop, run.attempt)]
-
     def _feed(self) -> None:
         """Submit as many tasks as the runner has room for."""
         if self._has_aborted:
@@ -477,7 +484,7 @@ class Session:
             self._ready = deque(run for run in self._ready if self.core.drops.is_current(run.drop, run.attempt))
             self._has_aborted = False
         room = self._runner.window - self._inputs.in_flight
-        if room <= 0 or not self._ready:
+        if room <= 0 or not self._ready or self.core.status is SessionState.PAUSED:
             return
         batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
         tasks = self._tasks.build(batch, self.core, self._contents.contents, self._streams)

@@ -14,11 +14,13 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Cancel,
     CancelDrop,
+    Continue,
     Event,
     Failed,
     Finished,
     Lost,
     Opened,
+    Pause,
     Reported,
     Stopped,
     Withdrawn,
@@ -33,7 +35,9 @@ from dropflow.states import DropState
 
 __all__ = ["SessionInput", "SessionInputs"]
 
-SessionInput = StreamOpened | AttemptResult | Arrival | Lost | Cancel | CancelDrop | OwnerCall[Any, Any]
+SessionInput = (
+    StreamOpened | AttemptResult | Arrival | Lost | Cancel | CancelDrop | Pause | Continue | OwnerCall[Any, Any]
+)
 """Results and open streams of attempts, messages of other nodes, and requests of other threads."""
 
 
@@ -54,7 +58,17 @@ class SessionInputs:
         Where failures and lost nodes are recorded.
     """
 
-    __slots__ = ("_contents", "_core", "_early_results", "_failures", "_outgoing", "_streams", "in_flight", "reason")
+    __slots__ = (
+        "_contents",
+        "_core",
+        "_early_results",
+        "_failures",
+        "_outgoing",
+        "_streams",
+        "has_continued",
+        "in_flight",
+        "reason",
+    )
 
     def __init__(
         self,
@@ -66,6 +80,8 @@ class SessionInputs:
     ) -> None:
         self.in_flight = 0
         """How many attempts are with the runner."""
+        self.has_continued = False
+        """Whether the session was continued after a pause, until its owner has set this to False."""
         self.reason = ""
         """Why the session was cancelled."""
         self._core = core
@@ -98,10 +114,12 @@ class SessionInputs:
                 self._failures.lost.append(item)
                 events.append(item)
                 has_lost = True
-            elif isinstance(item, CancelDrop):
-                self._failures.add_cancelled(item)
+            elif isinstance(item, CancelDrop | Pause | Continue):
                 events.append(item)
-                settled.update(item.drops)
+                self.has_continued |= isinstance(item, Continue)
+                if isinstance(item, CancelDrop):
+                    self._failures.add_cancelled(item)
+                    settled.update(item.drops)
             elif isinstance(item, Cancel):
                 return events + self.events_after_cancel(items[position:], owner, settled)
             else:

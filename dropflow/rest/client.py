@@ -187,6 +187,14 @@ class _SessionCalls(OperationCaller):
         """Cancel a session. Its attempts have `grace` seconds to clean up."""
         return self.call(operations.CANCEL, session, body=CancelRequest(reason=reason, grace=grace))
 
+    def pause(self, session: str) -> SessionInfo:
+        """Start nothing more of a session."""
+        return self.call(operations.PAUSE, session)
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session after a pause."""
+        return self.call(operations.UNPAUSE, session)
+
     def delete(self, session: str) -> None:
         """Delete a session and its files."""
         self.call(operations.DELETE, session)

@@ -264,6 +264,24 @@ CANCEL = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+PAUSE = Operation(
+    name="pause",
+    method="POST",
+    path=_SESSION + "/pause",
+    answer=SessionInfo,
+    summary="Start nothing more of a session",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+UNPAUSE = Operation(
+    name="unpause",
+    method="POST",
+    path=_SESSION + "/continue",
+    answer=SessionInfo,
+    summary="Continue a session after a pause",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
 EVENTS = Operation(
     name="events",
     method="GET",
@@ -427,6 +445,8 @@ OPERATIONS: tuple[Operation[object], ...] = (
     SESSION,
     DELETE,
     CANCEL,
+    PAUSE,
+    UNPAUSE,
     EVENTS,
     FAILURES,
     RESULTS,

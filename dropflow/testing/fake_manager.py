@@ -321,6 +321,20 @@ class FakeManager(_ManagerAndChildren):
         found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
         return FailureList.page(found, query)
 
+    def pause(self, session: str) -> SessionInfo:
+        """Set a session that runs to PAUSED."""
+        return self._switch(session, "RUNNING", "PAUSED")
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Set a session that is paused to RUNNING."""
+        return self._switch(session, "PAUSED", "RUNNING")
+
+    def _switch(self, session: str, before: str, after: str) -> SessionInfo:
+        found = self._find(session)
+        if found.status == before:
+            self._put(msgspec.structs.replace(found, status=after, version=found.version + 1))
+        return self.session(session)
+
     def cancel_drop(
         self,
         session: str,

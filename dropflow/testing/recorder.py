@@ -25,6 +25,7 @@ class FakeRunner:
         self.tasks: list[Task] = []
         self.aborted: list[int] = []
         self.closed = False
+        self.is_held = False
         self._answer = answer
         self._deliver: Callable[[Sequence[AttemptResult]], None] | None = None
 
@@ -48,6 +49,10 @@ class FakeRunner:
         """Record, and answer."""
         self.aborted.append(drop)
         self.deliver([aborted(drop, attempt)])
+
+    def hold(self, *, is_held: bool) -> None:
+        """Record."""
+        self.is_held = is_held
 
     def interrupt(self) -> None:
         """Do nothing."""

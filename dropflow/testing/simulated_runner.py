@@ -75,6 +75,7 @@ class SimulatedRunner:
         self._open_stream = open_stream
         self._on_written = on_written
         self._stopping = stopping
+        self._is_held = False
         self._workers = workers
         self._waiting: deque[Task] = deque()
         self._running: dict[tuple[int, int], _Attempt] = {}
@@ -110,6 +111,11 @@ class SimulatedRunner:
             self._waiting.remove(waiting)
             self._deliver([aborted(drop, attempt)])
 
+    def hold(self, *, is_held: bool) -> None:
+        """Begin no attempts while `is_held`."""
+        self._is_held = is_held
+        self._begin()
+
     def interrupt(self) -> None:
         """Do nothing: the session is stepped by its driver, and aborts follow."""
 
@@ -121,7 +127,7 @@ class SimulatedRunner:
         self._running.clear()
 
     def _begin(self) -> None:
-        while self._waiting and len(self._running) < self._workers:
+        while self._waiting and not self._is_held and len(self._running) < self._workers:
             task = self._waiting.popleft()
             now, seconds = self._clock.monotonic(), self._duration(task)
             attempt = _Attempt(task)

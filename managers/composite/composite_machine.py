@@ -150,6 +150,8 @@ class CompositeMachine:
             "session": self._sessions.session,
             "watch": self._sessions.watch,
             "cancel": self._sessions.cancel,
+            "pause": partial(self._sessions.switch, "pause"),
+            "unpause": partial(self._sessions.switch, "unpause"),
             "delete": self._sessions.delete,
             "ask_children": self._ask_children,
             "parts": self._parts,

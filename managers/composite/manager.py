@@ -204,6 +204,14 @@ class Composite(ContentQueries):
         """Return the session once its version is not `version`, or after `seconds`; immediately if it is over."""
         return cast(SessionDetail, self._owner.call("watch", session=session, version=version, seconds=seconds))
 
+    def pause(self, session: str) -> SessionInfo:
+        """Pause a session on all children that answer."""
+        return cast(SessionInfo, self._owner.call("pause", session=session))
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session on all children that answer."""
+        return cast(SessionInfo, self._owner.call("unpause", session=session))
+
     def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Cancel a session on all children that answer."""
         return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason, grace=grace))

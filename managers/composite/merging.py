@@ -35,6 +35,9 @@ _COMPLETE_ENDS = (SessionState.FINISHED.name, SessionState.CANCELLED.name)
 """Ends that are only known when the state of every drop is known; one failure is enough for FAILED."""
 
 
+_MOVING = (SessionState.RUNNING, SessionState.PAUSED)
+
+
 class Freshness(Enum):
     """Whether the last report of a child is still valid."""
 
@@ -218,16 +221,15 @@ def _status(statuses: Sequence[str]) -> str:
     if len(states) < len(statuses) and all(state.is_terminal for state in states):
         return UNKNOWN
     if all(state.is_terminal for state in states):
-        for worst in (SessionState.FAILED, SessionState.CANCELLED):
-            if worst in states:
-                return worst.name
-        return SessionState.FINISHED.name
-    if len(set(states)) == 1:
-        return states[0].name
-    if SessionState.CANCELLING in states:
+        worst = (state for state in (SessionState.FAILED, SessionState.CANCELLED) if state in states)
+        return next(worst, SessionState.FINISHED).name
+    going = {state for state in states if not state.is_terminal}
+    if len(set(states)) == 1 or going == {SessionState.PAUSED}:
+        return going.pop().name
+    if SessionState.CANCELLING in going:
         return SessionState.CANCELLING.name
     # Parts change state at different times: the session has the state of the part that is furthest ahead.
-    is_moving = any(state is SessionState.RUNNING or state.is_terminal for state in states)
+    is_moving = any(state in _MOVING or state.is_terminal for state in states)
     return (SessionState.RUNNING if is_moving else max(states)).name
 
 

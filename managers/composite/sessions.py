@@ -194,6 +194,16 @@ class Sessions:
             return _cancelled(session, reason)  # it was being prepared, and nothing of it is left
         return as_info(detail)
 
+    def switch(self, operation: str, session: str) -> Routine[SessionInfo]:
+        """Pause or continue a session on all children that answer."""
+        replies = yield from self._requests.ask_all(operation, session=session)
+        if not self._cache.holders(session):
+            replies.raise_unless_answered(f"session {session!r}")
+        if replies.refusals:
+            raise replies.refusals[0][1]
+        detail = yield from self.session(session)
+        return as_info(detail)
+
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
         """Deploy a graph and start it; see `managers.api.Manager.submit`."""
         name = options.session

@@ -199,7 +199,11 @@ class HostedSession:
         return self._state_of(self._progress.latest)
 
     def _state_of(self, progress: Progress) -> SessionState:
-        return SessionState.CANCELLING if self._cancelled and not progress.is_over else progress.state
+        if progress.is_over:
+            return progress.state
+        if self._cancelled:
+            return SessionState.CANCELLING
+        return SessionState.PAUSED if self.session.core.status is SessionState.PAUSED else progress.state
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""

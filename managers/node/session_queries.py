@@ -13,7 +13,7 @@ from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import FailureList, ResultList
-from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery
+from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
 from dropflow.stopping import GRACE_SECONDS
 from managers.node import session_views
 from managers.node.batch_download import batch
@@ -68,6 +68,23 @@ class SessionQueries(ABC):
         found.session.cancel_drop(row, reason, grace)
         found.session.call(lambda _: None)  # after this call, the session has read the request; after the next, done it
         return self.drop(session, drop)
+
+    def pause(self, session: str) -> SessionInfo:
+        """Start nothing more of a session."""
+        return self._pause(session, is_paused=True)
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session after a pause."""
+        return self._pause(session, is_paused=False)
+
+    def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
+        """Pause or continue a session that is not over, and return it as it is then."""
+        found = self._find(session)
+        if isinstance(found.session, Session) and not found.state.is_terminal:
+            found.session.pause(is_paused=is_paused)
+            for _ in range(2):  # after the first call, the session has read the request; after the second, done it
+                found.session.call(lambda _: None)
+        return found.info()
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes."""

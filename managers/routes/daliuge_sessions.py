@@ -29,6 +29,7 @@ _PAGE = 1000
 _CANCELLABLE = (SessionState.DEPLOYING, SessionState.RUNNING, SessionState.CANCELLED)
 _AS_DALIUGE = {
     UNKNOWN: SessionState.RUNNING,
+    SessionState.PAUSED.name: SessionState.RUNNING,
     # A session of DALiuGE is CANCELLED from the request on, while its applications may still run.
     SessionState.CANCELLING.name: SessionState.CANCELLED,
 }

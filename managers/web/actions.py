@@ -1,4 +1,4 @@
-"""Pages that cancel or delete a session.
+"""Pages that pause, continue, cancel or delete a session.
 
 Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
 page key (`dropflow.rest.auth`).
@@ -33,6 +33,12 @@ _CANCEL = _Question(
     "Cancel the session",
     asks_reason=True,
 )
+_PAUSE = _Question(
+    "Pause this session?",
+    "Nothing more is started. Running attempts go on, and the session can be continued.",
+    "Pause the session",
+)
+_CONTINUE = _Question("Continue this session?", "What is ready is started again.", "Continue the session")
 _DELETE = _Question(
     "Delete this session?",
     "It is stopped if it runs, and its results, logs and journal are removed from all nodes. This cannot be undone.",
@@ -41,7 +47,7 @@ _DELETE = _Question(
 
 
 def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
-    """Return the routes that ask, and those that cancel or delete."""
+    """Return the routes that ask, and those that do it."""
 
     def ask(call: Request, question: _Question) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])
@@ -52,6 +58,14 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         manager.cancel(call.path["session"], _reason(call.body))
         return redirect(session_url(call.path["session"]))
 
+    def pause(call: Request) -> Response:
+        manager.pause(call.path["session"])
+        return redirect(session_url(call.path["session"]))
+
+    def unpause(call: Request) -> Response:
+        manager.unpause(call.path["session"])
+        return redirect(session_url(call.path["session"]))
+
     def delete(call: Request) -> Response:
         manager.delete(call.path["session"])
         return redirect("/sessions")
@@ -59,7 +73,12 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     page = partial(Route, method="GET", tag="pages")
     form = partial(Route, method="POST", form=True, limit=_LONGEST_FORM, tag="pages")
     cancels, deletes = "/sessions/{session}/cancel", "/sessions/{session}/delete"
+    pauses, continues = "/sessions/{session}/pause", "/sessions/{session}/continue"
     return [
+        page(path=pauses, handler=lambda request: ask(request, _PAUSE), summary="Ask to pause."),
+        form(path=pauses, handler=pause, summary="Pause, and go to the session."),
+        page(path=continues, handler=lambda request: ask(request, _CONTINUE), summary="Ask to continue."),
+        form(path=continues, handler=unpause, summary="Continue, and go to the session."),
         page(path=cancels, handler=lambda request: ask(request, _CANCEL), summary="Ask to cancel."),
         form(path=cancels, handler=cancel, summary="Cancel, and go to the session."),
         page(path=deletes, handler=lambda request: ask(request, _DELETE), summary="Ask to delete."),

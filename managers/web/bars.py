@@ -47,6 +47,7 @@ _SESSION_STYLES = {
     SessionState.FINISHED: "completed",
     SessionState.CANCELLED: "cancelled",
     SessionState.CANCELLING: "cancelled",
+    SessionState.PAUSED: "waiting",
     SessionState.FAILED: "error",
 }
 

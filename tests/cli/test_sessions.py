@@ -60,6 +60,13 @@ def test_a_running_session_has_not_failed(ask: Command) -> None:
     assert ask("status", "running").status == 0
 
 
+def test_a_session_is_paused_and_continued(ask: Command, manager: FakeManager) -> None:
+    """The answers have the state."""
+    assert ask("pause", "running").text == "running: PAUSED\n"
+    assert manager.session("running").status == "PAUSED"
+    assert ask("continue", "running").text == "running: RUNNING\n"
+
+
 def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> None:
     """The session goes on, and the answer has the state of each drop."""
     open_drops = manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2]

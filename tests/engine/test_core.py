@@ -14,11 +14,13 @@ from dropflow.engine.events import (
     Begin,
     Cancel,
     CancelDrop,
+    Continue,
     Event,
     Failed,
     Finish,
     Finished,
     Lost,
+    Pause,
     Release,
     Reported,
     Run,
@@ -296,6 +298,21 @@ def test_a_drop_that_waits_is_cancelled() -> None:
     core.handle([CancelDrop((row(graph, "A"),))])
     assert core.drops.state(row(graph, "A")) is DropState.COMPLETED
     assert core.refused == 2
+
+
+def test_a_paused_session_goes_on_deciding() -> None:
+    """Results of what runs count, and ready drops are returned as always: their owner starts them later."""
+    core, _ = begin(draw("A -> x -> B"))
+    assert core.handle([Continue()]) == []
+    assert core.refused == 1
+    core.handle([Pause(), Pause()])
+    assert (core.status, core.refused) == (SessionState.PAUSED, 2)
+    assert core.handle([Finished(0, 1)]) == [Run(2, 1)]
+    check(core)
+    core.handle([Continue()])
+
+    assert core.status is SessionState.RUNNING
+    assert core.handle([Pause(), Finished(2, 1)])[-1] == Finish(SessionState.FINISHED)
 
 
 def test_an_empty_graph_is_finished() -> None:

@@ -230,3 +230,31 @@ def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:
     assert (result.states["COMPLETED"], result.states["CANCELLED"]) == (2, 1)
     assert set(driver.repository.committed) == {y}
     assert driver.repository.discarded == [Handle(body=str(x).encode())]
+
+
+def test_a_paused_session_starts_nothing() -> None:
+    """What runs ends, attempts that were submitted before wait too, and after the pause all runs as before."""
+    driver = Driver(draw(", ".join(f"A{number} -> x{number} -> B{number}" for number in range(20))), workers=2)
+    driver.call_at(0.5, driver.session.pause)
+    driver.call_at(100.0, lambda: driver.session.pause(is_paused=False))
+    seen: list[tuple[SessionState, int]] = []
+
+    def look() -> None:
+        seen.append((driver.session.core.status, driver.runner.busy))
+
+    for time in (0.6, 1.5, 99.0):
+        driver.call_at(time, look)
+    result = driver.run()
+
+    assert seen == [(SessionState.PAUSED, 2), (SessionState.PAUSED, 0), (SessionState.PAUSED, 0)]
+    assert result.status is SessionState.FINISHED
+    assert result.seconds == pytest.approx(100.0 + 38 / 2)
+
+
+def test_a_paused_session_is_cancelled() -> None:
+    """It ends without being continued."""
+    driver = Driver(draw("A -> x, B, C, D, E, F"), duration=lambda _: 1.0, workers=2)
+    driver.call_at(0.5, driver.session.pause)
+    driver.call_at(10.0, lambda: driver.session.cancel("enough"))
+
+    assert driver.run().seconds == pytest.approx(10.0)

@@ -81,6 +81,13 @@ class Dispatcher:
                 if worker.current() not in found:
                     worker.recall()  # it would be answered only after the end of the attempt before it
 
+    def hold(self, runner: RunnerQueue, *, is_held: bool) -> None:
+        """Start none of the attempts of a runner while `is_held`, also none that a worker was given ahead."""
+        runner.hold(is_held=is_held)
+        for worker in self._workers:
+            if is_held and any(number == runner.number for number, _ in worker.assigned.values()):
+                worker.recall()
+
     def leave(self, runner: RunnerQueue) -> None:
         """Start none of the attempts of a runner any more, stop those that run, and remove it when they have ended."""
         runner.clear()

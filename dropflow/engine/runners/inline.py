@@ -1,5 +1,6 @@
 """Attempts run in the session's own thread, one after another: the simplest runner, and the cheapest."""
 
+from collections import deque
 from collections.abc import Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
@@ -28,7 +29,8 @@ class InlineRunner:
         self._executor = executor
         self._deliver: ResultSink | None = None
         self._current = _NOTHING
-        self._is_interrupted = False
+        self._is_interrupted = self._is_held = False
+        self._kept: deque[Task] = deque()
 
     def start(self, deliver: ResultSink) -> None:
         """Remember where results go.
@@ -40,8 +42,10 @@ class InlineRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Run `tasks` and deliver their results."""
         results: list[StreamOpened | AttemptResult] = []
+        self._kept += tasks
         try:
-            for task in tasks:
+            while self._kept and (self._is_interrupted or not self._is_held):
+                task = self._kept.popleft()
                 if self._is_interrupted:
                     results.append(aborted(task.drop, task.attempt))
                     continue
@@ -61,6 +65,10 @@ class InlineRunner:
         """Stop an attempt if it is the one that runs."""
         if (drop, attempt) == self._current:
             self._executor.abort(drop, attempt, grace)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`. Those that were submitted before run in the next `submit`."""
+        self._is_held = is_held
 
     def interrupt(self) -> None:
         """Stop the attempt that runs, and run no others: meanwhile the session cannot read its inbox.

@@ -48,6 +48,11 @@ class MixedRunner:
         self._waiting.abort(drop, attempt, grace)
         self._computing.abort(drop, attempt, grace)
 
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts in either runner while `is_held`."""
+        self._waiting.hold(is_held=is_held)
+        self._computing.hold(is_held=is_held)
+
     def interrupt(self) -> None:
         """Interrupt both runners."""
         self._waiting.interrupt()

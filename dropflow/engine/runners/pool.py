@@ -408,6 +408,10 @@ class PooledRunner:
         """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
         self._pool.command(lambda dispatcher: dispatcher.abort(self._queue, drop, attempt, grace))
 
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`; workers return those that they were given ahead."""
+        self._pool.command(lambda dispatcher: dispatcher.hold(self._queue, is_held=is_held))
+
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 

@@ -45,6 +45,10 @@ class ProcessRunner:
         """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
         self._runner.abort(drop, attempt, grace)
 
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`."""
+        self._runner.hold(is_held=is_held)
+
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 

@@ -33,6 +33,8 @@ class RunnerQueue:
         self.pending: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         """Attempts that wait for a process that no other attempt has used."""
+        self._held: list[Task] | None = None
+        """Attempts that wait while none may be started; None while they may."""
         self.busy = 0
         """How many workers are at an attempt of it; read by other threads."""
         self.broken: Failure | None = None
@@ -43,6 +45,9 @@ class RunnerQueue:
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Add attempts."""
+        if self._held is not None and self.broken is None:
+            self._held += tasks
+            return
         suspects = [task for task in tasks if task.is_suspect]
         self.suspects.extend(suspects)
         self.pending.extend([task for task in tasks if not task.is_suspect] if suspects else tasks)
@@ -51,7 +56,20 @@ class RunnerQueue:
 
     def put_first(self, task: Task) -> None:
         """Put back an attempt that has not begun, before all others."""
+        if self._held is not None:
+            self._held.insert(0, task)
+            return
         (self.suspects if task.is_suspect else self.pending).appendleft(task)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Keep the attempts from workers while `is_held`."""
+        if is_held and self._held is None:
+            self._held = [*self.suspects, *self.pending]
+            self.suspects.clear()
+            self.pending.clear()
+        elif not is_held and self._held is not None:
+            tasks, self._held = self._held, None
+            self.add(tasks)
 
     @property
     def is_waiting(self) -> bool:
@@ -63,12 +81,17 @@ class RunnerQueue:
         removed = [task for task in (*self.suspects, *self.pending) if is_that(task)]
         for task in removed:
             (self.suspects if task.is_suspect else self.pending).remove(task)
+        if self._held is not None:
+            removed += [task for task in self._held if is_that(task)]
+            self._held = [task for task in self._held if not is_that(task)]
         return removed
 
     def clear(self) -> None:
         """Forget all attempts that wait."""
         self.pending.clear()
         self.suspects.clear()
+        if self._held is not None:
+            self._held = []
 
     @property
     def needs_own_worker(self) -> bool:
@@ -84,7 +107,7 @@ class RunnerQueue:
 
     def fail_pending(self, failure: Failure) -> None:
         """Answer everything that waits with a failure."""
-        tasks = [*self.suspects, *self.pending]
+        tasks = [*self.suspects, *self.pending, *(self._held or ())]
         self.clear()
         if tasks:
             self.deliver([AttemptResult(task.drop, task.attempt, failure=failure) for task in tasks])

@@ -37,6 +37,8 @@ class ThreadRunner:
         self._waiting: set[tuple[int, int]] = set()
         self._running: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
+        self._may_start = threading.Event()
+        self._may_start.set()
         self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
         self._deliver: ResultSink = _discard
@@ -73,6 +75,13 @@ class ThreadRunner:
             # A thread may come to it only after a long time.
             self._deliver([aborted(drop, attempt)])
 
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`."""
+        if is_held:
+            self._may_start.clear()
+        else:
+            self._may_start.set()
+
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 
@@ -85,6 +94,7 @@ class ThreadRunner:
             if self._closed:
                 return
             self._closed = True  # from now on no attempt begins
+            self._may_start.set()
             running, threads = tuple(self._running), tuple(self._threads)
         for drop, attempt in running:
             self._executor.abort(drop, attempt)
@@ -114,6 +124,7 @@ class ThreadRunner:
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:
             key = (task.drop, task.attempt)
+            self._may_start.wait()
             with self._lock:
                 if self._closed:
                     return

@@ -11,6 +11,11 @@
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
 % if not view.is_over:
+% if session.status == "PAUSED":
+<a class="button" href="{{session_url(name)}}/continue">Continue…</a>
+% else:
+<a class="button" href="{{session_url(name)}}/pause">Pause…</a>
+% end
 <a class="button danger" href="{{session_url(name)}}/cancel">Cancel…</a>
 % end
 <a class="button danger" href="{{session_url(name)}}/delete">Delete…</a>

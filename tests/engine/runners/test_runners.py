@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, Task
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
@@ -166,3 +166,27 @@ def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     runner.close()
 
     assert started == []
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes", "mixed"])
+def test_a_runner_that_is_held_starts_nothing(kind: str, tmp_path: Path) -> None:
+    """Attempts that are submitted meanwhile, or were before, run after it."""
+    graph = draw(", ".join(f"A{number}" for number in range(30)))
+    answered: list[AttemptResult] = []
+    runner = make(kind, graph, tmp_path)
+    runner.start(answered.extend)  # type: ignore[arg-type]
+    runner.hold(is_held=True)
+    tasks = [Task(drop, 1, 0, f"d{drop}", ()) for drop in range(30)]
+    runner.submit(tasks[:20])
+    runner.abort(3, 1)
+    runner.submit(tasks[20:])
+    until = threading.Event()
+    assert not until.wait(0.2)
+    before = [result.drop for result in answered if result.drop != 3]
+    runner.hold(is_held=False)
+    runner.submit(())
+    assert any(len(answered) == 30 or until.wait(0.01) for _ in range(3000))
+    runner.close()
+
+    assert before == []
+    assert sorted(result.drop for result in answered) == list(range(30))

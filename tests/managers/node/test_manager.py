@@ -203,6 +203,28 @@ def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
         cluster["a"].cancel_drop("s", active.oid)
 
 
+def test_a_session_is_paused_and_continued_on_all_nodes(make_cluster: Make, tmp_path: Path) -> None:
+    """Each node pauses its part; repeating that, and pausing a session that is over, changes nothing."""
+    cluster = make_cluster(2)
+    gate = tmp_path / "gate"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo > %o0"
+    cluster.start(_line(make=wait, take="cat %i0 > %o0"))
+    until(cluster["a"], "s", lambda detail: detail.running == 1)
+    seen = [cluster[name].pause("s").status for name in "abba"]
+    gate.touch()
+    until(cluster["a"], "s", lambda detail: detail.running == 0)
+    until(cluster["b"], "s", lambda detail: detail.ready == 1)
+    paused = cluster["b"].session("s")
+    continued = [cluster[name].unpause("s").status for name in "ba"]
+    ended = cluster.end()
+
+    assert seen == ["PAUSED"] * 4
+    assert (paused.status, paused.running, paused.queued) == ("PAUSED", 0, 0)
+    assert continued[0] == "RUNNING"
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}
+    assert cluster["a"].pause("s").status == cluster["a"].unpause("s").status == "FINISHED"
+
+
 def test_a_session_is_cancelling_until_its_attempts_have_ended(make_cluster: Make, tmp_path: Path) -> None:
     """Meanwhile the drop of an attempt that cleans up is active, and the text says why."""
     cluster = make_cluster(1)

@@ -14,7 +14,19 @@ from dropflow.testing.serving import ask, serve
 from managers.service import manager_routes
 
 _TOKEN = "a-token"  # noqa: S105 - a token of the tests
-_CHANGES = ("submit", "prepare", "start", "undo", "cancel", "cancel_drop", "delete", "add_child", "remove_child")
+_CHANGES = (
+    "submit",
+    "prepare",
+    "start",
+    "undo",
+    "cancel",
+    "pause",
+    "unpause",
+    "cancel_drop",
+    "delete",
+    "add_child",
+    "remove_child",
+)
 _QUERY = "?sessionId=failed&session=x&anew=true&url=http://127.0.0.1:1&_method=DELETE&action=delete&dlg_mgr_deploy=1"
 
 

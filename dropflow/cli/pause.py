@@ -1,0 +1,30 @@
+"""``dropflow pause``: start nothing more of a session."""
+
+import click
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.output import CommandOutput
+from dropflow.rest.status import UNKNOWN
+
+__all__ = ["command"]
+
+
+@click.command("pause")
+@output_options
+@session_argument
+@connection_options
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
+    """Start nothing more of SESSION. What runs goes on, and 'dropflow continue' starts the rest.
+
+    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if the session is
+    UNKNOWN because nodes do not answer: they may not have paused it.
+    """
+    from dropflow.cli.connection import connect
+    from dropflow.cli.session_replies import SessionChange
+
+    with connect(manager) as client:
+        info = client.pause(session)
+    is_known = info.status != UNKNOWN
+    output.answer(SessionChange(ok=is_known, session=info.session, status=info.status, text=info.text))
+    return Exit.FINISHED if is_known else Exit.UNKNOWN
