@@ -24,6 +24,7 @@ from dropflow.errors import BadFileError, NotFoundError
 from dropflow.formatting import plural
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
 from dropflow.graph_file import load
 from dropflow.states import DropState, SessionState
 
@@ -170,7 +171,7 @@ class StoppedSession:
         )
         failures = {drop: replayed.failures[drop] for drop in set(known.causes.values()) if drop in replayed.failures}
         again = np.flatnonzero(reset & has_attempts(graph)).tolist()
-        lost = np.flatnonzero(reset & ~has_attempts(graph)).tolist()
+        lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
         kept = sum(state > DropState.WRITING for state in known.states)
         return ContinuationPlan(
             Continuation(known, {drop: content for drop, content in contents.items() if not reset[drop]}, failures),
@@ -227,5 +228,5 @@ def _replay(graph: PhysicalGraph, journal: Path, *, cut: bool) -> ReplayedSessio
         raise BadFileError(
             error.text,
             where=error.where,
-            hint="add --ignore-damage to continue from what is before the damage: what came later runs again",
+            hint="'dropflow resume --ignore-damage' continues from before the damage; what came later runs again",
         ) from error

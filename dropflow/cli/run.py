@@ -43,7 +43,8 @@ def command(
 
     Shows the progress of each logical node, then where the results are; after a failure, its root causes and what to
     do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
-    command immediately. With --debug all state of the engine is checked after every step, which is slow.
+    command immediately. With --debug all state of the engine is checked after every step, which is slow. A run that was
+    killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries failed drops again.
     """
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
