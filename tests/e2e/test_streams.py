@@ -19,7 +19,7 @@ from dropflow.rest.schema import DropQuery
 from dropflow.testing.proxy import ConnectionFaults
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import LOST_AFTER, Cluster, content, finished, placed, port_of, submit, until
-from tests.e2e.test_proxy import Badly, badly  # noqa: F401 - the latter is a fixture
+from tests.e2e.test_proxy import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
 from tests.managers.node.conftest import Cluster as Together
 from tests.managers.node.test_stream_graphs import alone
 from tests.processes import Running, gone, run
@@ -185,14 +185,14 @@ _CRUELTIES = {
 
 
 @pytest.mark.parametrize(
-    "badly",
+    "faulty",
     [
         pytest.param((faults, 300 + at), id=f"{name}, seed {300 + at}")
         for at, (name, faults) in enumerate(_CRUELTIES.items())
     ],
     indirect=True,
 )
-def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_bad_network_changes_no_result_of_streams(faulty: FaultyCluster, tmp_path: Path) -> None:  # noqa: F811 - the fixture
     """Long streams through three nodes, and many random ones, have the results of one process."""
     long = filters("seq 300000", "sed s/1/one/", "tac", "cat", places=(0, 1, 2, 0))
     many = random_graph(7, 20, marks=tmp_path)
@@ -201,19 +201,19 @@ def test_a_bad_network_changes_no_result_of_streams(badly: Badly, tmp_path: Path
         "many": replace(scattered(many, 3, 7), places=("a", "b", "c")),
     }
     for name, graph in graphs.items():
-        assert badly.run(graph, name) == alone(graph, tmp_path / f"alone-{name}")
+        assert faulty.run(graph, name) == alone(graph, tmp_path / f"alone-{name}")
 
 
-@pytest.mark.parametrize("badly", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
-def test_a_link_that_is_down_for_seconds_in_mid_stream(badly: Badly, tmp_path: Path) -> None:  # noqa: F811 - as above
+@pytest.mark.parametrize("faulty", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
+def test_a_link_that_is_down_for_seconds_in_mid_stream(faulty: FaultyCluster, tmp_path: Path) -> None:  # noqa: F811 - as above
     """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""
     make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"
     graph = placed(filters(make, "cat", "cat", places=(0, 1, 2)), {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a")
     outcomes: list[object] = []
-    runner = threading.Thread(target=lambda: outcomes.append(badly.run(graph, "s")))
+    runner = threading.Thread(target=lambda: outcomes.append(faulty.run(graph, "s")))
     runner.start()
     while runner.is_alive():
-        for proxy in badly.proxies.values():
+        for proxy in faulty.proxies.values():
             proxy.cut()
         runner.join(0.1)
 
