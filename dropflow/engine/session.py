@@ -358,7 +358,7 @@ class Session:
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
             directory=self._directory,
-            notes=self.all_notes(),
+            notes=(*self.notes, note) if (note := self.fault_note()) else tuple(self.notes),
             infrastructure_faults=self._failures.fault_count,
         )
 
@@ -376,10 +376,9 @@ class Session:
         """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
         return self._failures.reports()
 
-    def all_notes(self) -> tuple[str, ...]:
-        """Return the notes, and how many infrastructure faults there were if there was one."""
-        note = self._failures.fault_note()
-        return (*self.notes, note) if note else tuple(self.notes)
+    def fault_note(self) -> str:
+        """Return how many infrastructure faults there were; empty if there was none."""
+        return self._failures.fault_note()
 
     def faults(self, drop: int) -> tuple[Fault, ...]:
         """Return the infrastructure faults of a drop, oldest first."""

@@ -228,13 +228,13 @@ class HostedSession:
     def detail(self) -> SessionDetail:
         """Return the session with its logical nodes and failures."""
         progress = self._progress.latest
-        failures, notes = self.session.call(lambda live: (live.reports(), live.all_notes()))
+        failures, notes, faults = self.session.call(lambda live: (live.reports(), tuple(live.notes), live.fault_note()))
         statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
         return SessionDetail(
             **self._fields(progress),
             logical=session_views.logical_nodes(statistics),
             failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
-            notes=(*self._deployment.notes, *notes),
+            notes=(*self._deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
         )
 
     def _fields(self, progress: Progress) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def test_a_killed_worker_ends_one_attempt(retries: int, tmp_path: Path) -> None:
         attempts = {drop.name: drop.attempt for drop in client.drops("s", DropQuery(limit=100)).drops}
         reasons = client.drop("s", "alone_UNLUCKY_0").reasons
 
-        assert detail.notes[-1].startswith("1 infrastructure fault")
+        assert detail.notes[-1].startswith("node a: 1 infrastructure fault")
         if retries == 0:
             (failure,) = detail.failures
             assert (detail.status, failure.code, failure.name, failure.count) == ("FAILED", "DF202", "UNLUCKY", 2)
