@@ -70,9 +70,10 @@ def run(
     on_statistics: Callable[[Statistics], None] | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     durable: bool = False,
+    until: float = 0.0,
     check_invariants: bool = False,
 ) -> SessionResult:
-    """Execute `graph` to its end.
+    """Execute `graph` to its end, or until its walltime: then it is PAUSED, and `dropflow.resume` goes on with it.
 
     Parameters
     ----------
@@ -90,6 +91,8 @@ def run(
         How many infrastructure faults each drop may have, apart from the tries of its application.
     durable : bool
         Whether journal and files are forced to the disk, so that the session can be resumed after the loss of power.
+    until : float
+        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -115,6 +118,7 @@ def run(
             on_statistics=on_statistics,
             infrastructure_retries=infrastructure_retries,
             durable=durable,
+            until=until,
             check_invariants=check_invariants,
         )
         return execute(graph, directory, options)
@@ -131,6 +135,7 @@ class RunOptions:
     on_statistics: Callable[[Statistics], None] | None = None
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES
     durable: bool = False
+    until: float = 0.0
     check_invariants: bool = False
 
 
@@ -168,7 +173,9 @@ def execute(
         session = make_session(
             graph,
             repository,
-            make_runner(graph, directory, options.runner, options.workers, durable=options.durable),
+            make_runner(
+                graph, directory, options.runner, options.workers, durable=options.durable, until=options.until
+            ),
             clock=time,
             on_statistics=options.on_statistics,
             infrastructure_retries=options.infrastructure_retries,

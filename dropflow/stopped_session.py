@@ -110,6 +110,8 @@ class StoppedSession:
         """Why the session is not over, in words for an explanation."""
         cancelled = (SessionState.CANCELLING, SessionState.CANCELLED)
         was_cancelled = self.replayed is not None and self.replayed.core.status in cancelled
+        if self.replayed is not None and self.replayed.core.status is SessionState.PAUSED:
+            return "the run was stopped at its walltime"
         return "the run was cancelled" if was_cancelled else "the process of the run ended"
 
     def result(self) -> SessionResult:

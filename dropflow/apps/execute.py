@@ -26,6 +26,7 @@ from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.descendants import end_descendants
 from dropflow.engine.time_limit import time_limit, timed_out
+from dropflow.engine.walltime import ends_too_late, latest_starts, postponed
 from dropflow.errors import DropflowError, Interrupted
 from dropflow.graph.templates import Kind
 from dropflow.stopping import GRACE_SECONDS
@@ -72,6 +73,7 @@ class LocalExecutor:
         self._interrupting = threading.RLock()
         self._open = True
         self._limits: dict[int, float] = {}
+        self._starts = latest_starts(spec.templates, spec.until) if spec.until else None
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
         os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a repository has none yet
@@ -85,6 +87,8 @@ class LocalExecutor:
         KeyboardInterrupt
             Ctrl-C was pressed while the attempt ran in the main thread.
         """
+        if self._starts is not None and ends_too_late(task.template, self._starts, self._clock.now()):
+            return postponed(task.drop, task.attempt)
         started = self._clock.monotonic()
         log = DropLog(self._logs, task.oid, self._spec.log_limit)
         previous = _ROUTER.enter(log)

@@ -31,6 +31,7 @@ def make_runner(
     session: str = "",
     pool: WorkerPool | None = None,
     durable: bool = False,
+    until: float = 0.0,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -64,6 +65,7 @@ def make_runner(
         links=graph.links,
         prefix=graph.prefix,
         durable=durable,
+        until=until,
     )
     if kind == "inline":
         return InlineRunner(LocalExecutor(spec))

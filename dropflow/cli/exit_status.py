@@ -16,6 +16,8 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     UNKNOWN = 3
     """A manager or a node cannot be reached, or the state of a session cannot be known."""
+    PAUSED = 4
+    """A run was stopped at its walltime (``--until``); ``dropflow resume`` goes on with it."""
     INTERNAL_ERROR = 70
     """``EX_SOFTWARE`` of BSD's sysexits."""
     INTERRUPTED = 130

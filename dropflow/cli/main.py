@@ -16,7 +16,7 @@ __all__ = ["commands", "load_command", "main"]
 
 _COMMANDS = {
     "run": "Run GRAPH on this machine.",
-    "resume": "Continue the run in DIR, whose process was killed or cancelled.",
+    "resume": "Continue the run in DIR, which was killed, cancelled, or stopped at its walltime.",
     "retry": "Run the failed drops of the run in DIR again, after their cause was corrected.",
     "check": "Report all problems of GRAPH.",
     "unroll": "Unroll GRAPH into a physical graph.",
@@ -82,7 +82,8 @@ def commands(begin: Callable[[], None] | None) -> None:
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
     pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 3 a
-    manager cannot be reached or the state of a session cannot be known, 130 interrupted.
+    manager cannot be reached or the state of a session cannot be known, 4 a run was stopped at its walltime,
+    130 interrupted.
 
     On one machine, run is all that is needed. On several, start node, island and master on their hosts (or up, for all
     of them on this host), and submit graphs to them.

@@ -6,9 +6,10 @@ import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import output_options, runner_options
+from dropflow.cli.options import grace_option, output_options, runner_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_reply import RunReply, exit_of_run
+from dropflow.cli.walltime import until_option
 
 __all__ = ["command"]
 
@@ -17,6 +18,8 @@ __all__ = ["command"]
 @output_options
 @click.argument("directory", metavar="DIR")
 @runner_options
+@grace_option
+@until_option
 @click.option(
     "--ignore-damage", is_flag=True, help="Continue from what is before the damage of a damaged journal, if it is."
 )
@@ -28,9 +31,11 @@ def command(
     workers: int | None,
     infrastructure_retries: int,
     durable: bool,
+    grace: float,
+    until: float,
     ignore_damage: bool,
 ) -> Exit:
-    """Continue the run in DIR, whose process was killed or cancelled.
+    """Continue the run in DIR, which was killed, cancelled, or stopped at its walltime.
 
     Drops that were completed are kept if their contents are still there. Those whose contents are lost and still needed
     run again, and so do attempts that had not ended. The answer is that of run; its notes say how many drops were kept
@@ -40,12 +45,13 @@ def command(
     from dropflow.local import RunOptions
     from dropflow.resume import resume
 
-    with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+    with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         options = RunOptions(
             runner=runner,
             workers=workers,
             infrastructure_retries=infrastructure_retries,
             durable=durable,
+            until=until,
             on_session=signals.watch,
             on_statistics=show,
             check_invariants=bool(click.get_current_context().params.get("debug")),

@@ -9,6 +9,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import grace_option, graph_argument, output_options, runner_options, setting_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_reply import RunReply, exit_of_run
+from dropflow.cli.walltime import until_option
 
 __all__ = ["command"]
 
@@ -20,6 +21,7 @@ __all__ = ["command"]
 @click.option("-n", "--parts", type=click.IntRange(min=1), help="Partition the graph into this many parts first.")
 @runner_options
 @grace_option
+@until_option
 @click.option(
     "--keep",
     metavar="DIR",
@@ -38,6 +40,7 @@ def command(
     durable: bool,
     keep: str | None,
     grace: float,
+    until: float,
 ) -> Exit:
     """Run GRAPH on this machine.
 
@@ -45,6 +48,9 @@ def command(
     do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
     command immediately. With --debug all state of the engine is checked after every step, which is slow. A run that was
     killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries failed drops again.
+
+    With --until, for batch jobs, nothing is started that cannot end by then. If drops are left when the rest has ended,
+    the session is PAUSED and the exit status is 4; 'dropflow resume' goes on with them.
     """
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
@@ -68,6 +74,7 @@ def command(
             runner=runner,
             workers=workers,
             durable=durable,
+            until=until,
             on_session=signals.watch,
             on_statistics=show,
             infrastructure_retries=infrastructure_retries,

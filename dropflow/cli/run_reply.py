@@ -11,7 +11,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.session_replies import cause_lines, headline
 from dropflow.cli.tables import shell_command
 from dropflow.formatting import plural
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.engine.reports import FailureReport, SessionResult
@@ -55,6 +55,12 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""
         yield headline(self.status, self.drops, self.seconds, self.states)
+        if self.status == SessionState.PAUSED.name:
+            settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)
+            yield (
+                f"stopped at walltime: {settled:,} of {plural(self.drops, 'drop')} are settled; "
+                f"go on with {shell_command('resume', self.output)}"
+            )
         for failure in self.failures[:_SHOWN_FAILURES]:
             drop = f" ({failure.drop})" if failure.drop else ""
             others = f", and {plural(failure.count - 1, 'drop')} because of it" if failure.count > 1 else ""
@@ -77,6 +83,8 @@ def exit_of_run(status: SessionState, last_signal: int) -> Exit:
     """Return the exit status for a session that ended so, where the command got this signal last; 0 for none."""
     if status is SessionState.FINISHED:
         return Exit.FINISHED
+    if status is SessionState.PAUSED:
+        return Exit.PAUSED
     if status is SessionState.CANCELLED:
         return Exit.TERMINATED if last_signal == signal.SIGTERM else Exit.INTERRUPTED
     return Exit.FAILED

@@ -171,6 +171,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         Bytes kept of the output of one drop.
     durable : bool
         Whether files are forced to the disk before they are committed.
+    until : float
+        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     """
 
     session: str
@@ -180,6 +182,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     log_limit: int = 1_000_000
     durable: bool = False
+    until: float = 0.0
 
 
 class Executor(Protocol):

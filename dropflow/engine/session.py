@@ -278,6 +278,10 @@ class Session:
                         self._exchange.wait_for_room()
                     deadline = self.deadline()
                     self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
+                    if self._inputs.postponed and not (self._inputs.in_flight or self._ready or self._delayed):
+                        # What is left cannot end by the walltime. Another process may go on with it.
+                        self._process([Pause()])
+                        break
             finally:
                 self.close()
             return self.result()

@@ -29,6 +29,7 @@ from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
+from dropflow.engine.walltime import is_postponed
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.states import DropState
@@ -67,6 +68,7 @@ class SessionInputs:
         "_streams",
         "has_continued",
         "in_flight",
+        "postponed",
         "reason",
     )
 
@@ -80,6 +82,8 @@ class SessionInputs:
     ) -> None:
         self.in_flight = 0
         """How many attempts are with the runner."""
+        self.postponed = 0
+        """How many attempts were not started because of the walltime."""
         self.has_continued = False
         """Whether the session was continued after a pause, until its owner has set this to False."""
         self.reason = ""
@@ -167,6 +171,9 @@ class SessionInputs:
 
     def _on_result(self, result: AttemptResult) -> list[Event]:
         """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""
+        if is_postponed(result):
+            self.postponed += 1
+            return []
         drop, failure = result.drop, result.failure
         if self._core.streaming.is_ahead(drop):
             self._early_results[drop] = result
