@@ -58,12 +58,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         Whether the worker process of an attempt dies, given the same.
     content : callable
         Returns the bytes that a task writes to an output.
+    stopping : float
+        Virtual time that an attempt takes to stop when it is aborted.
     """
 
     seconds: float = 0.05
     fails: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
     dies: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
     content: Callable[[Task, int], bytes] = lambda _task, _drop: b"content"
+    stopping: float = 0.0
 
 
 class SimulatedNode:
@@ -133,6 +136,11 @@ class SimulatedNode:
             case "watch" | "cancel":
                 show = partial(self._show, on_return, arguments["session"], is_whole=operation == "watch")
                 self.owner.submit(operation, show, **arguments)
+            case "pause" | "unpause":
+                found = self._find(arguments["session"])
+                if isinstance(found.session, Session):
+                    found.session.pause(is_paused=operation == "pause")
+                on_return(found.info(), None)
             case _:
                 self.owner.submit(operation, on_return, **arguments)
 
@@ -246,6 +254,7 @@ class _SimulatedResources:
             duration=lambda _: 2 * work.seconds * simulation.random.random(),
             failure=failure,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
+            stopping=lambda _: work.stopping,
             open_stream=partial(self._open_stream, graph, repository.workspace),
             on_written=self.file_watcher.look_soon,
         )

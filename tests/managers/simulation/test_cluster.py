@@ -12,6 +12,7 @@ import pytest
 from dropflow.engine.api import Handle
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.stopping import kill_after, stopped_after
 from managers.machine_calls import Answered, Unanswered
 from managers.node.stream_copy import StreamCopy
 from managers.simulation.cluster import SimulatedCluster
@@ -108,6 +109,45 @@ def test_attempts_of_dead_workers_are_repeated_in_virtual_time(seed: int, tmp_pa
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": graph.drops})
     notes = [note.partition(":")[0] for note in ended.notes if "infrastructure fault" in note]
     assert len(set(notes)) == len(notes) > 1, "one for each node that had faults"
+
+
+@pytest.mark.parametrize(("stopping", "seconds"), [(0.0, 0.0), (2.0, 2.0), (1e6, kill_after(4.0))])
+def test_a_cancel_ends_a_session_on_all_nodes_within_its_bound(stopping: float, seconds: float, tmp_path: Path) -> None:
+    """The nodes stop their attempts at the same time, so many nodes take no longer than one."""
+    cluster = SimulatedCluster(3, tmp_path, workload=Workload(seconds=1e6, stopping=stopping))
+    assert cluster.wait_for_nodes()
+    cluster.submit(_fan(8), "s")
+    asked = cluster.simulation.time
+    answer = cluster.call("cancel", session="s", reason="enough", grace=4.0)
+    ended = cluster.finish("s")
+    took = cluster.simulation.time - asked
+
+    assert isinstance(answer, Answered)
+    assert answer.value.status in ("CANCELLING", "CANCELLED")
+    assert ended is not None
+    assert (ended.status, ended.text) == ("CANCELLED", "cancelled: enough")
+    assert seconds <= took < seconds + 2.0 < stopped_after(4.0) + 2.0
+
+
+def test_a_session_is_paused_on_all_nodes_in_virtual_time(tmp_path: Path) -> None:
+    """Nothing is settled any more while it is paused; then it finishes."""
+    cluster = SimulatedCluster(4, tmp_path, workload=Workload(seconds=1.0))
+    assert cluster.wait_for_nodes()
+    cluster.submit(_fan(8), "s")
+    cluster.call("pause", session="s")
+    cluster.simulation.wait(10.0)
+    before = cluster.call("session", session="s")
+    cluster.simulation.wait(100.0)
+    after = cluster.call("session", session="s")
+    cluster.call("unpause", session="s")
+    ended = cluster.finish("s")
+
+    assert isinstance(before, Answered)
+    assert isinstance(after, Answered)
+    assert (before.value.status, before.value.settled) == (after.value.status, after.value.settled)
+    assert (after.value.status, after.value.running) == ("PAUSED", 0)
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
 
 
 @pytest.mark.slow
