@@ -71,8 +71,7 @@ class LocalRepository:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable)
         self._clock = clock
-        self._graph = graph
-        self._owners = FileOwners(graph)
+        self.set_graph(graph)
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
         self._results = f"{self.workspace.results}/"
@@ -81,6 +80,11 @@ class LocalRepository:
         segments.sweep()
         self._claim()
         self._open_directories = self._hold_directories()
+
+    def set_graph(self, graph: PhysicalGraph | None) -> None:
+        """Use another graph from now on. The contents of its drops must be adopted again."""
+        self._graph = graph
+        self._owners = FileOwners(graph)
 
     def adopt(self, contents: Mapping[int, Handle]) -> None:
         """Take over contents that an earlier process of the session has committed, in the order of their commits.

@@ -328,8 +328,20 @@ class Exchange(Protocol):
     remote: IntColumn
     """Drops of the slice that live on other nodes."""
 
-    def attach(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
-        """Deliver what arrives from now on; `deliver` may be called from any thread."""
+    def attach(self, deliver: Callable[[Sequence[Arrival]], None], needs: Callable[[int, int], bool]) -> None:
+        """Deliver what arrives from now on.
+
+        Parameters
+        ----------
+        deliver : callable
+            Takes it; may be called from any thread.
+        needs : callable
+            Whether what a producer on another node wrote to a drop here is still needed, in the session's thread.
+        """
+        ...
+
+    def parts(self) -> Sequence[tuple[int, int, Handle]]:
+        """Return the parts that are offered: a drop on another node, its producer here, and the part."""
         ...
 
     def publish(self, event: Publish, handles: dict[int, Handle]) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.engine.api import AttemptResult, ContentRepository, Handle
+from dropflow.engine.continuation import Parts
+from dropflow.engine.drop_table import DropTable
 from dropflow.errors import DropflowError
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
@@ -125,6 +127,27 @@ class ContentTable:
         self._repository.adopt(contents)
         self.contents.update(contents)
         self._unrecorded.update(contents)
+
+    def parts(self) -> dict[int, dict[int, Handle]]:
+        """Return the parts that are here and not contents yet, by producer and drop."""
+        found = {producer: dict(parts) for producer, parts in self._outgoing.items()}
+        for drop, parts in self._parts.items():
+            for producer, part in parts.items():
+                found.setdefault(producer, {})[drop] = part
+        return found
+
+    def restore_parts(self, parts: Parts) -> None:
+        """Add parts from before the session continued, of drops here and of drops on other nodes."""
+        for producer, written in parts.items():
+            for drop, part in written.items():
+                if drop in self._remote:
+                    self._outgoing.setdefault(producer, {})[drop] = part
+                else:
+                    self._parts.setdefault(drop, {})[producer] = part
+
+    def needs(self, drops: DropTable, drop: int, producer: int) -> bool:
+        """Return whether what a producer on another node wrote to a drop here is still needed."""
+        return not drops.state(drop).is_terminal and producer not in self._parts.get(drop, ())
 
     def add_remote(self, drop: int, content: Handle) -> None:
         """Add the content of a drop that lives on another node."""

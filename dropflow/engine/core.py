@@ -230,6 +230,8 @@ class Core:
             self.refused += 1
             return
         self._running.remove(drop)
+        if event.skipped:
+            self.drops.skipped_outputs[drop] = event.skipped
         self._work.append((drop, _COMPLETED, _NO_CAUSE, frozenset(event.skipped) if event.skipped else _NONE))
 
     def _on_failed(self, event: Failed) -> None:
@@ -348,8 +350,10 @@ class Core:
         self._actions += [
             Release(drop) for drop in np.flatnonzero(unused & is_data).tolist() if drop not in self._remote
         ]
+        for drop in known.running:
+            self._pending_inputs[drop] = 0
         reset = frozenset(known.reset)
-        for drop in np.flatnonzero(states <= _WRITING).tolist():
+        for drop in np.flatnonzero(states == _INITIALIZED).tolist():
             report = self._report_to_app if self._app[self._template[drop]] else self._report_to_data
             for state, cause in known_reports(self.graph, known, reset, drop):
                 report(drop, state, cause)

@@ -29,6 +29,11 @@ class DelayedRuns:
         return len(self._queue)
 
     @property
+    def drops(self) -> set[int]:
+        """The drops whose attempts wait."""
+        return {run.drop for _, _, run in self._queue}
+
+    @property
     def next_due(self) -> float:
         """When the first attempt is due, in monotonic seconds; inf if there is none."""
         return self._queue[0][0] if self._queue else math.inf

@@ -53,6 +53,8 @@ class DropTable:
         Drops here that were cancelled alone, and not with their session.
     running : set of int
         Drops whose attempt is with a runner.
+    skipped_outputs : dict of int to tuple of int
+        Outputs that completed applications chose to skip.
     border : bytearray
         1 for drops that live here and have a neighbour on another node.
     counts : list of list of int
@@ -82,6 +84,7 @@ class DropTable:
         "remote",
         "running",
         "skipped_inputs",
+        "skipped_outputs",
         "states",
         "uncounted_attempts",
         "unsettled",
@@ -101,6 +104,7 @@ class DropTable:
         self.uncounted_attempts: dict[int, int] = {}
         self.faults: dict[int, int] = {}
         self.running: set[int] = set()
+        self.skipped_outputs: dict[int, tuple[int, ...]] = {}
         self.unsettled = graph.drops - len(self.remote)
         self.unsettled_remote = len(self.remote)
         self.failed_leaves = 0
@@ -203,6 +207,8 @@ class DropTable:
         self.causes.update(known.causes)
         self.attempts.update(known.attempts)
         self.uncounted_attempts.update(known.uncounted_attempts)
+        self.skipped_outputs.update(known.skipped)
+        self.running.update(known.running)
         self.unsettled = int(np.count_nonzero(local & ~settled))
         self.unsettled_remote = int(np.count_nonzero(~local & ~settled))
         ends = np.diff(graph.successors.ptr) == 0

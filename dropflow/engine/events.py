@@ -82,6 +82,8 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
         Completed data drops whose content is gone and not needed, ascending.
     reason : str
         Why the session had to continue.
+    running : tuple of int
+        Drops whose attempt, with the number in `attempts`, is still with the runner. Their state is WRITING.
     """
 
     states: bytes
@@ -92,6 +94,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     reset: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     reason: str = ""
+    running: tuple[int, ...] = ()
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):

@@ -77,6 +77,10 @@ class FailureTable:
         """Return how many infrastructure faults there were; empty if there was none."""
         return fault_note(fault for faults in self.faults.values() for fault in faults)
 
+    def failures(self) -> dict[int, Failure]:
+        """Return the last failure of each drop."""
+        return dict(self._failures)
+
     def restore(self, failures: Mapping[int, Failure]) -> None:
         """Add failures from before the session continued; the journal records them again."""
         self._failures.update(failures)

@@ -9,22 +9,22 @@ once. The result of an attempt that ran ahead of its inputs waits until they are
 Ready drops wait as integers. Their tasks are built when the runner has room for them.
 
 `Session.run` gives a session a thread of its own. A driver that has other things to do in the same thread, such as a
-simulation, calls `begin`, `step` until the session `is_over`, `close` and `result` itself.
+simulation, calls `begin`, `step` until the session `is_over`, `close` and `result` itself. A session that is frozen can
+be continued by another one with other drops in the same process, see `hand_over`.
 """
 
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
 from dropflow.engine.content_table import ContentTable, kept_drops
-from dropflow.engine.continuation import Continuation
+from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.core import Core
-from dropflow.engine.delayed_runs import DelayedRuns
 from dropflow.engine.events import (
     Abandon,
     Abort,
@@ -43,11 +43,11 @@ from dropflow.engine.events import (
     Publish,
     Release,
     Run,
-    Stopped,
     Withdraw,
 )
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.faults import Fault
+from dropflow.engine.handover import Handover
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
@@ -55,6 +55,7 @@ from dropflow.engine.journal import Journal
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
+from dropflow.engine.ready_runs import ReadyRuns
 from dropflow.engine.reports import FailureReport, SessionResult
 from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
@@ -67,7 +68,7 @@ from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
-from dropflow.stopping import GRACE_SECONDS, stopped_after
+from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["Session"]
 
@@ -125,31 +126,31 @@ class Session:
         "_clock",
         "_contents",
         "_continuation",
-        "_delayed",
         "_directory",
         "_exchange",
         "_failures",
-        "_has_aborted",
-        "_has_given_up",
-        "_inbox",
+        "_has_begun",
         "_inputs",
         "_instruments",
         "_is_owned",
         "_journal",
+        "_left_over",
         "_name",
         "_outgoing",
         "_owner_lock",
         "_ready",
         "_repository",
-        "_runner",
         "_statistics",
-        "_stop_by",
         "_streams",
-        "_tasks",
         "core",
         "graph",
+        "handover",
+        "has_given_up",
+        "inbox",
+        "is_frozen",
         "is_over",
         "notes",
+        "runner",
     )
 
     def __init__(
@@ -180,24 +181,31 @@ class Session:
         )
         self.is_over = False
         """Whether nothing is left to do; then `step` does nothing more."""
+        self.is_frozen = False
+        """Whether `advance` returns after its present step, see `freeze`."""
         self.notes: list[str] = []
         """Problems that did not put a drop in ERROR."""
         self._name = session
         self._directory = directory
         self._clock = clock
         self._repository = repository
-        self._runner = runner
+        self.runner = runner
+        """Where attempts run."""
         self._exchange = exchange
         self._journal = journal
         self._instruments = Instruments(instruments, self.notes.append)
         self._continuation = continuation
         self._check_invariants = check_invariants
-        self._inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
+        self.inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
+        """Queue of what comes in."""
         if exchange is not None:
-            exchange.attach(self._inbox.put)
+            exchange.attach(
+                self.inbox.put, lambda drop, producer: self._contents.needs(self.core.drops, drop, producer)
+            )
         kept = kept_drops(graph)
-        self._tasks = TaskBuilder(graph, streams, kept)
         self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
+        if exchange is not None:
+            exchange.attach(self.inbox.put, partial(self._contents.needs, self.core.drops))
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self._failures = FailureTable(graph, self.core, directory, exchange)
@@ -205,13 +213,27 @@ class Session:
         self._statistics = None if on_statistics is None else StatisticsPublisher(clock, on_statistics)
         self._owner_lock = threading.Lock()
         self._is_owned = False
-        self._ready: deque[Run] = deque()
-        self._delayed = DelayedRuns(clock)
+        self._ready = ReadyRuns(
+            self.core,
+            self._contents,
+            self._streams,
+            self._inputs,
+            tasks=TaskBuilder(graph, streams, kept),
+            runner=runner,
+            clock=clock,
+            # The last statistics count the attempts that are submitted as ready.
+            on_submit=None if self._statistics is None else self._statistics.note_change,
+        )
+        self.handover = Handover(
+            self.core, self._contents, self._inputs, failures=self._failures, ready=self._ready, exchange=exchange
+        )
+        """For the session that continues this one."""
         self._began = 0.0
-        self._has_aborted = False
-        self._has_given_up = False
-        self._stop_by = math.inf
-        """When attempts of a session that was cancelled are not waited for any more, in monotonic seconds."""
+        self._has_begun = False
+        self.has_given_up = False
+        """Whether the session ends before its drops are settled: it was cancelled, or lost a node."""
+        self._left_over: list[SessionInput] = []
+        """What came in while the session was stopped."""
 
     # From any thread.
 
@@ -225,22 +247,27 @@ class Session:
         grace : float
             Seconds that attempts have to clean up. The session is over `dropflow.stopping.stopped_after` that.
         """
-        self._inbox.put([Cancel(reason, grace)])
-        self._runner.interrupt()
+        self.inbox.put([Cancel(reason, grace)])
+        self.runner.interrupt()
 
     def cancel_drop(self, drop: int, reason: str = "", grace: float = GRACE_SECONDS) -> None:
         """Cancel one drop, by its row; the session goes on. May be called from any thread."""
-        self._inbox.put([CancelDrop((drop,), reason, grace)])
+        self.inbox.put([CancelDrop((drop,), reason, grace)])
 
     def pause(self, *, is_paused: bool = True) -> None:
         """Start no attempts while paused; those that run go on. Idempotent. May be called from any thread."""
-        self._runner.hold(is_held=is_paused)
-        self._inbox.put([Pause() if is_paused else Continue()])
+        self.runner.hold(is_held=is_paused)
+        self.inbox.put([Pause() if is_paused else Continue()])
 
     def lose(self, node: str, failure: Failure) -> None:
         """Give up because a node of the session is gone. May be called from any thread."""
-        self._inbox.put([Lost(node, failure)])
-        self._runner.interrupt()
+        self.inbox.put([Lost(node, failure)])
+        self.runner.interrupt()
+
+    def freeze(self) -> None:
+        """Have `advance` return soon; what runs goes on running. Clear `is_frozen` to undo. From any thread."""
+        self.is_frozen = True
+        self.inbox.put([OwnerCall(lambda _: None)])  # wakes it
 
     def call(self, function: Callable[["Session"], T]) -> T:
         """Return `function(session)`, called in the session's own thread between two steps. From any other thread.
@@ -253,7 +280,7 @@ class Session:
         call = OwnerCall(function)
         with self._owner_lock:
             if self._is_owned:
-                self._inbox.put([call])
+                self.inbox.put([call])
             else:
                 call.carry_out(self)
         return call.wait()
@@ -261,49 +288,59 @@ class Session:
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
         given = self._inputs.in_flight
-        running = min(self._runner.busy, given)
-        return Attempts(running=running, queued=given - running, ready=len(self._ready) + len(self._delayed))
+        running = min(self.runner.busy, given)
+        return Attempts(running=running, queued=given - running, ready=len(self._ready))
 
     # The life of a session, all in one thread.
 
     def run(self) -> SessionResult:
         """Execute to the end; the calling thread becomes the session's owner."""
+        try:
+            self.advance()
+        finally:
+            self.close()
+        return self.result()
+
+    def advance(self) -> None:
+        """Execute until the session is over or frozen; the calling thread is the session's owner meanwhile."""
         with self._owner_lock:
             self._is_owned = True
         try:
-            try:
-                self.begin()
-                while not self.is_over:
-                    if self._exchange is not None:
-                        self._exchange.wait_for_room()
-                    deadline = self.deadline()
-                    self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
-                    if self._inputs.postponed and not (self._inputs.in_flight or self._ready or self._delayed):
-                        # What is left cannot end by the walltime. Another process may go on with it.
-                        self._process([Pause()])
-                        break
-            finally:
-                self.close()
-            return self.result()
+            self.begin()
+            while not self.is_over and (not self.is_frozen or self.core.status is SessionState.CANCELLING):
+                if self._exchange is not None:
+                    self._exchange.wait_for_room()
+                deadline = self.deadline()
+                self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
+                if self._inputs.postponed and not (self._inputs.in_flight or self._ready):
+                    # What is left cannot end by the walltime. Another process may go on with it.
+                    self._process([Pause()])
+                    break
         finally:
             with self._owner_lock:
                 self._is_owned = False
-            # Calls that came in the meantime are carried out too.
-            for item in self._inbox.drain(0):
-                if isinstance(item, OwnerCall):
-                    item.carry_out(self)
+            self._set_aside()
 
     def begin(self) -> None:
-        """Start the runner and the exchange, and submit the first attempts."""
+        """Start the runner and the exchange, and submit the first attempts. Idempotent."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         self._began = self._clock.monotonic()
-        self._runner.start(self._inbox.put)
-        begin = Begin()
-        if self._continuation is not None:
-            self._contents.restore(self._continuation.contents)
-            self._failures.restore(self._continuation.failures)
-            begin = Begin(self._continuation.known)
-        self._process([begin])
-        self._feed()
+        begin, before = Begin(), self._continuation
+        frozen = None if before is None else before.frozen
+        if frozen is None:
+            self.runner.start(self.inbox.put)
+        if before is not None:
+            self._contents.restore(before.contents)
+            self._failures.restore(before.failures)
+            begin = Begin(before.known)
+        if frozen is not None:
+            self._contents.restore_parts(frozen.parts)
+            self._inputs.in_flight = frozen.in_flight
+            self._left_over += frozen.items
+        self._process([begin, Pause()] if frozen is not None and frozen.is_paused else [begin])
+        self._ready.submit()
 
     def step(self, timeout: float | None = 0.0) -> None:
         """Process everything that came in since the last step, and submit the attempts that are ready.
@@ -315,29 +352,27 @@ class Session:
         """
         if self.is_over:
             return
-        items = self._inbox.drain(timeout)
+        items = self._left_over or self.inbox.drain(timeout)
+        self._left_over = []
         is_stopping = self.core.status is SessionState.CANCELLING
         self._process((self._inputs.events_after_cancel if is_stopping else self._inputs.events)(items, self))
-        if not self.is_over and self._clock.monotonic() >= self._stop_by:
+        if not self.is_over and self._clock.monotonic() >= self._ready.stop_by:
             left = len(self.core.drops.running)
             self.notes.append(f"{plural(left, 'attempt')} could not be stopped: code outside of Python, or a hung disk")
             self._process([Abandon()])
-        if self._delayed:
-            due = self._delayed.take_due()
-            self._ready += [run for run in due if self.core.drops.is_current(run.drop, run.attempt)]
         if self._inputs.has_continued:
             self._inputs.has_continued = False
-            self._runner.submit(())  # a runner in this thread starts what it kept
-        self._feed()
+            self.runner.submit(())  # a runner in this thread starts what it kept
+        self._ready.submit()
 
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
-        due = min(self._stop_by, self._delayed.next_due)
+        due = min(self._ready.stop_by, self._ready.next_due)
         return due if self._statistics is None else min(self._statistics.deadline, due)
 
     def close(self) -> None:
         """Stop the runner, and leave the exchange and the journal."""
-        self._runner.close()
+        self.runner.close()
         if self._exchange is not None:
             self._exchange.close()
         if self._journal is not None:
@@ -345,6 +380,28 @@ class Session:
                 self._journal.close()
             except DropflowError as error:
                 self.notes.append(f"the journal is not complete: {error}")
+
+    def hand_over(self) -> FrozenSession:
+        """Return what a session that continues this one needs. The runner goes on; nothing else of this one is used.
+
+        No thread may be in `advance`.
+        """
+        self._set_aside()
+        frozen = self.handover.take(self._left_over)
+        if self._exchange is not None:
+            self._exchange.close()
+        if self._journal is not None:
+            with suppress(DropflowError):  # the journal of the session that continues has everything again
+                self._journal.close()
+        return frozen
+
+    def _set_aside(self) -> None:
+        """Keep what came in for the next step. Calls are carried out."""
+        for item in self.inbox.drain(0):
+            if isinstance(item, OwnerCall):
+                item.carry_out(self)
+            else:
+                self._left_over.append(item)
 
     def result(self) -> SessionResult:
         """Return how the session ended."""
@@ -405,11 +462,11 @@ class Session:
                 self._instruments.actions(actions)
             events = self._act(actions)
             if self.core.status is SessionState.CANCELLING:
-                events += self._stop([action for action in actions if isinstance(action, Abort)])
+                events += self._ready.stop([action for action in actions if isinstance(action, Abort)])
         self._outgoing.send()
         has_lost = self.is_over and bool(self._failures.lost)
-        if not self._has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
-            self._has_given_up = True
+        if not self.has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
+            self.has_given_up = True
             self._outgoing.give_up(self._inputs.reason, self._failures.lost[0] if has_lost else None)
         if self._statistics is not None:
             self._statistics.update(self.core, self._began, self.attempts, is_last=self.is_over)
@@ -421,56 +478,24 @@ class Session:
         events: list[Event] = []
         for action in actions:
             if isinstance(action, Run):
-                (self._delayed if action.delay else self._ready).append(action)
+                self._ready.append(action)
             elif isinstance(action, Publish):
                 self._outgoing.add(action)
             elif isinstance(action, Release):
                 self._release(action.drop)
             elif isinstance(action, Assemble):
-                events.append(self._assemble(action.drop))
+                events.append(_assemble(self._contents, self._failures, action.drop))
             elif isinstance(action, Withdraw):
                 self._outgoing.withdraw(action.drop, action.attempt)
                 self._streams.remove(action.drop, action.attempt)
             elif isinstance(action, Accept):
                 events += self._inputs.accept(action.drop)
             elif isinstance(action, Abort):
-                self._abort(action)
+                self._ready.abort(action)
             elif isinstance(action, Finish):
                 self.is_over = True
                 self._ready.clear()
-                self._delayed.clear()
         return events
-
-    def _abort(self, action: Abort) -> None:
-        if self.core.status is SessionState.CANCELLING:
-            return  # see `_stop`
-        self._has_aborted = True
-        if not self._inputs.discard_early(action.drop):
-            self._runner.abort(action.drop, action.attempt, action.grace)
-
-    def _stop(self, aborts: Sequence[Abort]) -> list[Event]:
-        """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
-        if not aborts:
-            return []
-        self._stop_by = min(self._stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
-        waiting = {run.drop for run in (*self._ready, *self._delayed.take_all())}
-        self._ready.clear()
-        stopped: list[int] = []
-        for action in aborts:
-            if action.drop in waiting or self._inputs.discard_early(action.drop):
-                stopped.append(action.drop)
-            else:
-                self._runner.abort(action.drop, action.attempt, action.grace)
-        return [Stopped(tuple(stopped))] if stopped else []
-
-    def _assemble(self, drop: int) -> Assembled:
-        try:
-            self._contents.assemble(drop)
-        except DropflowError as error:
-            failure = Failure.of(error)
-            self._failures.add(drop, failure)
-            return Assembled(drop, failure)
-        return Assembled(drop)
 
     def _release(self, drop: int) -> None:
         self._outgoing.release(drop)
@@ -480,18 +505,13 @@ class Session:
         except DropflowError as error:
             self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
 
-    def _feed(self) -> None:
-        """Submit as many tasks as the runner has room for."""
-        if self._has_aborted:
-            # An aborted attempt may want inputs that are gone: its task must not be built.
-            self._ready = deque(run for run in self._ready if self.core.drops.is_current(run.drop, run.attempt))
-            self._has_aborted = False
-        room = self._runner.window - self._inputs.in_flight
-        if room <= 0 or not self._ready or self.core.status is SessionState.PAUSED:
-            return
-        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
-        tasks = self._tasks.build(batch, self.core, self._contents.contents, self._streams)
-        self._inputs.in_flight += len(tasks)
-        self._runner.submit(tasks)
-        if self._statistics is not None:
-            self._statistics.note_change()  # the last ones count these attempts as ready
+
+def _assemble(contents: ContentTable, failures: FailureTable, drop: int) -> Assembled:
+    """Return the event that the parts of a drop were joined, or could not be."""
+    try:
+        contents.assemble(drop)
+    except DropflowError as error:
+        failure = Failure.of(error)
+        failures.add(drop, failure)
+        return Assembled(drop, failure)
+    return Assembled(drop)

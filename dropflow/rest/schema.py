@@ -301,6 +301,10 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     silent_children : tuple of str
         The children that have not answered since the manager was started and may have the rest of `whole`. Only if the
         session is UNKNOWN.
+    view : int
+        Grows whenever the session goes on with other members, because nodes were lost.
+    members : tuple of str
+        All nodes of the session in this view, also those that hold no drops; empty if it does not survive losses.
     """
 
     session: str
@@ -325,6 +329,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     whole: int = 0
     silent_children: tuple[str, ...] = ()
+    view: int = 0
+    members: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:

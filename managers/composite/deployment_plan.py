@@ -14,6 +14,7 @@ from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.assignment import assign
 from managers.deployment import Deployment, Place
+from managers.recovery.records import FEWEST_VOTERS
 
 __all__ = ["plan_deployment", "session_name"]
 
@@ -30,7 +31,10 @@ def session_name(graph: PhysicalGraph, clock: Clock) -> str:
 def plan_deployment(
     graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock, after: int = 0
 ) -> Deployment:
-    """Return the deployment of `graph` on `nodes`: the placed graph, and the nodes that have drops of it.
+    """Return the deployment of `graph` on `nodes`: the placed graph, and its members.
+
+    Members are the nodes that have drops, and standby nodes: a session with at least three members survives the loss of
+    one, so nodes without drops are added to fewer ones as long as there are any.
 
     Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
     later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
@@ -52,6 +56,7 @@ def plan_deployment(
     assignment = assign(graph, nodes, anew=options.anew)
     placed = replace(graph, places=assignment.places)
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
+    members = [*used, *_standby(used, nodes)]
     by_name = {node.name: node for node in nodes}
     return Deployment(
         session=options.session or session_name(graph, clock),
@@ -59,10 +64,17 @@ def plan_deployment(
         graph=graph.name,
         drops=graph.drops,
         created=clock.now(),
-        places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in used),
-        nodes=tuple(used),
+        places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in members),
+        nodes=tuple(members),
         check=options.check,
         infrastructure_retries=options.infrastructure_retries,
         notes=(assignment.note,) if assignment.note else (),
         dfg=b"".join(dump(placed)),
     )
+
+
+def _standby(used: Sequence[str], nodes: Sequence[NodeInfo]) -> list[str]:
+    """Return the nodes that hold the graph, and no drops until a node is lost: none if they would be too few."""
+    others = sorted(node.name for node in nodes if node.state == "alive" and node.name not in used)
+    missing = max(FEWEST_VOTERS - len(used), 0)
+    return others[:missing] if len(others) >= missing else []

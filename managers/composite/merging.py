@@ -112,6 +112,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
     failures = merge_failures(failure for detail in details for failure in detail.failures)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     first = max(details, key=lambda detail: detail.epoch)
+    latest = max(details, key=lambda detail: (detail.view, detail.members))
     return SessionDetail(
         session=first.session,
         graph=first.graph,
@@ -135,6 +136,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
         whole=whole,
         silent_children=candidates if is_partial else (),
+        view=latest.view,
+        members=latest.members,
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),

@@ -180,6 +180,9 @@ class SessionCache:
         # A child that did not answer may still have the deployment before under this name.
         epoch = max(part.detail.epoch for part in present)
         current = {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
+        members = max((part.detail.view, part.detail.members) for part in current.values())[1]
+        # What a node that was lost has of the session does not count any more.
+        current = {url: part for url, part in current.items() if not members or {*part.detail.nodes} & {*members}}
         return [_part(part, children.get(url)) for url, part in sorted(current.items(), key=_by_child)]
 
     def silent_children(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
@@ -202,10 +205,7 @@ class SessionCache:
         parts = self.parts(session, children)
         if not parts:
             return None
-        sources = tuple(
-            (part.child, part.detail.epoch, part.detail.version, part.detail.status, part.freshness, bool(part.missing))
-            for part in parts
-        )
+        sources = tuple((part.child, _signature(part.detail), part.freshness, bool(part.missing)) for part in parts)
         silent = tuple(view.name for view in self.silent_children(session, children))
         return merge(parts, version=self._version(session, (sources, silent)), silent=silent)
 
@@ -233,6 +233,11 @@ class SessionCache:
             known = _Numbered(known.version + 1, signature)
         self._versions[session] = known
         return known.version
+
+
+def _signature(detail: SessionDetail) -> tuple[object, ...]:
+    """Return what changes with every change of a report."""
+    return detail.epoch, detail.view, detail.version, detail.status
 
 
 def _by_child(item: tuple[str, _CachedPart]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ all consumers find it.
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import msgspec
@@ -55,6 +55,7 @@ class ContentExchange:
         self._in_place = in_place
         self._offered: dict[tuple[int, int], Handle] = {}
         self._copies: dict[int, str] = {}
+        self._view = 0
 
     # To others.
 
@@ -152,6 +153,19 @@ class ContentExchange:
             self._copies[content.drop] = path
         return msgspec.structs.replace(handle, location=path)
 
+    def copy(self, content: Content) -> Handle | None:
+        """Return the copy of a content that was fetched in an earlier view of the session, or None."""
+        path = None if content.producer >= 0 else self._copies.get(content.drop)
+        return None if path is None else msgspec.structs.replace(here(content.handle, self._workspace), location=path)
+
+    def next_view(self, reset: Iterable[int]) -> None:
+        """Continue in the next view of the session, where these drops run again."""
+        self._view += 1
+        for drop in reset:
+            self._copies.pop(drop, None)  # attempts that still run may read it
+        for drop, producer in [key for key in self._offered if key[1] >= 0]:
+            del self._offered[drop, producer]  # what is still a part is offered again
+
     def remove_copy(self, drop: int) -> None:
         """Remove the copy of a content that was fetched, if there is one."""
         path = self._copies.pop(drop, None)
@@ -171,7 +185,8 @@ class ContentExchange:
     def _path(self, content: Content) -> str:
         handle = content.handle
         folder = self._workspace.shared if handle.kind == "shm" else self._workspace.tmp
-        name = f"from-{content.drop}-{content.producer}"
+        # A file of an earlier view may have readers, so it is not written again.
+        name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "")
         # Programs recognise files by the ends of their names.
         return f"{folder}/{name}-{Path(handle.final or handle.location).name}"
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from dropflow.engine.api import Handle, RemoteEvent
 from dropflow.engine.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
-from dropflow.errors import DropflowError, ProtocolError
+from dropflow.errors import DropflowError, GoneError, LinkError, ProtocolError
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
@@ -30,6 +30,8 @@ _FEW = 16
 
 Found = Sequence[tuple[RemoteEvent, dict[int, Handle] | Failure]]
 """Events, each with the contents that belong to it, or with the reason why they are not available."""
+
+Unavailable = Callable[[str, Callable[[], None]], None]
 
 
 class NodeArrival:
@@ -65,6 +67,9 @@ class EventReceiver:
         Follows streams.
     is_stopping : callable
         Whether the session is to end, so that fetches are given up.
+    on_unavailable : callable
+        Takes the name of a node whose content cannot be fetched, and a function that has the drop fail for that. From
+        any thread.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class EventReceiver:
         contents: ContentExchange,
         streams: NodeStreams,
         is_stopping: Callable[[], bool],
+        on_unavailable: Unavailable,
     ) -> None:
         self._piece = piece
         self._own = piece.is_own.tobytes()
@@ -86,6 +92,9 @@ class EventReceiver:
         self._contents = contents
         self._streams = streams
         self._is_stopping = is_stopping
+        self._on_unavailable = on_unavailable
+        self.needs: Callable[[int, int], bool] = lambda _drop, _producer: True
+        """Whether what a producer on another node wrote to a drop here is still needed."""
         self.deliver: Callable[[Sequence[NodeArrival]], None] = _discard
         """Takes what arrives; from any thread."""
 
@@ -137,11 +146,14 @@ class EventReceiver:
         missing: list[Content] = []
         try:
             for content in contents:
-                handle = self._streams.take_over(content)
+                target = self._target(peer, event, row, content)
+                if target != event.drop and not self.needs(target, event.drop):
+                    continue  # it came in an earlier view of the session
+                handle = self._streams.take_over(content) or self._contents.copy(content)
                 if handle is None and self._contents.needs_fetching(content):
                     missing.append(content)
                 else:
-                    handles[self._target(peer, event, row, content)] = handle or self._contents.take_over(content)
+                    handles[target] = handle or self._contents.take_over(content)
             if not missing:
                 return [(event, handles)]
             targets = [self._target(peer, event, row, content) for content in missing]
@@ -156,6 +168,11 @@ class EventReceiver:
         try:
             for target, content in missing.items():
                 handles[target] = yield from self._contents.fetch(content, self._is_stopping)
+        except (LinkError, GoneError) as error:
+            # The node may be lost: then the drop does not fail, and its content is made again.
+            found = _failed(event, Failure.of(error))
+            self._on_unavailable(peer, lambda: self._deliver_later(peer, lambda: [found]))
+            return
         except DropflowError as error:
             found = _failed(event, Failure.of(error))
         except Exception as error:  # noqa: BLE001 - without an event the session would wait without end

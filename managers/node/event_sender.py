@@ -30,8 +30,8 @@ class EventSender:
         The drops of this node, and their neighbours on others.
     nodes : NeighbourNodes
         The nodes of the neighbours.
-    session, epoch :
-        Name and deployment of the session.
+    session, epoch, view :
+        Name, deployment and view of the session.
     links : NodeLinks
         Links to the other nodes.
     contents : ContentExchange
@@ -49,6 +49,7 @@ class EventSender:
         *,
         session: str,
         epoch: int,
+        view: int,
         links: NodeLinks,
         contents: ContentExchange,
         streams: NodeStreams,
@@ -60,12 +61,14 @@ class EventSender:
         self._nodes = nodes
         self._session = session
         self._epoch = epoch
+        self._view = view
         self._links = links
         self._contents = contents
         self._streams = streams
         self._streaming = frozenset(streaming)
         self._sequence: dict[str, int] = {}
-        self._parts: dict[int, list[tuple[int, int, Handle]]] = {}
+        self._parts: dict[int, list[tuple[int, Handle]]] = {}
+        """By drop on another node: its producers here, and what each wrote."""
         self._columns: dict[int, _Columns] = {}
 
     def add(self, event: Publish, handles: dict[int, Handle]) -> None:
@@ -98,9 +101,13 @@ class EventSender:
     def take_parts(self, drop: int) -> Sequence[Handle]:
         """Return the parts that were written here of a drop on another node, and stop offering them."""
         parts = self._parts.pop(drop, ())
-        for row, producer, _ in parts:
-            self._contents.withdraw(row, producer)
-        return [handle for _, _, handle in parts]
+        for producer, _ in parts:
+            self._contents.withdraw(self._rows[drop], self._rows[producer])
+        return [handle for _, handle in parts]
+
+    def parts(self) -> list[tuple[int, int, Handle]]:
+        """Return the parts that are offered: a drop on another node, its producer here, and the part."""
+        return [(drop, producer, part) for drop, parts in self._parts.items() for producer, part in parts]
 
     def stop(self, reason: str, lost: Lost | None) -> None:
         """Send that the session was cancelled, or failed because a node is lost."""
@@ -121,9 +128,8 @@ class EventSender:
             if target == drop:
                 columns.contents.append(self._contents.offer(row, handle))
             elif self._nodes.home(target) == node:
-                there = self._rows[target]
-                columns.contents.append(self._contents.offer(there, handle, row))
-                self._parts.setdefault(target, []).append((there, row, handle))
+                columns.contents.append(self._contents.offer(self._rows[target], handle, row))
+                self._parts.setdefault(target, []).append((drop, handle))
 
     def _add_stream(self, event: Publish, row: int, handles: dict[int, Handle]) -> None:
         """Add a drop here that is open, or withdrawn, for its consumers; one that is written here, for its own node."""
@@ -168,6 +174,7 @@ class EventSender:
             causes=columns.causes,
             contents=tuple(columns.contents),
             streams=tuple(columns.streams),
+            view=self._view,
         )
         try:
             self._links.send(node, message, urgent=True)

@@ -5,7 +5,7 @@ that runs the engine, and the *instance* of a session is that object, or the one
 passes them on to actions and does not look into them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,35 +15,51 @@ from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
+from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.recovery.events import Ballot, PlanView
+from managers.recovery.records import ViewDecision
 
 __all__ = [
     "Action",
+    "AllowFailure",
     "Build",
     "Built",
     "CancelRecorded",
     "CancelSession",
     "Changed",
     "ConnectPeers",
+    "ContentUnavailable",
+    "ContinueSession",
+    "Continued",
     "Ended",
     "Event",
+    "FinishSession",
+    "FreezeSession",
+    "Frozen",
     "LinkRefused",
     "Log",
     "LoseNode",
     "NotBuilt",
     "NotConnected",
     "Over",
+    "PartFinished",
     "PeerChanged",
     "PeerEvent",
     "PeerRestarted",
+    "PeerSent",
     "PeerStopped",
     "PeersRead",
+    "PlanNextView",
+    "Planned",
     "ReadPeers",
     "RecordCancel",
     "RemoveSession",
     "Removed",
     "RetireSession",
     "Retired",
+    "SendToPeer",
     "SessionEvent",
+    "ShowWaiting",
     "StartSession",
 ]
 
@@ -161,6 +177,56 @@ class PeerStopped(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
+class Frozen(msgspec.Struct, frozen=True):
+    """A session has stopped because its view changes; `report` is the encoded `MemberReport`."""
+
+    session: str
+    epoch: int
+    report: bytes
+
+
+class Continued(msgspec.Struct, frozen=True):
+    """A `ContinueSession` is done: the session runs in its next view."""
+
+    session: str
+    epoch: int
+
+
+class PartFinished(msgspec.Struct, frozen=True):
+    """All drops of a session are settled here. Its other members may need this part until all are finished."""
+
+    session: str
+    epoch: int
+    view: int
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A `PlanNextView` is done."""
+
+    session: str
+    epoch: int
+    ballot: Ballot
+    decision: ViewDecision
+
+
+class PeerSent(msgspec.Struct, frozen=True):
+    """A peer sent a message about the views of a session."""
+
+    peer: str
+    incarnation: int
+    message: ViewMessage | PartDone | SessionDone
+
+
+class ContentUnavailable(msgspec.Struct, frozen=True):
+    """A content of a peer cannot be fetched. `fail` has its drop fail for that."""
+
+    session: str
+    epoch: int
+    view: int
+    peer: str
+    fail: Callable[[], None]
+
+
 # Actions.
 
 
@@ -199,10 +265,11 @@ class RecordCancel(msgspec.Struct, frozen=True):
 
 
 class CancelSession(msgspec.Struct, frozen=True):
-    """Cancel a hosted session. One that was not started is started first, and ends in its thread."""
+    """Cancel a hosted session. One that was not started, or in which no thread is at work, ends in a new thread."""
 
     hosted: Any
     request: CancelRequest
+    is_advancing: bool = True
 
 
 class LoseNode(msgspec.Struct, frozen=True):
@@ -211,6 +278,58 @@ class LoseNode(msgspec.Struct, frozen=True):
     hosted: Any
     node: str
     failure: Failure
+    is_advancing: bool = True
+
+
+class SendToPeer(msgspec.Struct, frozen=True):
+    """Send a message to a peer, if there is a link to it."""
+
+    peer: str
+    message: ViewMessage | PartDone | SessionDone
+
+
+class FreezeSession(msgspec.Struct, frozen=True):
+    """Stop a hosted session for a change of its view: `Frozen`. `is_advancing` is whether a thread is at work in it."""
+
+    hosted: Any
+    is_advancing: bool
+
+
+class PlanNextView(msgspec.Struct, frozen=True):
+    """Compute the next view of a session: `Planned`."""
+
+    session: str
+    epoch: int
+    hosted: Any
+    plan: PlanView
+
+
+class ContinueSession(msgspec.Struct, frozen=True):
+    """Continue a hosted session in its next view: `Continued`."""
+
+    session: str
+    epoch: int
+    hosted: Any
+    decision: ViewDecision
+
+
+class FinishSession(msgspec.Struct, frozen=True):
+    """End a hosted session, since all members have finished their parts: `Over`, later `Ended`."""
+
+    hosted: Any
+
+
+class ShowWaiting(msgspec.Struct, frozen=True):
+    """Show users what a frozen session waits for; nothing if the text is empty."""
+
+    hosted: Any
+    text: str
+
+
+class AllowFailure(msgspec.Struct, frozen=True):
+    """Have a drop fail whose content cannot be fetched."""
+
+    fail: Callable[[], None]
 
 
 class RemoveSession(msgspec.Struct, frozen=True):
@@ -237,8 +356,21 @@ class Log(msgspec.Struct, frozen=True):
     is_warning: bool = True
 
 
-SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
-PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped
+SessionEvent = (
+    Built
+    | NotBuilt
+    | NotConnected
+    | Changed
+    | Over
+    | Ended
+    | Removed
+    | Retired
+    | Frozen
+    | Continued
+    | PartFinished
+    | Planned
+)
+PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
 Event = Call | SessionEvent | PeerEvent | CancelRecorded
 Action = (
     Return
@@ -249,6 +381,13 @@ Action = (
     | RecordCancel
     | CancelSession
     | LoseNode
+    | SendToPeer
+    | FreezeSession
+    | PlanNextView
+    | ContinueSession
+    | FinishSession
+    | AllowFailure
+    | ShowWaiting
     | RemoveSession
     | RetireSession
     | Log

@@ -15,7 +15,7 @@ from dropflow.graph.slices import Slice
 from managers.links import ContentSource
 from managers.messages import Events
 from managers.node.content_exchange import ContentExchange
-from managers.node.event_receiver import EventReceiver
+from managers.node.event_receiver import EventReceiver, Unavailable
 from managers.node.event_sender import EventSender
 from managers.node.fetch_pool import JobPool
 from managers.node.file_watcher import DescriptorWatcher
@@ -57,6 +57,12 @@ class NodeExchange:
         Links whose data can be read by their consumers while it is written.
     in_place : bool
         Whether to read files of other nodes where they are, if they can be seen from here.
+    view : int
+        The view of the session; messages of others are ignored.
+    contents : ContentExchange or None
+        The contents of the exchange of an earlier view.
+    on_unavailable : callable
+        See `EventReceiver`; by default the drop fails.
     """
 
     def __init__(
@@ -73,7 +79,11 @@ class NodeExchange:
         file_watcher: DescriptorWatcher | None = None,
         streams: Collection[int] = (),
         in_place: bool = True,
+        view: int = 0,
+        contents: ContentExchange | None = None,
+        on_unavailable: Unavailable = lambda _, fail: fail(),
     ) -> None:
+        self.view = view
         self.rows = piece.drop
         self.remote = piece.ghosts
         self._rows: Sequence[int] = piece.drop.data
@@ -81,7 +91,7 @@ class NodeExchange:
         self._nodes = NeighbourNodes(piece)
         self._session = session
         self._links = links
-        self._contents = ContentExchange(session, workspace, in_place=in_place)
+        self.contents = self._contents = contents or ContentExchange(session, workspace, in_place=in_place)
         self._streams = NodeStreams(
             session, workspace, links=links, pool=stream_pool, file_watcher=file_watcher, clock=clock
         )
@@ -90,6 +100,7 @@ class NodeExchange:
             self._nodes,
             session=session,
             epoch=epoch,
+            view=view,
             links=links,
             contents=self._contents,
             streams=self._streams,
@@ -103,6 +114,7 @@ class NodeExchange:
             contents=self._contents,
             streams=self._streams,
             is_stopping=lambda: self._is_stopping,
+            on_unavailable=on_unavailable,
         )
         self._is_stopping = False
         self._sent_to: set[str] = set()
@@ -115,9 +127,14 @@ class NodeExchange:
 
     # For the session.
 
-    def attach(self, deliver: Callable[[Sequence[Arrival]], None]) -> None:
-        """Deliver what arrives from now on; `deliver` may be called from any thread."""
+    def attach(self, deliver: Callable[[Sequence[Arrival]], None], needs: Callable[[int, int], bool]) -> None:
+        """Deliver what arrives from now on, in any thread, without the parts that the session does not need."""
+        self._receiver.needs = needs
         self._receiver.deliver = deliver
+
+    def parts(self) -> Sequence[tuple[int, int, Handle]]:
+        """Return the parts that are offered: a drop on another node, its producer here, and the part."""
+        return self._sender.parts()
 
     def publish(self, event: Publish, handles: dict[int, Handle]) -> None:
         """Add an event, with the contents that go with it, to the messages of this step."""

@@ -11,6 +11,7 @@ from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import Lost
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
@@ -26,11 +27,24 @@ from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
-from managers.node.events import Changed, Ended, Over, SessionEvent
+from managers.node.content_exchange import ContentExchange
+from managers.node.events import (
+    Changed,
+    ContentUnavailable,
+    Ended,
+    Frozen,
+    Over,
+    PartFinished,
+    SessionEvent,
+)
+from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
+from managers.node.view_events import ViewEvents
+from managers.node.view_states import continuation_in_view, report_of
+from managers.recovery.records import FEWEST_VOTERS, View, ViewDecision, unpack_column
 
 __all__ = ["HostedSession"]
 
@@ -77,7 +91,7 @@ class HostedSession:
         *,
         resources: SessionResources,
         clock: Clock,
-        report: Callable[[SessionEvent], None],
+        report: Callable[[SessionEvent | ContentUnavailable], None],
     ) -> None:
         self.piece = piece
         self.name = deployment.session
@@ -91,63 +105,147 @@ class HostedSession:
         self._cancelled = ""
         refuse_errors(_unusable(piece), name=piece.graph.name)
         self._repository = LocalRepository(directory.path, self.name, clock, piece.graph)
-        self.exchange = resources.make_exchange(piece, self._deployment, self._repository.workspace)
-        self.session = resources.make_session(
+        self._resources = resources
+        self._survives_losses = len(deployment.places) >= FEWEST_VOTERS
+        self._view = View(0, deployment.places if self._survives_losses else ())
+        self._waiting = ""
+        self.exchange = self._make_exchange(piece, 0, None)
+        self.events = ViewEvents(self.exchange)
+        """Takes the messages of other nodes."""
+        self.session = self._make_session(piece, self.exchange, None, None)
+
+    def _make_exchange(self, piece: Slice, view: int, contents: ContentExchange | None) -> NodeExchange:
+        def on_unavailable(peer: str, fail: Callable[[], None]) -> None:
+            self._report(ContentUnavailable(self.name, self.epoch, view, peer, fail))
+
+        return self._resources.make_exchange(
+            piece,
+            self._deployment,
+            self._repository.workspace,
+            view=view,
+            contents=contents,
+            on_unavailable=on_unavailable,
+        )
+
+    def _make_session(
+        self, piece: Slice, exchange: NodeExchange, continuation: Continuation | None, before: Session | None
+    ) -> Session:
+        return self._resources.make_session(
             piece.graph,
             self._repository,
-            self.exchange,
+            exchange,
             self._deployment,
             instruments=(FailureLog(piece.graph, self.name),),
             on_statistics=self._progress.count,
+            continuation=continuation,
+            before=before,
         )
-        self._resources = resources
 
     # For the owner of the node's sessions.
 
     def start(self) -> None:
         """Begin to execute the session. Idempotent."""
-        if self._progress.latest.state is not SessionState.DEPLOYING:
-            return
-        self._progress.start()
-        try:
-            self._resources.execute(self.session, f"{self.name}@{self.piece.node}", self._on_end)
-        except RuntimeError as error:  # the system has no thread left
-            self._on_end(error)
+        if self._progress.latest.state is SessionState.DEPLOYING:
+            self._progress.start()
+            self._advance()
 
-    def cancel(self, request: CancelRequest) -> None:
+    def cancel(self, request: CancelRequest, *, is_advancing: bool = True) -> None:
         """Cancel the session; one that was not started ends in its thread as all others do."""
-        if self.state.is_terminal:
-            return
-        self._cancelled = self._cancelled or request.text
-        self.start()
-        self.session.cancel(request.reason, request.grace)
-        self.exchange.stop_waiting()  # the thread may wait for room to send to a node that takes nothing
+        if not self.state.is_terminal:
+            self._cancelled = self._cancelled or request.text
+            self._stop(lambda: self.session.cancel(request.reason, request.grace), is_advancing=is_advancing)
 
-    def lose(self, node: str, failure: Failure) -> None:
+    def lose(self, node: str, failure: Failure, *, is_advancing: bool = True) -> None:
         """Fail the session because of the loss of a node."""
-        if self.state.is_terminal:
-            return
-        self.start()
-        self.session.lose(node, failure)
+        if not self.state.is_terminal:
+            self._stop(lambda: self.session.lose(node, failure), is_advancing=is_advancing)
+
+    def freeze(self, *, is_advancing: bool) -> None:
+        """Stop the session for a change of its view, and report `Frozen`. What runs goes on running."""
+        self.session.freeze()
         self.exchange.stop_waiting()
+        if not is_advancing:
+            self._advance()  # which returns at once
+
+    def show_waiting(self, text: str) -> None:
+        """Show users what the session waits for, while it is frozen; nothing if the text is empty."""
+        self._waiting = text
+        self._progress.touch()
+
+    def _stop(self, stop: Callable[[], None], *, is_advancing: bool) -> None:
+        self.start()
+        stop()
+        self.session.is_frozen = False
+        self.exchange.stop_waiting()  # the thread may wait for room to send to a node that takes nothing
+        if not is_advancing:
+            self._advance()
+
+    def _advance(self) -> None:
+        try:
+            self._resources.execute(self.session, f"{self.name}@{self.piece.node}", self._on_stop)
+        except RuntimeError as error:  # the system has no thread left
+            self.end(error)
+
+    # In the thread of a job, while no thread is at work in the session.
+
+    def continue_in(self, decision: ViewDecision) -> None:
+        """Continue in the next view: with the drops that this node has in it, and what is known of them."""
+        reset = unpack_column(decision.reset, np.int32)
+        frozen = self.session.hand_over()
+        contents = self.exchange.contents
+        contents.next_view(reset.tolist())
+        piece = self.directory.save_view(decision, self.piece)
+        self._repository.set_graph(piece.graph)
+        exchange = self._make_exchange(piece, decision.view.number, contents)
+        session = self._make_session(piece, exchange, continuation_in_view(frozen, decision, piece), self.session)
+        session.notes += self.session.notes
+        self.piece, self.exchange, self.session, self._view = piece, exchange, session, decision.view
+        self.events.next_view(decision.view.number, exchange)
+        self._advance()
+
+    def finish(self) -> None:
+        """End the session, since all its members have finished their parts."""
+        if self.session.is_over:
+            self._finish()
+        else:
+            self.cancel(CancelRequest(reason="it is over on the other nodes"), is_advancing=False)
 
     # In the session's thread.
 
-    def _on_end(self, outcome: SessionResult | Exception) -> None:
+    def _on_stop(self, error: Exception | None) -> None:
+        session = self.session
+        if error is not None:
+            self.end(error)
+        elif session.is_over and (not self._survives_losses or session.has_given_up):
+            self._finish()
+        elif session.is_frozen:
+            self._report(Frozen(self.name, self.epoch, report_of(session, self.piece)))
+        elif session.is_over:
+            self._report(PartFinished(self.name, self.epoch, self._view.number))
+        else:  # it stopped at its walltime
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self.session.close()
+            outcome: SessionResult | Exception = self.session.result()
+        except Exception as error:  # noqa: BLE001 - the node must learn that the session is over
+            outcome = error
+        self.end(outcome)
+
+    def end(self, outcome: SessionResult | Exception) -> None:
+        """End the session with its result, or with what its engine raised."""
         if isinstance(outcome, SessionResult):
             result, text = outcome, self._cancelled or _why(outcome)
         else:
             _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
             result, text = self._engine_failed(outcome)
         self._repository.close()
-        self._end(result, text)
-
-    def _end(self, result: SessionResult, text: str) -> None:
         try:
-            self._note(self.directory.write_summary, result)
+            _write(self.session, self.directory.write_summary, result)
             _log.info("the session is %s", result.status.name, extra={"session": self.name})
             self._progress.end(result.status, text)
-            self._note(self.directory.write_end, self._final())
+            _write(self.session, self.directory.write_end, self._final())
         finally:
             self._report(Ended(self.name, self.epoch))
 
@@ -177,13 +275,6 @@ class HostedSession:
         directory, own = f"{self.directory.path}/", self.piece.is_own
         contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if own[row]}
         return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
-
-    def _note(self, write: Callable[[Any], None], content: object) -> None:
-        """Write to the directory. What fails becomes a note: the journal has the same."""
-        try:
-            write(content)
-        except StorageError as error:
-            self.session.notes.append(str(error))
 
     def _on_progress(self, progress: Progress) -> None:
         if progress.is_over:
@@ -251,7 +342,7 @@ class HostedSession:
             "finished": progress.finished,
             "seconds": max(0.0, now - progress.started) if progress.started else 0.0,
             "nodes": (self.piece.node,),
-            "text": progress.text or self._cancelled,
+            "text": progress.text or self._cancelled or self._waiting,
             "whole": self.whole,
             "drops": statistics.drops,
             "settled": statistics.settled,
@@ -259,7 +350,17 @@ class HostedSession:
             "states": session_views.totals(statistics),
             "rate": progress.rate,
             "remaining": progress.remaining,
+            "view": self._view.number,
+            "members": tuple(place.node for place in self._view.members),
         }
+
+
+def _write(session: Session, write: Callable[[Any], None], content: object) -> None:
+    """Write to the directory. What fails becomes a note: the journal has the same."""
+    try:
+        write(content)
+    except StorageError as error:
+        session.notes.append(str(error))
 
 
 def _why(result: SessionResult) -> str:

@@ -72,6 +72,7 @@ class Lifecycle:
         """Start a session, unless it was started before."""
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
+            record.is_advancing = True
             self._actions.append(StartSession(record.instance))
 
     def cancel(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
@@ -79,21 +80,22 @@ class Lifecycle:
         if record.phase is Phase.CONNECTING:
             self.withdraw(record, now, error)
         elif record.phase.is_live:
-            self._run(record)
-            self._actions.append(CancelSession(record.instance, request))
+            self._actions.append(CancelSession(record.instance, request, self._run(record)))
 
     def fail(self, record: SessionRecord, now: float, node: str, failure: Failure) -> None:
         """Fail a session because of the loss of a node. One that is not yet prepared is removed."""
         if record.phase is Phase.CONNECTING:
             self.withdraw(record, now, LinkError(failure.text, where=self._node, hint=failure.hint))
         elif record.phase.is_live:
-            self._run(record)
-            self._actions.append(LoseNode(record.instance, node, failure))
+            self._actions.append(LoseNode(record.instance, node, failure, self._run(record)))
 
-    def _run(self, record: SessionRecord) -> None:
-        """A session that never ran ends as all others do: in its thread."""
+    def _run(self, record: SessionRecord) -> bool:
+        """Return whether a thread is at work in a session. One that never ran ends as all others do: in its thread."""
+        was_advancing = record.is_advancing or record.phase is Phase.PREPARED
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
+        record.is_advancing = record.is_stopping = True
+        return was_advancing
 
     def over(self, record: SessionRecord) -> None:
         """A session has its result."""
@@ -149,7 +151,9 @@ class Lifecycle:
         """Cancel a session, which is removed once its thread has ended."""
         if record.phase is not Phase.STOPPING:
             if record.result is None:
-                self._actions.append(CancelSession(record.instance, CancelRequest()))
+                is_stopped = record.phase is Phase.RUNNING and not record.is_advancing
+                self._actions.append(CancelSession(record.instance, CancelRequest(), not is_stopped))
+                record.is_advancing = record.is_stopping = True
             self._move(record, Phase.STOPPING)
         key = ("session", record.name)
         if key not in self._timers:

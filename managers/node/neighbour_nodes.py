@@ -20,7 +20,7 @@ class NeighbourNodes:
 
     def __init__(self, piece: Slice) -> None:
         graph, own = piece.graph, piece.is_own
-        names = sorted(set(graph.places))
+        names = sorted({*graph.places, piece.node})
         home = np.array([names.index(place) for place in graph.places], dtype=np.int32)[graph.part]
         here = names.index(piece.node)
         out = graph.successors

@@ -29,18 +29,24 @@ from managers.node.events import (
     CancelRecorded,
     Changed,
     ConnectPeers,
+    ContentUnavailable,
+    Continued,
     Ended,
     Event,
+    Frozen,
     LinkRefused,
     Log,
     NotBuilt,
     NotConnected,
     Over,
+    PartFinished,
     PeerChanged,
     PeerEvent,
     PeerRestarted,
+    PeerSent,
     PeersRead,
     PeerStopped,
+    Planned,
     ReadPeers,
     RecordCancel,
     Removed,
@@ -51,6 +57,7 @@ from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
+from managers.node.view_changes import ViewChanges
 
 __all__ = ["NodeMachine"]
 
@@ -100,6 +107,7 @@ class NodeMachine:
         self.table = SessionTable(finished)
         self.peers = PeerMonitor(name, suspect_after=suspect_after, lost_after=lost_after, now=now)
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
+        self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
         self._is_closing = False
         self._closing: list[int] = []
@@ -121,6 +129,10 @@ class NodeMachine:
                     self._operations[event.operation](event.id, now, **event.arguments)
                 except DropflowError as error:
                     self._sessions.answer([event.id], error)
+            case PeerSent():
+                self._views.on_message(event, now)
+            case ContentUnavailable():
+                self._views.on_unavailable(event)
             case PeersRead() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
             case CancelRecorded():
@@ -130,8 +142,11 @@ class NodeMachine:
                 self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
                 record = self.table.get(event.session, event.epoch)
-                if record is not None:
+                if record is not None and isinstance(event, Frozen | Continued | PartFinished | Planned):
+                    self._views.on_session(record, event, now)
+                elif record is not None:
                     self._on_session(record, event, now)
+        self._take_losses(now)
         self._finish_close()
         return self._take_actions()
 
@@ -140,11 +155,13 @@ class NodeMachine:
         if self.peers.tick(now):
             self._actions.append(ReadPeers())
         self._timers.run(now)
+        self._views.tick(now)
+        self._take_losses(now)
         return self._take_actions()
 
     def deadline(self) -> float:
         """Return when `tick` is to be called next; infinity if nothing will be due."""
-        return min(self._timers.deadline(), self.peers.deadline())
+        return min(self._timers.deadline(), self.peers.deadline(), self._views.deadline())
 
     def _take_actions(self) -> list[Action]:
         actions = self._actions[:]
@@ -173,7 +190,9 @@ class NodeMachine:
                 hint="delete it, or give the new one another name",
             )
         peers = {place.node: place for place in deployment.places}
-        self.table.add(SessionRecord(name, epoch, seconds=seconds, peers=peers, preparing=[call]))
+        record = SessionRecord(name, epoch, seconds=seconds, peers=peers, preparing=[call])
+        self._views.prepare(record, deployment)
+        self.table.add(record)
         self._actions.append(Build(deployment))
 
     def _check_deployment(self, deployment: Deployment) -> None:
@@ -290,7 +309,9 @@ class NodeMachine:
     def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
         """Wait for the peers of a session that is built."""
         self.table.set_instance(record, built.hosted)
-        record.peers = {node: place for node, place in record.peers.items() if node in built.neighbours}
+        # A session that survives losses needs all its members, another one those with neighbours of its drops.
+        needed = set(built.neighbours) if record.views is None else record.peers.keys() - {self._name}
+        record.peers = {node: place for node, place in record.peers.items() if node in needed}
         if record.phase is Phase.ABANDONED:
             self._sessions.stop(record, now)
             return
@@ -327,7 +348,7 @@ class NodeMachine:
                     return
                 if event.failure is None:
                     self._stop(record, now, CancelRequest(reason=event.reason))
-                else:
+                elif event.node != event.peer or not self._views.lose(record, event.peer, event.failure, now):
                     self._sessions.fail(record, now, event.node, event.failure)
 
     def _check_connecting(self) -> None:
@@ -350,6 +371,11 @@ class NodeMachine:
             elif trouble is not None:
                 self._sessions.withdraw(record, now, trouble)
 
+    def _take_losses(self, now: float) -> None:
+        while self._views.losses:
+            losses, self._views.losses = self._views.losses, []
+            self._lose(losses, now)
+
     def _lose(self, losses: Iterable[Loss], now: float) -> None:
         """Fail the sessions that need a process of a peer that is lost."""
         for loss in losses:
@@ -363,7 +389,9 @@ class NodeMachine:
             )
             for record in self.table:
                 place = record.peers.get(loss.peer)
-                if place is not None and place.incarnation < loss.before:
+                if place is None or place.incarnation >= loss.before:
+                    continue
+                if not self._views.lose(record, loss.peer, failure, now):
                     self._sessions.fail(record, now, loss.peer, failure)
 
     # Closing.

@@ -4,6 +4,7 @@
 
     deployment.json   what the session is, without its graph
     graph.dfg         the whole placed graph
+    view.msgpack      where its drops are since nodes were lost
     journal.dfj       every event
     cancel.json       that it is to be cancelled, and why; only if that was asked for
     summary.json      the result, for people
@@ -17,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.content_record import ContentRecord
@@ -24,6 +26,7 @@ from dropflow.engine.journal import ReplayedSession, read, replay
 from dropflow.engine.reports import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement import with_placement
 from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph_file import load
 from dropflow.ids import session_of_directory
@@ -31,6 +34,7 @@ from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed, write_checksummed
+from managers.recovery.records import ViewDecision, unpack_column
 
 __all__ = ["SessionDirectory", "SessionEnd"]
 
@@ -56,6 +60,13 @@ class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
     contents: dict[int, ContentRecord] = {}
 
 
+class _SavedView(msgspec.Struct, frozen=True):
+    """The present view of a session, and the rows of the slice before it."""
+
+    decision: ViewDecision
+    rows: bytes
+
+
 class SessionDirectory:
     """The files of one session.
 
@@ -71,6 +82,7 @@ class SessionDirectory:
         self.journal = path / "journal.dfj"
         self._deployment = path / "deployment.json"
         self._graph = path / "graph.dfg"
+        self._view = path / "view.msgpack"
         self._summary = path / "summary.json"
         self._end = path / "end.msgpack"
         self._cancel = path / "cancel.json"
@@ -208,14 +220,53 @@ class SessionDirectory:
         BadFileError
             The graph cannot be read, or has no such node.
         """
+        if self._view.exists():
+            return self._slice_in(read_checksummed(self._view, _SavedView), node)
         graph = self.graph()
-        if node not in graph.places:
+        members = [place.node for place in self.deployment().places]
+        if node not in members:
             raise BadFileError(
-                f"the session ran on {', '.join(sorted(set(graph.places))) or 'no node'}, not on node {node}",
+                f"the session ran on {', '.join(members) or 'no node'}, not on node {node}",
                 where=str(self._graph),
                 hint="start the node with the name that it had",
             )
         return slice_for(graph, node)
+
+    def save_view(self, decision: ViewDecision, before: Slice) -> Slice:
+        """Write with which drops this node continues, and return its slice.
+
+        Parameters
+        ----------
+        before : Slice
+            In the view before; its drops keep their rows.
+
+        Raises
+        ------
+        BadFileError, StorageError
+            The graph cannot be read, or the directory cannot be written.
+        """
+        saved = _SavedView(decision=decision, rows=before.drop.tobytes())
+        write_checksummed(self._view, saved)
+        return self._slice_in(saved, before.node)
+
+    def graph_in_view(self) -> PhysicalGraph:
+        """Return the whole graph with its present placement.
+
+        Raises
+        ------
+        BadFileError
+            It cannot be read.
+        """
+        graph = self.graph()
+        return self._placed(graph, read_checksummed(self._view, _SavedView)) if self._view.exists() else graph
+
+    def _placed(self, graph: PhysicalGraph, saved: "_SavedView") -> PhysicalGraph:
+        placement = unpack_column(saved.decision.placement, np.uint16)
+        return with_placement(graph, placement.astype(np.int32), saved.decision.places)
+
+    def _slice_in(self, saved: "_SavedView", node: str) -> Slice:
+        graph = self._placed(self.graph(), saved)
+        return slice_for(graph, node, first=np.frombuffer(saved.rows, dtype=np.int32))
 
     @contextmanager
     def gone_if_unreadable(self, node: str) -> Iterator[None]:

@@ -6,20 +6,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dropflow.clock import Clock
-from dropflow.errors import BadFileError, DropflowError, GoneError, InternalError
+from dropflow.errors import BadFileError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.exception_text import summary_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
-from managers.messages import Events, StopSession
+from managers.messages import Events, Message, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.events import (
+    AllowFailure,
     Build,
     Built,
     CancelRecorded,
     CancelSession,
     ConnectPeers,
+    Continued,
+    ContinueSession,
+    FinishSession,
+    FreezeSession,
     LinkRefused,
     Log,
     LoseNode,
@@ -27,14 +32,19 @@ from managers.node.events import (
     NotConnected,
     PeerChanged,
     PeerRestarted,
+    PeerSent,
     PeersRead,
     PeerStopped,
+    Planned,
+    PlanNextView,
     ReadPeers,
     RecordCancel,
     Removed,
     RemoveSession,
     Retired,
     RetireSession,
+    SendToPeer,
+    ShowWaiting,
     StartSession,
 )
 from managers.node.hosted_session import HostedSession
@@ -42,6 +52,7 @@ from managers.node.session_directory import SessionDirectory
 from managers.node.session_recovery import recover
 from managers.node.session_resources import SessionResources
 from managers.node.session_table import SessionTable
+from managers.recovery.replan import decide
 
 __all__ = ["HostLinks", "HostOwner", "SessionHost"]
 
@@ -65,6 +76,10 @@ class HostLinks(Protocol):
 
     def connect(self, peer: str, address: str) -> None:
         """Open the link to a peer."""
+        ...
+
+    def send(self, peer: str, message: Message, *, urgent: bool = False) -> None:
+        """Send a message."""
         ...
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
@@ -116,8 +131,15 @@ class SessionHost:
             ReadPeers: self._read_peers,
             StartSession: lambda action: action.hosted.start(),
             RecordCancel: self._record_cancel,
-            CancelSession: lambda action: action.hosted.cancel(action.request),
-            LoseNode: lambda action: action.hosted.lose(action.node, action.failure),
+            CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
+            LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
+            SendToPeer: self._send,
+            FreezeSession: lambda action: action.hosted.freeze(is_advancing=action.is_advancing),
+            PlanNextView: self._plan,
+            ContinueSession: self._continue,
+            FinishSession: self._finish,
+            ShowWaiting: lambda action: action.hosted.show_waiting(action.text),
+            AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
             RetireSession: self._retire,
             Log: self._write_log,
@@ -156,6 +178,43 @@ class SessionHost:
         except BaseException:
             directory.discard()
             raise
+
+    def _send(self, action: SendToPeer) -> None:
+        try:
+            self.links.send(action.peer, action.message, urgent=True)
+        except (LinkError, UsageError) as error:
+            _log.info("node %s could not be sent a message about a view: %s", action.peer, error)
+
+    def _plan(self, action: PlanNextView) -> None:
+        def job() -> Planned:
+            decision = decide(action.hosted.directory.graph_in_view(), action.plan)
+            return Planned(action.session, action.epoch, action.plan.ballot, decision)
+
+        self._work_on(action, job)
+
+    def _continue(self, action: ContinueSession) -> None:
+        def job() -> Continued:
+            action.hosted.continue_in(action.decision)
+            return Continued(action.session, action.epoch)
+
+        self._work_on(action, job)
+
+    def _finish(self, action: FinishSession) -> None:
+        self.owner.work(action.hosted.finish)
+
+    def _work_on(self, action: PlanNextView | ContinueSession, job: Callable[[], Any]) -> None:
+        """Run a job for a session. If it fails, the session cannot continue on this node, and ends."""
+
+        def guarded() -> Any:
+            try:
+                return job()
+            except Exception as error:  # noqa: BLE001 - the session ends with it
+                context = {"session": action.session}
+                _log.exception("session %s cannot go on after a loss", action.session, extra=context)
+                action.hosted.end(error)
+                return None
+
+        self.owner.work(guarded)
 
     def _connect_peers(self, action: ConnectPeers) -> None:
         try:
@@ -216,10 +275,12 @@ class SessionHost:
                 received.peer, message.session, message.epoch, message.reason, message.node, message.failure
             )
             self.owner.post(stopped)
+        elif isinstance(message, ViewMessage | PartDone | SessionDone):
+            self.owner.post(PeerSent(received.peer, received.origin.incarnation, message))
         elif isinstance(message, Events):
             hosted = self.sessions.get(message.session)
             if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
-                hosted.exchange.receive(received.peer, message)
+                hosted.events.receive(received.peer, message)
             else:
                 _log.debug(
                     "node %s sent events of session %s, which is not on this node", received.peer, message.session

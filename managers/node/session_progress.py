@@ -95,6 +95,10 @@ class ProgressLog:
         """Note the result of the session."""
         self._change(state=state, finished=self._clock.now(), text=text)
 
+    def touch(self) -> None:
+        """Note that something else has changed that users see. While no thread is at work in the session."""
+        self._change()
+
     def _change(self, **changes: object) -> None:
         self.latest = msgspec.structs.replace(self.latest, version=self.latest.version + 1, **changes)
         self._on_change(self.latest)

@@ -11,8 +11,8 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import Workspace
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.instruments import Instrument
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
@@ -21,20 +21,31 @@ from dropflow.graph.slices import Slice
 from dropflow.session_factory import make_session
 from managers.deployment import Deployment
 from managers.links import Links
+from managers.node.content_exchange import ContentExchange
+from managers.node.event_receiver import Unavailable
 from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import FetchPool, JobThreads
 from managers.node.file_watcher import FileWatcher
 
-__all__ = ["OnSessionEnd", "ProcessResources", "SessionResources"]
+__all__ = ["OnStop", "ProcessResources", "SessionResources"]
 
-OnSessionEnd = Callable[[SessionResult | Exception], None]
-"""Takes the result of a session, or what its engine raised, in the thread that executed it."""
+OnStop = Callable[[Exception | None], None]
+"""Takes what the engine of a session raised, or None, when the session is over or frozen, in its thread."""
 
 
 class SessionResources(Protocol):
     """Makes the parts of hosted sessions, and executes them."""
 
-    def make_exchange(self, piece: Slice, deployment: Deployment, workspace: Workspace) -> NodeExchange:
+    def make_exchange(
+        self,
+        piece: Slice,
+        deployment: Deployment,
+        workspace: Workspace,
+        *,
+        view: int,
+        contents: ContentExchange | None,
+        on_unavailable: Unavailable,
+    ) -> NodeExchange:
         """Return the exchange of a session with the other nodes that hold drops of it."""
         ...
 
@@ -47,12 +58,20 @@ class SessionResources(Protocol):
         *,
         instruments: Sequence[Instrument],
         on_statistics: Callable[[Statistics], None],
+        continuation: Continuation | None,
+        before: Session | None,
     ) -> Session:
-        """Return a session that has not begun."""
+        """Return a session that has not begun.
+
+        Parameters
+        ----------
+        before : Session or None
+            The session in the view before, which is frozen: its runner and inbox are used further.
+        """
         ...
 
-    def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
-        """Begin to execute a session. Does not wait.
+    def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
+        """Execute a session until it is over or frozen. Does not wait.
 
         Raises
         ------
@@ -92,7 +111,16 @@ class ProcessResources:
     pool: WorkerPool
     in_place: bool
 
-    def make_exchange(self, piece: Slice, deployment: Deployment, workspace: Workspace) -> NodeExchange:
+    def make_exchange(
+        self,
+        piece: Slice,
+        deployment: Deployment,
+        workspace: Workspace,
+        *,
+        view: int,
+        contents: ContentExchange | None,
+        on_unavailable: Unavailable,
+    ) -> NodeExchange:
         """Return the exchange of a session with the other nodes that hold drops of it."""
         return NodeExchange(
             piece,
@@ -106,6 +134,9 @@ class ProcessResources:
             clock=self.clock,
             streams=streaming_links(piece.graph),
             in_place=self.in_place,
+            view=view,
+            contents=contents,
+            on_unavailable=on_unavailable,
         )
 
     def make_session(
@@ -117,30 +148,39 @@ class ProcessResources:
         *,
         instruments: Sequence[Instrument],
         on_statistics: Callable[[Statistics], None],
+        continuation: Continuation | None,
+        before: Session | None,
     ) -> Session:
         """Return a session that has not begun."""
         directory, name = Path(repository.workspace.directory), deployment.session
+        if before is None:
+            runner = make_runner(graph, directory, self.runner, self.pool.size, session=name, pool=self.pool)
+        else:
+            runner = before.runner
         return make_session(
             graph,
             repository,
-            make_runner(graph, directory, self.runner, self.pool.size, session=name, pool=self.pool),
+            runner,
             clock=self.clock,
             exchange=exchange,
             epoch=deployment.epoch,
             instruments=instruments,
             on_statistics=on_statistics,
             infrastructure_retries=deployment.infrastructure_retries,
+            inbox=None if before is None else before.inbox,
+            continuation=continuation,
             check_invariants=deployment.check,
         )
 
-    def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
-        """Execute a session in its own thread."""
+    def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
+        """Execute a session in a thread of its own, until it is over or frozen."""
 
         def run() -> None:
             try:
-                outcome: SessionResult | Exception = session.run()
+                session.advance()
             except Exception as error:  # noqa: BLE001 - the node must learn that the session is over
-                outcome = error
-            on_end(outcome)
+                on_stop(error)
+            else:
+                on_stop(None)
 
         threading.Thread(target=run, name=f"session-{name}", daemon=True).start()

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from dropflow.errors import InternalError
 from dropflow.states import SessionState
 from managers.deployment import Place
+from managers.recovery.view_change import ViewChange
 
 __all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable"]
 
@@ -54,6 +55,11 @@ class Phase(Enum):
     def is_live(self) -> bool:
         """Whether the session waits to be run, or runs: it can be cancelled, and fail."""
         return self in (Phase.CONNECTING, Phase.PREPARED, Phase.RUNNING)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it runs, or waits for the other members to finish."""
+        return self in (Phase.PREPARED, Phase.RUNNING)
 
     @property
     def is_leaving(self) -> bool:
@@ -130,6 +136,22 @@ class SessionRecord:
         Calls that wait until it is removed, and the error that each is answered with then.
     watching : list of int
         Calls that wait for another version.
+    views : ViewChange or None
+        How its members agree on its views; None if it has too few to survive a loss.
+    lost : dict of str to str
+        Members that are lost, and why.
+    waiting : str
+        What its view waits for, as users see it.
+    is_advancing : bool
+        Whether a thread is at work in it, or will be soon.
+    is_continuing : bool
+        Whether a job changes its view.
+    is_stopping : bool
+        Whether it was cancelled, or is to fail, while it ran.
+    is_finishing : bool
+        Whether it ends although no thread is at work in it.
+    parts_done : dict of int to set of str
+        By view: members that have finished their parts, as far as this one knows.
     """
 
     name: str
@@ -144,6 +166,14 @@ class SessionRecord:
     preparing: list[int] = field(default_factory=list)
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
+    views: ViewChange | None = None
+    lost: dict[str, str] = field(default_factory=dict)
+    waiting: str = ""
+    is_advancing: bool = False
+    is_continuing: bool = False
+    is_stopping: bool = False
+    is_finishing: bool = False
+    parts_done: dict[int, set[str]] = field(default_factory=dict)
 
     @property
     def status(self) -> SessionState:

@@ -2,6 +2,6 @@
 
 A *view* of a session is a number, its members, and the node of every drop. The *voters* of a view decide the next one:
 its members, and witnesses that hold no drops. `view_change` is the agreement, as a pure state machine; `records` has
-what voters report and decide; `replan` computes a decision from reports; `completion` decides when all members have
-done their part. May import messages, deployments, and the engine's pure functions. Read `view_change` first.
+what voters report and decide; `replan` computes a decision from reports, and `implied_states` what they say about the
+drops of lost nodes. May import messages, deployments, and the engine's pure functions. Read `view_change` first.
 """

@@ -7,7 +7,7 @@ import msgspec
 from managers.messages import ViewMessage
 from managers.recovery.records import View, ViewDecision
 
-__all__ = ["AdoptDecision", "Ballot", "FreezeSession", "LeaveSession", "PlanView", "SendViewMessage", "ViewAction"]
+__all__ = ["AdoptDecision", "Ballot", "LeaveSession", "PlanView", "SendViewMessage", "ViewAction"]
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
@@ -20,7 +20,7 @@ class SendViewMessage(msgspec.Struct, frozen=True):
     message: ViewMessage
 
 
-class FreezeSession(msgspec.Struct, frozen=True):
+class StopForReport(msgspec.Struct, frozen=True):
     """Stop the core of the session, and pass its report to `ViewChange.frozen`. What runs goes on running."""
 
 
@@ -57,4 +57,4 @@ class LeaveSession(msgspec.Struct, frozen=True):
     decision: ViewDecision
 
 
-ViewAction = SendViewMessage | FreezeSession | PlanView | AdoptDecision | LeaveSession
+ViewAction = SendViewMessage | StopForReport | PlanView | AdoptDecision | LeaveSession

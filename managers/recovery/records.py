@@ -11,9 +11,13 @@ from msgspec import Meta
 from dropflow.errors import ProtocolError
 from managers.deployment import Place
 
-__all__ = ["MemberReport", "View", "ViewDecision", "pack_column", "unpack_column"]
+__all__ = ["FEWEST_VOTERS", "MemberReport", "View", "ViewDecision", "pack_column", "unpack_column"]
 
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+FEWEST_VOTERS = 3
+"""How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
 
 
 class View(msgspec.Struct, frozen=True):

@@ -29,10 +29,10 @@ from managers.messages import (
 from managers.recovery.events import (
     AdoptDecision,
     Ballot,
-    FreezeSession,
     LeaveSession,
     PlanView,
     SendViewMessage,
+    StopForReport,
     ViewAction,
 )
 from managers.recovery.records import View, ViewDecision
@@ -252,7 +252,7 @@ class ViewChange:
         self._unanswered = (peer, message.ballot)
         if not self.is_frozen:
             self.is_frozen = True
-            self._actions.append(FreezeSession())
+            self._actions.append(StopForReport())
 
     def _promise(self, peer: str, ballot: Ballot) -> None:
         view = self.view.number

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterable
 
 from dropflow.engine.inbox import Inbox
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from managers.node.exchange import NodeExchange
+from managers.node.session_resources import OnStop
 from managers.simulation.virtual_time import SimulatedProcess, Timer
 
 __all__ = ["SessionDriver", "SessionInbox"]
@@ -39,8 +39,8 @@ class SessionDriver:
         What comes in.
     exchange : NodeExchange
         Of the session. When its links report room, `wake` must be called.
-    on_end : callable
-        Takes the result.
+    on_stop : callable
+        Called with None when the session is over or frozen.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class SessionDriver:
         session: Session,
         inbox: SessionInbox,
         exchange: NodeExchange,
-        on_end: Callable[[SessionResult], None],
+        on_stop: OnStop,
     ) -> None:
         self._process = process
         self._session = session
         self._inbox = inbox
         self._exchange = exchange
-        self._on_end = on_end
-        self._has_ended = False
+        self._on_stop = on_stop
+        self._has_stopped = False
         self._next: Timer | None = None
 
     def start(self) -> None:
-        """Begin the session."""
+        """Begin the session, unless it has begun."""
         self._session.begin()
         self._inbox.on_put = self.wake
         self.wake()
@@ -70,7 +70,7 @@ class SessionDriver:
         self._schedule(self._process.simulation.time)
 
     def _schedule(self, time: float) -> None:
-        if self._has_ended or (self._next is not None and not self._next.is_cancelled and self._next.time <= time):
+        if self._has_stopped or (self._next is not None and not self._next.is_cancelled and self._next.time <= time):
             return
         if self._next is not None:
             self._next.cancel()
@@ -78,15 +78,14 @@ class SessionDriver:
 
     def _step(self) -> None:
         session = self._session
-        if not session.is_over:
+        if not session.is_over and not session.is_frozen:
             if not self._exchange.has_room():
                 return
             session.step(0.0)
-        if not session.is_over:
+        if not session.is_over and not session.is_frozen:
             deadline = session.deadline()
             if deadline < math.inf:
                 self._schedule(deadline)
-        elif not self._has_ended:
-            self._has_ended = True
-            session.close()
-            self._on_end(session.result())
+        elif not self._has_stopped:
+            self._has_stopped = True
+            self._on_stop(None)

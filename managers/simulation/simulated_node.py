@@ -14,8 +14,8 @@ from dropflow.data.store import Slot
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, Task
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.instruments import Instrument
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import DropflowError, NotFoundError, WorkerDiedError
@@ -29,12 +29,14 @@ from dropflow.testing.simulated_runner import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
+from managers.node.content_exchange import ContentExchange
+from managers.node.event_receiver import Unavailable
 from managers.node.exchange import NodeExchange
 from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
 from managers.node.session_recovery import recover_all
-from managers.node.session_resources import OnSessionEnd
+from managers.node.session_resources import OnStop
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_file_watcher import SimulatedFileWatcher
@@ -206,12 +208,21 @@ class _SimulatedResources:
     def __init__(self, links: SimulatedLinks, process: SimulatedProcess, workload: Workload) -> None:
         self.drivers: list[SessionDriver] = []
         self.file_watcher = SimulatedFileWatcher(process)
-        self._parts: list[tuple[Session, SessionInbox, NodeExchange]] = []
+        self._parts: dict[int, tuple[SessionInbox, NodeExchange]] = {}
         self._links = links
         self._process = process
         self._workload = workload
 
-    def make_exchange(self, piece: Slice, deployment: Deployment, workspace: Workspace) -> NodeExchange:
+    def make_exchange(
+        self,
+        piece: Slice,
+        deployment: Deployment,
+        workspace: Workspace,
+        *,
+        view: int,
+        contents: ContentExchange | None,
+        on_unavailable: Unavailable,
+    ) -> NodeExchange:
         """Return an exchange over the simulated links."""
         return NodeExchange(
             piece,
@@ -225,6 +236,9 @@ class _SimulatedResources:
             clock=self._process.simulation,
             streams=streaming_links(piece.graph),
             in_place=False,
+            view=view,
+            contents=contents,
+            on_unavailable=on_unavailable,
         )
 
     def make_session(
@@ -236,9 +250,11 @@ class _SimulatedResources:
         *,
         instruments: Sequence[Instrument],
         on_statistics: Callable[[Statistics], None],
+        continuation: Continuation | None,
+        before: Session | None,
     ) -> Session:
         """Return a session whose attempts take virtual time."""
-        inbox = SessionInbox()
+        inbox = SessionInbox() if before is None else self._parts[id(before)][0]
         work, simulation, node = self._workload, self._process.simulation, self._process.name
 
         def failure(drop: int, attempt: int) -> Failure | None:
@@ -261,7 +277,7 @@ class _SimulatedResources:
         session = make_session(
             graph,
             repository,
-            runner,
+            runner if before is None else before.runner,
             clock=simulation,
             inbox=inbox,
             exchange=exchange,
@@ -269,9 +285,10 @@ class _SimulatedResources:
             instruments=instruments,
             on_statistics=on_statistics,
             infrastructure_retries=deployment.infrastructure_retries,
+            continuation=continuation,
             check_invariants=True,
         )
-        self._parts.append((session, inbox, exchange))
+        self._parts[id(session)] = inbox, exchange
         return session
 
     def _open_stream(
@@ -286,17 +303,15 @@ class _SimulatedResources:
         folder = workspace.part_name(task.drop, task.attempt, f"{name}.stream")
         return StreamedWriter(grow(slot), folder, on_open, lambda: None, self._process.simulation)
 
-    def execute(self, session: Session, name: str, on_end: OnSessionEnd) -> None:
+    def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
         """Step a session when something came in."""
         del name
-        parts = next(parts for parts in self._parts if parts[0] is session)
-        self._parts.remove(parts)
-        _, inbox, exchange = parts
+        inbox, exchange = self._parts[id(session)]
 
-        def end(result: SessionResult) -> None:
+        def stop(error: Exception | None) -> None:
             self.drivers.remove(driver)
-            on_end(result)
+            on_stop(error)
 
-        driver = SessionDriver(self._process, session, inbox, exchange, end)
+        driver = SessionDriver(self._process, session, inbox, exchange, stop)
         self.drivers.append(driver)
         self._process.call_later(0.0, driver.start)

@@ -43,6 +43,7 @@ def _session(
     pool: WorkerPool,
     directory: Path,
     on_statistics: Callable[[Statistics], None] | None = None,
+    runner: Runner | None = None,
 ) -> Session:
     for name in ("files", "logs"):
         (directory / name).mkdir(parents=True)
@@ -50,7 +51,7 @@ def _session(
     return Session(
         graph,
         FakeRepository(),
-        pool.runner(spec),
+        runner or pool.runner(spec),
         session="s",
         directory=str(directory),
         clock=SystemClock(),
@@ -107,11 +108,12 @@ def test_no_more_attempts_run_than_there_are_workers(pool: WorkerPool, tmp_path:
         if (found.attempts.running, found.attempts.queued, found.attempts.ready) == (2, 4, 14):
             seen.set()
 
-    session = _session(graph, pool, tmp_path / "s", look)
+    runner = None
     if place == "threads":
         spec = ExecutorSpec(session="s", directory="", templates=graph.templates, links=graph.links)
-        session._runner = ThreadRunner(ScriptedExecutor(spec), threads=2)
-    session._runner.window = 6
+        runner = ThreadRunner(ScriptedExecutor(spec), threads=2)
+    session = _session(graph, pool, tmp_path / "s", look, runner)
+    session.runner.window = 6
     results: list[SessionResult] = []
     thread = _start(session, results)
     was_seen = seen.wait(30)

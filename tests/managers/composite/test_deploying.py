@@ -42,7 +42,7 @@ def _parts(parts: int) -> PhysicalGraph:
 
 @given(graphs(), st.data())
 def test_a_deployment_has_the_whole_graph(graph: PhysicalGraph, data: st.DataObject) -> None:
-    """Its graph is the one that was planned; its nodes are those with drops, each with its address and incarnation."""
+    """Its graph is the one that was planned; its members are the nodes with drops, then those on standby."""
     part = data.draw(st.lists(st.integers(0, 4), min_size=graph.drops, max_size=graph.drops))
     parted = replace(graph, part=(graph.part + part).astype("int32"))
 
@@ -52,7 +52,8 @@ def test_a_deployment_has_the_whole_graph(graph: PhysicalGraph, data: st.DataObj
     assert found.drops == graph.drops
     assert digest(whole) == digest(replace(parted, places=whole.places))
     used = tuple(sorted({whole.places[part] for part in parted.part.tolist()}))
-    assert tuple(place.node for place in found.places) == found.nodes == used
+    standby = tuple(node.name for node in _NODES if node.name not in used)
+    assert tuple(place.node for place in found.places) == found.nodes == used + standby
     assert all(place.address == f"tcp://h:{place.incarnation}" for place in found.places)
 
 

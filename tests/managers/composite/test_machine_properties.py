@@ -174,7 +174,9 @@ class Island(RuleBasedStateMachine):
     @rule(session=_sessions, operation=st.sampled_from(["session", "delete", "cancel", "watch"]))
     def call_session(self, session: str, operation: str) -> None:
         """Look at, delete, cancel or watch a session."""
-        more: dict[str, Any] = {"cancel": {"reason": ""}, "watch": {"version": -1, "seconds": 4.0}}.get(operation, {})
+        more: dict[str, Any] = {"cancel": {"reason": "", "grace": 5.0}, "watch": {"version": -1, "seconds": 4.0}}.get(
+            operation, {}
+        )
         if operation == "watch" and session in self.world.model.shown:
             more["version"] = self.world.model.shown[session].version
         self.call(operation, session=session, **more)

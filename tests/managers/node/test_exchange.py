@@ -29,7 +29,7 @@ def _events(drops: list[int]) -> Events:
 def _received(exchange: NodeExchange, drops: list[int]) -> Sequence[tuple[RemoteEvent, object]]:
     """Return the events of a message about these drops."""
     arrivals: list[Arrival] = []
-    exchange.attach(arrivals.extend)
+    exchange.attach(arrivals.extend, lambda _drop, _producer: True)
     exchange.receive("b", _events(drops))
     (arrival,) = arrivals
     return arrival.open()

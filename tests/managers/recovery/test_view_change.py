@@ -11,10 +11,10 @@ from managers.deployment import Place
 from managers.messages import AdoptView, ViewMessage
 from managers.recovery.events import (
     AdoptDecision,
-    FreezeSession,
     LeaveSession,
     PlanView,
     SendViewMessage,
+    StopForReport,
     ViewAction,
 )
 from managers.recovery.records import View, ViewDecision
@@ -59,7 +59,7 @@ class _Voters:
         for action in actions:
             if isinstance(action, SendViewMessage):
                 self.wire.setdefault((name, action.peer), deque()).append(action.message)
-            elif isinstance(action, FreezeSession | PlanView):
+            elif isinstance(action, StopForReport | PlanView):
                 self.jobs.append((name, action))
             else:
                 assert isinstance(action, AdoptDecision | LeaveSession)
@@ -103,7 +103,7 @@ class _Voters:
         if name in self.dead:
             return
         voter = self.voters[name]
-        if isinstance(action, FreezeSession):
+        if isinstance(action, StopForReport):
             self.stopped.add(name)
             self.act(name, voter.frozen(name.encode(), self.now))
         else:

@@ -57,7 +57,7 @@ class Node:
             in_place=False,
         )
         inbox = SessionInbox()
-        session = make_session(
+        self._session = make_session(
             piece.graph,
             repository,
             make_runner(piece.graph, directory / name, "inline"),
@@ -66,7 +66,12 @@ class Node:
             inbox=inbox,
             check_invariants=True,
         )
-        self.driver = SessionDriver(self.links.process, session, inbox, self.exchange, self.results.append)
+        self.driver = SessionDriver(self.links.process, self._session, inbox, self.exchange, self._on_stop)
+
+    def _on_stop(self, error: Exception | None) -> None:
+        assert error is None
+        self._session.close()
+        self.results.append(self._session.result())
 
     def _on_room(self) -> None:
         self.driver.wake()

@@ -1,0 +1,83 @@
+"""What a session that is frozen passes to the session that continues it in the same process."""
+
+from collections.abc import Sequence
+
+from dropflow.engine.api import Exchange, Handle
+from dropflow.engine.content_table import ContentTable
+from dropflow.engine.continuation import FrozenSession, HandedOver
+from dropflow.engine.core import Core
+from dropflow.engine.events import Abort
+from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.ready_runs import ReadyRuns
+from dropflow.engine.session_inputs import SessionInput, SessionInputs
+from dropflow.states import DropState, SessionState
+
+__all__ = ["Handover"]
+
+
+class Handover:
+    """Reads the parts of a session that is frozen. No thread may be at work in it.
+
+    Parameters
+    ----------
+    core, contents, inputs, failures, ready, exchange :
+        The parts.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        inputs: SessionInputs,
+        *,
+        failures: FailureTable,
+        ready: ReadyRuns,
+        exchange: Exchange | None,
+    ) -> None:
+        self._core = core
+        self._contents = contents
+        self._inputs = inputs
+        self._failures = failures
+        self._ready = ready
+        self._exchange = exchange
+
+    def states(self) -> bytes:
+        """Return the state of every drop: WRITING only where an attempt is with the runner and will count."""
+        states, waiting, ahead = bytearray(self._core.drops.states), self._ready.drops, self._core.streaming.is_ahead
+        running = {drop for drop in self._core.drops.running if drop not in waiting and not ahead(drop)}
+        for drop, state in enumerate(states):
+            if state == DropState.WRITING and drop not in running:
+                states[drop] = DropState.INITIALIZED
+        return bytes(states)
+
+    def parts(self) -> dict[int, dict[int, Handle]]:
+        """Return what producers wrote that is no content yet, by producer and drop: here, or on other nodes."""
+        parts = self._contents.parts()
+        for drop, producer, part in () if self._exchange is None else self._exchange.parts():
+            parts.setdefault(producer, {})[drop] = part
+        return parts
+
+    def take(self, items: Sequence[SessionInput]) -> FrozenSession:
+        """Return everything, and abort the attempts that run ahead of their inputs.
+
+        Parameters
+        ----------
+        items : sequence of SessionInput
+            What came in since the session is frozen. Events of other nodes are left out: they are sent again.
+        """
+        drops = self._core.drops
+        states, parts = self.states(), self.parts()
+        ahead = frozenset(drop for drop in drops.running if self._core.streaming.is_ahead(drop))
+        for drop in ahead:
+            self._ready.abort(Abort(drop, drops.attempt(drop)))
+        return FrozenSession(
+            drops=drops,
+            states=states,
+            contents={drop: one for drop, one in self._contents.contents.items() if drop not in drops.remote},
+            parts=parts,
+            failures=self._failures.failures(),
+            in_flight=self._inputs.in_flight,
+            aborted=ahead,
+            is_paused=self._core.status is SessionState.PAUSED,
+            items=tuple(item for item in items if isinstance(item, HandedOver)),
+        )

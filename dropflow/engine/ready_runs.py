@@ -1,0 +1,148 @@
+"""Attempts that can begin: they wait as integers, and become tasks when the runner has room for them."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from dropflow.clock import Clock
+from dropflow.engine.api import Runner
+from dropflow.engine.content_table import ContentTable
+from dropflow.engine.core import Core
+from dropflow.engine.delayed_runs import DelayedRuns
+from dropflow.engine.events import Abort, Event, Run, Stopped
+from dropflow.engine.open_streams import OpenStreams
+from dropflow.engine.session_inputs import SessionInputs
+from dropflow.engine.tasks import TaskBuilder
+from dropflow.states import SessionState
+from dropflow.stopping import stopped_after
+
+__all__ = ["ReadyRuns"]
+
+
+class ReadyRuns:
+    """The attempts of a session that are not with its runner yet. Used by the session's thread.
+
+    Parameters
+    ----------
+    core : Core
+        Which attempts are current.
+    contents : ContentTable
+        Inputs of tasks.
+    streams : OpenStreams
+        Inputs that are still written.
+    inputs : SessionInputs
+        Counts the attempts that are with the runner.
+    tasks : TaskBuilder
+        Builds tasks.
+    runner : Runner
+        Gets the tasks.
+    clock : Clock
+        For attempts that are delayed.
+    on_submit : callable or None
+        Called after tasks were submitted.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_contents",
+        "_core",
+        "_delayed",
+        "_has_aborted",
+        "_inputs",
+        "_on_submit",
+        "_ready",
+        "_runner",
+        "_streams",
+        "_tasks",
+        "stop_by",
+    )
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        streams: OpenStreams,
+        inputs: SessionInputs,
+        *,
+        tasks: TaskBuilder,
+        runner: Runner,
+        clock: Clock,
+        on_submit: Callable[[], None] | None,
+    ) -> None:
+        self._core = core
+        self._contents = contents
+        self._streams = streams
+        self._inputs = inputs
+        self._tasks = tasks
+        self._runner = runner
+        self._ready: deque[Run] = deque()
+        self._delayed = DelayedRuns(clock)
+        self._on_submit = on_submit
+        self._has_aborted = False
+        self._clock = clock
+        self.stop_by = math.inf
+        """When attempts of a session that was cancelled are not waited for any more, in monotonic seconds."""
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._delayed)
+
+    @property
+    def drops(self) -> set[int]:
+        """The drops whose attempts wait."""
+        return {run.drop for run in self._ready} | self._delayed.drops
+
+    @property
+    def next_due(self) -> float:
+        """When the next delayed attempt is due, in monotonic seconds; inf if there is none."""
+        return self._delayed.next_due
+
+    def append(self, run: Run) -> None:
+        """Add an attempt."""
+        (self._delayed if run.delay else self._ready).append(run)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._ready.clear()
+        self._delayed.clear()
+
+    def abort(self, action: Abort) -> None:
+        """Stop an attempt, wherever it is. A session that is cancelled stops its attempts itself."""
+        if self._core.status is SessionState.CANCELLING:
+            return
+        self._has_aborted = True
+        if not self._inputs.discard_early(action.drop):
+            self._runner.abort(action.drop, action.attempt, action.grace)
+
+    def stop(self, aborts: Sequence[Abort]) -> list[Event]:
+        """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
+        if not aborts:
+            return []
+        self.stop_by = min(self.stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
+        waiting = self.drops
+        self.clear()
+        stopped: list[int] = []
+        for action in aborts:
+            if action.drop in waiting or self._inputs.discard_early(action.drop):
+                stopped.append(action.drop)
+            else:
+                self._runner.abort(action.drop, action.attempt, action.grace)
+        return [Stopped(tuple(stopped))] if stopped else []
+
+    def submit(self) -> None:
+        """Submit as many tasks as the runner has room for."""
+        current = self._core.drops.is_current
+        if self._delayed:
+            self._ready += [run for run in self._delayed.take_due() if current(run.drop, run.attempt)]
+        if self._has_aborted:
+            # An aborted attempt may want inputs that are gone: its task must not be built.
+            self._ready = deque(run for run in self._ready if current(run.drop, run.attempt))
+            self._has_aborted = False
+        room = self._runner.window - self._inputs.in_flight
+        if room <= 0 or not self._ready or self._core.status is SessionState.PAUSED:
+            return
+        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
+        tasks = self._tasks.build(batch, self._core, self._contents.contents, self._streams)
+        self._inputs.in_flight += len(tasks)
+        self._runner.submit(tasks)
+        if self._on_submit is not None:
+            self._on_submit()

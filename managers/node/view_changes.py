@@ -1,0 +1,259 @@
+"""The views of the sessions of a node: part of `NodeMachine`.
+
+A session with at least three voters goes on after the loss of a node: its voters agree on the next view, see
+`managers.recovery.view_change`. Pure decisions; they append actions to a list that the machine owns.
+"""
+
+from math import inf
+
+from dropflow.failure import Failure
+from dropflow.rest.operation_records import CancelRequest
+from managers.deployment import Deployment
+from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.node.events import (
+    Action,
+    AllowFailure,
+    CancelSession,
+    ContentUnavailable,
+    Continued,
+    ContinueSession,
+    FinishSession,
+    FreezeSession,
+    Frozen,
+    Log,
+    PartFinished,
+    PeerSent,
+    Planned,
+    PlanNextView,
+    SendToPeer,
+    ShowWaiting,
+)
+from managers.node.lifecycle import Lifecycle
+from managers.node.peer_monitor import Loss, PeerMonitor
+from managers.node.session_table import Phase, SessionRecord, SessionTable
+from managers.recovery.events import (
+    AdoptDecision,
+    LeaveSession,
+    PlanView,
+    SendViewMessage,
+    StopForReport,
+    ViewAction,
+)
+from managers.recovery.records import FEWEST_VOTERS, View
+from managers.recovery.view_change import ViewChange
+
+__all__ = ["ViewChanges"]
+
+
+class ViewChanges:
+    """Changes the views of the sessions of one node.
+
+    Parameters
+    ----------
+    node : str
+        Name of the node.
+    table : SessionTable
+        The sessions.
+    peers : PeerMonitor
+        Which other nodes are lost.
+    sessions : Lifecycle
+        Starts, ends and removes sessions.
+    actions : list
+        What is to be done; decisions are appended.
+    patience : float
+        See `ViewChange`.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        table: SessionTable,
+        peers: PeerMonitor,
+        sessions: Lifecycle,
+        actions: list[Action],
+        *,
+        patience: float,
+    ) -> None:
+        self._node = node
+        self._table = table
+        self._peers = peers
+        self._sessions = sessions
+        self._actions = actions
+        self._patience = patience
+        self.losses: list[Loss] = []
+        """Losses that came to light; the machine takes them."""
+
+    def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
+        """Have a session survive losses, if it has enough voters."""
+        if len(deployment.places) >= FEWEST_VOTERS:
+            view = View(0, tuple(deployment.places))
+            record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
+
+    def lose(self, record: SessionRecord, peer: str, failure: Failure, now: float) -> bool:
+        """Change the view of a session because of a loss; return False if it cannot go on."""
+        if record.views is None or not record.phase.is_started or record.result is not None:
+            return False
+        record.lost[peer] = failure.text
+        self._carry_out(record, record.views.lose(self._lost(record), now), now)
+        return True
+
+    def tick(self, now: float) -> None:
+        """Do what is due at `now`."""
+        for record in self._table:
+            if record.views is not None and record.views.deadline() <= now:
+                self._carry_out(record, record.views.tick(now), now)
+
+    def deadline(self) -> float:
+        """Return when `tick` is to be called next."""
+        return min((one.views.deadline() for one in self._table if one.views is not None), default=inf)
+
+    # Events.
+
+    def on_message(self, event: PeerSent, now: float) -> None:
+        """A voter of a session sent a message."""
+        message = event.message
+        record = self._table.get(message.session, message.epoch)
+        if record is None or record.views is None:
+            return
+        place = record.peers.get(event.peer)
+        if place is None or place.incarnation != event.incarnation:
+            return  # not the process that is a voter
+        if record.result is not None:
+            # The session is over here, and so it is everywhere.
+            if not isinstance(message, SessionDone):
+                view = record.views.view.number
+                self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, view)))
+            return
+        if record.phase is Phase.PREPARED:
+            self._sessions.start(record)  # its members have begun
+        if not record.phase.is_started:
+            return
+        match message:
+            case PartDone():
+                self._part_done(record, event.peer, message.view)
+            case SessionDone():
+                self._finish(record)
+            case _:
+                self._on_view_message(record, event.peer, message, now)
+
+    def on_session(self, record: SessionRecord, event: Frozen | Continued | PartFinished | Planned, now: float) -> None:
+        """A session has stopped, or the computation of its next view is done."""
+        match event:
+            case Frozen():
+                record.is_advancing = False
+                if record.is_stopping:
+                    # Its thread stopped to report before it saw that it was to stop for good.
+                    record.is_advancing = True
+                    self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
+                elif record.views is not None and record.views.is_frozen:
+                    self._carry_out(record, record.views.frozen(event.report, now), now)
+            case Continued():
+                record.is_continuing = False
+                if record.views is not None and record.views.is_frozen:
+                    self._freeze(record)
+            case PartFinished():
+                self._on_part_finished(record, event)
+            case Planned():
+                if record.views is not None:
+                    self._carry_out(record, record.views.planned(event.ballot, event.decision, now), now)
+
+    def _on_part_finished(self, record: SessionRecord, event: PartFinished) -> None:
+        """All drops of a session are settled here."""
+        record.is_advancing = False
+        views = record.views
+        if views is None or record.is_stopping:
+            self._finish(record)
+        elif views.is_frozen:
+            self._freeze(record)  # the request to freeze came too late
+        elif event.view == views.view.number:
+            leader = views.view.members[0].node
+            if leader == self._node:
+                self._part_done(record, self._node, event.view)
+            else:
+                self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, event.view)))
+
+    def on_unavailable(self, event: ContentUnavailable) -> None:
+        """A content of another node cannot be fetched: the drop fails, unless the node is lost."""
+        record = self._table.get(event.session, event.epoch)
+        if record is None:
+            return
+        views = record.views
+        place = record.peers.get(event.peer)
+        if views is not None and (
+            views.is_frozen
+            or event.view != views.view.number
+            or event.peer in record.lost
+            or (place is not None and self._peers.missing({event.peer: place}))
+        ):
+            return  # in the next view the content is somewhere else, or is made again
+        self._actions.append(AllowFailure(event.fail))
+
+    # What follows.
+
+    def _on_view_message(self, record: SessionRecord, peer: str, message: ViewMessage, now: float) -> None:
+        if record.views is not None:
+            self._carry_out(record, record.views.receive(peer, message, now), now)
+
+    def _lost(self, record: SessionRecord) -> dict[str, str]:
+        members = set() if record.views is None else {place.node for place in record.views.view.voters}
+        return {peer: why for peer, why in record.lost.items() if peer in members}
+
+    def _carry_out(self, record: SessionRecord, actions: list[ViewAction], now: float) -> None:
+        for action in actions:
+            match action:
+                case SendViewMessage():
+                    self._actions.append(SendToPeer(action.peer, action.message))
+                case StopForReport():
+                    self._freeze(record)
+                case PlanView():
+                    self._actions.append(PlanNextView(record.name, record.epoch, record.instance, action))
+                case AdoptDecision():
+                    self._adopt(record, action, now)
+                case LeaveSession():
+                    self._leave(record, now)
+        if record.views is not None and record.views.waiting != record.waiting:
+            record.waiting = record.views.waiting
+            self._actions.append(ShowWaiting(record.instance, record.waiting))
+
+    def _freeze(self, record: SessionRecord) -> None:
+        if record.is_continuing:
+            return  # as soon as it runs in its present view
+        self._actions.append(FreezeSession(record.instance, record.is_advancing))
+        record.is_advancing = True  # until it reports
+
+    def _adopt(self, record: SessionRecord, action: AdoptDecision, now: float) -> None:
+        view = action.decision.view
+        lost = ", ".join(f"{node} ({why})" for node, why in action.decision.lost.items()) or "no node"
+        members = ", ".join(place.node for place in view.members)
+        text = f"session {record.name} goes on in view {view.number} on {members}; lost: {lost}"
+        self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
+        record.peers = {place.node: place for place in view.voters if place.node != self._node}
+        record.is_advancing = record.is_continuing = True
+        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision))
+        done = record.parts_done.get(view.number, set())
+        record.parts_done = {view.number: done}
+        # Members that were lost have answered. If they are lost again, that is a new loss.
+        record.lost = {}
+        self.losses += self._peers.need(record.name, record.peers, now)
+
+    def _leave(self, record: SessionRecord, now: float) -> None:
+        text = f"session {record.name} goes on without this node, which was out of reach: its part is removed"
+        self._actions.append(Log(text, record.name))
+        self._sessions.withdraw(record, now)
+
+    def _part_done(self, record: SessionRecord, member: str, view: int) -> None:
+        """Finish the session once all members are done. Only the first member of a view gets to know."""
+        if record.views is None:
+            return
+        record.parts_done.setdefault(view, set()).add(member)
+        current = record.views.view
+        members = {place.node for place in current.members}
+        if view == current.number and members <= record.parts_done[view]:
+            done = SessionDone(record.name, record.epoch, view)
+            self._actions += [SendToPeer(name, done) for name in sorted(members - {self._node})]
+            self._finish(record)
+
+    def _finish(self, record: SessionRecord) -> None:
+        if record.result is None and not record.is_finishing:
+            record.is_finishing = True
+            self._actions.append(FinishSession(record.instance))

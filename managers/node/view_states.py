@@ -1,0 +1,149 @@
+"""What a member of a session reports when a view ends, and with which states it continues in the next one."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.engine.api import Handle
+from dropflow.engine.continuation import Continuation, FrozenSession
+from dropflow.engine.events import KnownStates, foreign
+from dropflow.engine.recovery import has_attempts
+from dropflow.engine.session import Session
+from dropflow.graph.slices import Slice
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState
+from managers.recovery.records import MemberReport, ViewDecision, pack_column, unpack_column
+
+__all__ = ["continuation_in_view", "report_of"]
+
+_INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
+_COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
+
+BooleanColumn = npt.NDArray[np.bool_]
+
+
+def report_of(session: Session, piece: Slice) -> bytes:
+    """Return the encoded `MemberReport` of a session that is frozen."""
+    drops, rows = session.core.drops, piece.drop
+    states = np.frombuffer(session.handover.states(), dtype=np.uint8)
+    available = np.zeros(len(rows), dtype=np.uint8)
+    available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
+    pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
+    pairs += [(producer, drop) for producer, skipped in drops.skipped_outputs.items() for drop in skipped]
+    report = MemberReport(
+        rows=pack_column(rows),
+        states=pack_column(states),
+        available=pack_column(available),
+        parts=pack_column(rows[np.array(pairs, dtype=np.int32).reshape(-1)]) if pairs else b"",
+        attempts={int(rows[drop]): attempt for drop, attempt in drops.attempts.items()},
+        causes={int(rows[drop]): _row(rows, cause) for drop, cause in drops.error_causes().items()},
+    )
+    return msgspec.msgpack.encode(report)
+
+
+def continuation_in_view(frozen: FrozenSession, decision: ViewDecision, piece: Slice) -> Continuation:
+    """Return with what a member continues in the next view.
+
+    Parameters
+    ----------
+    frozen : FrozenSession
+        The session in the view before.
+    decision : ViewDecision
+        The next view.
+    piece : Slice
+        The drops of this member in the next view; those of the view before come first.
+    """
+    graph, rows, before = piece.graph, piece.drop, len(frozen.states)
+    is_own, was_own = piece.is_own, np.zeros(len(rows), dtype=np.bool_)
+    was_own[:before] = True
+    was_own[list(frozen.drops.remote)] = False
+    is_reset = np.isin(rows, unpack_column(decision.reset, np.int32))
+    kept = is_own & was_own & ~is_reset
+    states = np.zeros(len(rows), dtype=np.uint8)
+    states[:before] = np.frombuffer(frozen.states, dtype=np.uint8)
+    taken_over = unpack_column(decision.taken_over, np.uint8)
+    new = is_own & ~was_own
+    states[~kept] = _INITIALIZED
+    if len(taken_over):
+        states[new] = taken_over[rows[new]]
+    # A drop of another node whose neighbours have left this one as well: nothing will be reported of it.
+    states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
+    running = [drop for drop in frozen.drops.running if kept[drop] and states[drop] == _WRITING]
+    again = np.flatnonzero(has_attempts(graph) & is_own & is_reset).tolist()
+    attempts, uncounted = _attempts(frozen, decision, rows, again, np.flatnonzero(new).tolist())
+    return Continuation(
+        known=KnownStates(
+            states=states.tobytes(),
+            causes=_causes(frozen, decision, piece, states, new),
+            attempts=attempts,
+            uncounted_attempts=uncounted,
+            skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
+            reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
+            lost=_without_content(frozen, piece, states, is_own),
+            reason="; ".join(f"node {node} is lost: {why}" for node, why in decision.lost.items()),
+            running=tuple(sorted(running)),
+        ),
+        contents={drop: content for drop, content in frozen.contents.items() if kept[drop]},
+        failures={drop: failure for drop, failure in frozen.failures.items() if states[drop] == _ERROR},
+        frozen=msgspec.structs.replace(frozen, parts=_needed_parts(frozen.parts, is_own, is_reset)),
+    )
+
+
+def _row(rows: npt.NDArray[np.int32], cause: int) -> int:
+    """Return the row in the whole graph of a cause, which may be one of another slice."""
+    return int(rows[cause]) if cause >= 0 else -cause - 2
+
+
+def _causes(
+    frozen: FrozenSession, decision: ViewDecision, piece: Slice, states: npt.NDArray[np.uint8], new: BooleanColumn
+) -> dict[int, int]:
+    causes = {drop: cause for drop, cause in frozen.drops.error_causes().items() if states[drop] == _ERROR}
+    for drop in np.flatnonzero(new & (states == _ERROR)).tolist():
+        row = decision.causes.get(int(piece.drop[drop]), int(piece.drop[drop]))
+        here = piece.local(row)
+        causes[drop] = foreign(row) if here is None else here
+    return causes
+
+
+def _attempts(
+    frozen: FrozenSession, decision: ViewDecision, rows: npt.NDArray[np.int32], again: Sequence[int], new: Sequence[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the numbers of attempts, and how many of them do not count as tries.
+
+    Parameters
+    ----------
+    again, new : sequence of int
+        Drops that run again because contents are lost, and drops that this node takes over.
+    """
+    attempts, uncounted = dict(frozen.drops.attempts), dict(frozen.drops.uncounted_attempts)
+    for drop in again:
+        uncounted[drop] = attempts.get(drop, 1)
+        attempts[drop] = attempts.get(drop, 1) + 1
+    for drop in frozen.aborted:
+        attempts[drop] = attempts.get(drop, 1) + 1
+        uncounted[drop] = uncounted.get(drop, 0) + 1
+    for drop in new:
+        known = decision.attempts.get(int(rows[drop]))
+        if known is not None:
+            attempts[drop], uncounted[drop] = known, known - 1
+    return attempts, uncounted
+
+
+def _without_content(
+    frozen: FrozenSession, piece: Slice, states: npt.NDArray[np.uint8], is_own: BooleanColumn
+) -> tuple[int, ...]:
+    graph = piece.graph
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    found = np.flatnonzero(is_own & is_data & (states == _COMPLETED)).tolist()
+    return tuple(drop for drop in found if drop not in frozen.contents)
+
+
+def _needed_parts(
+    parts: Mapping[int, Mapping[int, Handle]], is_own: BooleanColumn, is_reset: BooleanColumn
+) -> dict[int, dict[int, Handle]]:
+    """Return the parts of producers that do not run again."""
+    return {
+        producer: dict(written) for producer, written in parts.items() if not (is_own[producer] and is_reset[producer])
+    }

@@ -1,0 +1,192 @@
+"""Where drops go whose node is lost: only those, to members, near their data, and balanced."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.reassignment import FAIR_SHARE, app_weights, reassign
+from dropflow.graph.templates import Kind
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.shapes import chain, fan, triples
+from tests.graph.shapes import edges_of, graphs, scatter
+
+LOST = 9
+
+
+def moving_of(placement: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Return the drops of the lost node."""
+    moving: npt.NDArray[np.bool_] = placement == LOST
+    return moving
+
+
+def column(*numbers: int) -> npt.NDArray[np.int32]:
+    """Return an int32 column."""
+    return np.array(numbers, dtype=np.int32)
+
+
+def everything_lost(graph: PhysicalGraph) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Return a placement of all drops on the lost node, and which of them move: all."""
+    return np.full(graph.drops, LOST, dtype=np.int32), np.ones(graph.drops, dtype=np.bool_)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(0, 2**32), st.integers(1, 5))
+def test_only_moving_drops_change_and_all_get_a_member(graph: PhysicalGraph, seed: int, count: int) -> None:
+    """Whatever the graph, the placement, loads and capacities are; and the same arguments give the same result."""
+    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    members = chance.sample(range(8), count)
+    placement = np.array([chance.choice([*range(8), LOST]) for _ in range(graph.drops)], dtype=np.int32)
+    moving = moving_of(placement)
+    load = [chance.choice([0.0, 1.0, 7.5]) for _ in members]
+    capacities = [chance.choice([1.0, 4.0]) for _ in members]
+    found = reassign(graph, placement, moving, members, load, capacities=capacities)
+
+    assert found.dtype == np.int32
+    assert (found[~moving] == placement[~moving]).all()
+    assert set(found[moving].tolist()) <= set(members)
+    assert (reassign(graph, placement, moving, members, load, capacities=capacities) == found).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 200),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 4)), min_size=1, max_size=6),
+    st.integers(0, 2**32),
+)
+def test_initial_work_is_balanced(copies: int, members: list[tuple[int, int]], seed: int) -> None:
+    """No member has more to do than fits below the common level, by more than the work of one copy."""
+    graph = triples(3 * copies, 1)
+    chance = random.Random(seed)  # noqa: S311 - Hypothesis owns the seed
+    work = np.where(graph.template == 1, np.array([chance.randrange(1, 9) for _ in range(graph.drops)]), 0.0)
+    load, cores = [float(had) for had, _ in members], [float(number) for _, number in members]
+    placement, moving = everything_lost(graph)
+    found = reassign(graph, placement, moving, range(len(members)), load, capacities=cores, work=work)
+
+    gets = np.bincount(found, weights=work, minlength=len(members))
+    assert gets.sum() == work.sum()
+    # The level at which the members that get something end, if all of it could be divided.
+    low, high = 0.0, (sum(load) + float(work.sum())) / min(cores)
+    for _ in range(100):
+        level = (low + high) / 2
+        room = sum(max(level * core - had, 0.0) for core, had in zip(cores, load, strict=True))
+        low, high = (level, high) if room < work.sum() else (low, level)
+    for more, had, core in zip(gets.tolist(), load, cores, strict=True):
+        assert more <= max(high * core - had, 0.0) + work.max() + 1e-6
+
+
+def test_initial_drops_are_in_contiguous_blocks() -> None:
+    """Neighbouring copies are on one member, and each member has one run of them."""
+    graph = triples(3 * 90, 1)
+    placement, moving = everything_lost(graph)
+    found = reassign(graph, placement, moving, [0, 1, 2], [30.0, 0.0, 0.0]).tolist()
+
+    apps = found[90:180]
+    assert found[:90] == apps == found[180:]
+    assert sum(one != other for one, other in pairwise(apps)) == 2
+    assert [apps.count(member) for member in range(3)] == [10, 40, 40]
+
+
+def test_initial_drops_with_common_outputs_are_together() -> None:
+    """Blocks follow the edges, not the order of rows."""
+    graph = draw("A0 -> even, A1 -> odd, A2 -> even, A3 -> odd")
+    placement, moving = everything_lost(graph)
+    found = reassign(graph, placement, moving, [0, 1], [0.0, 0.0]).tolist()
+
+    assert [found[row(graph, name)] for name in ("A0", "A2", "even")] == [0, 0, 0]
+    assert [found[row(graph, name)] for name in ("A1", "A3", "odd")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("drops", [2, 10, 2000])
+def test_a_chain_stays_on_one_node(drops: int) -> None:
+    """It is not divided, however much less others have to do: it goes to the one with least to do."""
+    graph = chain(drops)
+    placement, moving = everything_lost(graph)
+
+    assert set(reassign(graph, placement, moving, [0, 1, 2], [3.0, 0.0, 1.0]).tolist()) == {1}
+
+
+def test_chains_are_spread_as_whole_ones() -> None:
+    """Each start of a chain stands for all of its work: half of the chains go to each member."""
+    graph = draw(", ".join(f"A{number} -> b{number} -> C{number} -> d{number}" for number in range(8)))
+    placement, moving = everything_lost(graph)
+    found = reassign(graph, placement, moving, [0, 1], [0.0, 8.0]).tolist()
+
+    for number in range(8):
+        assert len({found[row(graph, f"{letter}{number}")] for letter in "AbCd"}) == 1
+    assert [found[row(graph, f"A{number}")] for number in range(8)] == [0] * 6 + [1] * 2
+
+
+def test_work_goes_where_most_of_its_input_bytes_are() -> None:
+    """The larger input decides; outputs are where their producer is, and root data where their first consumer is."""
+    graph = draw(
+        "a -> C, b -> C, r -> C, C -> d, e -> F, X -> e", a={"weight": 1.0}, b={"weight": 5.0}, d={"weight": 2.0}
+    )
+    names = {"a": 0, "b": 1, "C": LOST, "r": LOST, "d": LOST, "e": 0, "F": 1, "X": 2}
+    placement = np.zeros(graph.drops, dtype=np.int32)
+    for name, node in names.items():
+        placement[row(graph, name)] = node
+    found = reassign(graph, placement, moving_of(placement), [0, 1], [9.0, 9.0])
+
+    assert [found[row(graph, name)] for name in "Crd"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("load", "expected"), [([0.0, 9.0, 0.0], 0), ([9.0, 30.0, 0.0], 0), ([30.0, 30.0, 0.0], 2)])
+def test_work_leaves_its_data_where_there_is_too_much(load: list[float], expected: int) -> None:
+    """It goes to another member with some of its inputs, if that has room, or else to the one with least to do."""
+    graph = draw("a -> C, b -> C", a={"weight": 1.0}, b={"weight": 5.0})
+    placement = column(0, LOST, 1)
+    assert graph.drops == 3
+    moving = moving_of(placement)
+
+    assert reassign(graph, placement, moving, [0, 1, 2], load)[1] == expected
+
+
+def test_many_readers_of_one_drop_are_spread() -> None:
+    """They stay with what they read up to 1.5 times the average, and no more."""
+    graph = fan(2 * 400)
+    placement = np.full(graph.drops, LOST, dtype=np.int32)
+    placement[0] = 0
+    moving = moving_of(placement)
+    found = reassign(graph, placement, moving, [0, 1, 2, 3], [0.0] * 4)
+    counts = np.bincount(found[graph.kinds[graph.template] == Kind.APP])
+
+    assert counts[0] == FAIR_SHARE * 100
+    assert counts[1:].max() - counts[1:].min() <= 1
+    assert (found[1:401] == found[401:]).all()
+
+
+def test_work_of_settled_drops_does_not_count() -> None:
+    """Only what is still to be done is balanced, and drops without work get a member too."""
+    graph = triples(3 * 100, 1)
+    work = np.where(np.arange(300) % 100 < 50, app_weights(graph), 0.0)
+    placement, moving = everything_lost(graph)
+    found = reassign(graph, placement, moving, [4, 5], [0.0, 0.0], work=work)
+
+    assert np.bincount(found, weights=work).tolist()[4:] == [25.0, 25.0]
+    settled = reassign(graph, placement, moving, [4, 5], [0.0, 0.0], work=np.zeros(300))
+    assert np.bincount(settled).tolist()[4:] == [150, 150]
+
+
+def test_outputs_are_where_their_first_producer_is() -> None:
+    """Also where that stays; edges between what moves are cut only where applications change nodes."""
+    graph = scatter(20)
+    placement = np.where(graph.template == 1, np.arange(graph.drops) % 2, LOST).astype(np.int32)
+    found = reassign(graph, placement, moving_of(placement), [0, 1], [10.0, 10.0])
+
+    for source, link, target in edges_of(graph):
+        if graph.links[link].target == 2 or graph.links[link].source == 0:
+            assert found[source] == found[target]
+
+
+def test_without_members_there_is_an_error() -> None:
+    """Nothing can be moved to no node."""
+    graph = chain(2)
+
+    with pytest.raises(ValueError, match="there is no member to move drops to"):
+        reassign(graph, *everything_lost(graph), [], [])
