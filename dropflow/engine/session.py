@@ -149,6 +149,7 @@ class Session:
         "inbox",
         "is_frozen",
         "is_over",
+        "known",
         "notes",
         "runner",
     )
@@ -195,6 +196,8 @@ class Session:
         self._journal = journal
         self._instruments = Instruments(instruments, self.notes.append)
         self._continuation = continuation
+        self.known = None if continuation is None else continuation.known
+        """With which states it continues, if it does."""
         self._check_invariants = check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
         """Queue of what comes in."""

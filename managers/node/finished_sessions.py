@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
-from dropflow.engine.events import Abandon, Cancel, Lost
+from dropflow.engine.events import Abandon, Cancel, KnownStates, Lost
 from dropflow.engine.faults import Fault
 from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.reports import FailureReport
@@ -109,6 +109,11 @@ class FinishedSession(_OverSession):
             The journal cannot be read.
         """
         return self._replayed.core
+
+    @property
+    def known(self) -> KnownStates | None:
+        """With which states it continued, if it did."""
+        return self._replayed.known
 
     @cached_property
     def _replayed(self) -> ReplayedSession:

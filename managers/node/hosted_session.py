@@ -45,6 +45,7 @@ from managers.node.session_resources import SessionResources
 from managers.node.view_events import ViewEvents
 from managers.node.view_states import continuation_in_view, report_of
 from managers.recovery.records import FEWEST_VOTERS, View, ViewDecision, unpack_column
+from managers.recovery.replan import explain_decision
 
 __all__ = ["HostedSession"]
 
@@ -194,11 +195,12 @@ class HostedSession:
         frozen = self.session.hand_over()
         contents = self.exchange.contents
         contents.next_view(reset.tolist())
+        note = explain_decision(self.directory.graph_in_view(), decision)
         piece = self.directory.save_view(decision, self.piece)
         self._repository.set_graph(piece.graph)
         exchange = self._make_exchange(piece, decision.view.number, contents)
         session = self._make_session(piece, exchange, continuation_in_view(frozen, decision, piece), self.session)
-        session.notes += self.session.notes
+        session.notes += [*self.session.notes, note]
         self.piece, self.exchange, self.session, self._view = piece, exchange, session, decision.view
         self.events.next_view(decision.view.number, exchange)
         self._advance()

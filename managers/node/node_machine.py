@@ -348,7 +348,7 @@ class NodeMachine:
                     return
                 if event.failure is None:
                     self._stop(record, now, CancelRequest(reason=event.reason))
-                elif event.node != event.peer or not self._views.lose(record, event.peer, event.failure, now):
+                elif event.node != event.peer or not self._views.lose(record, event.peer, event.failure.text, now):
                     self._sessions.fail(record, now, event.node, event.failure)
 
     def _check_connecting(self) -> None:
@@ -391,7 +391,7 @@ class NodeMachine:
                 place = record.peers.get(loss.peer)
                 if place is None or place.incarnation >= loss.before:
                     continue
-                if not self._views.lose(record, loss.peer, failure, now):
+                if not self._views.lose(record, loss.peer, loss.reason, now):
                     self._sessions.fail(record, now, loss.peer, failure)
 
     # Closing.

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
-from dropflow.engine.events import row_of_foreign
+from dropflow.engine.events import KnownStates, row_of_foreign
 from dropflow.engine.explain import explain
+from dropflow.engine.explain_repeats import explain_repeat
 from dropflow.engine.faults import Fault
 from dropflow.engine.reports import FailureReport
 from dropflow.engine.statistics import Statistics
@@ -47,6 +48,11 @@ class LiveSession(Protocol):
     @property
     def core(self) -> Core:
         """State of the engine."""
+        ...
+
+    @property
+    def known(self) -> KnownStates | None:
+        """With which states it continued, if it did."""
         ...
 
     def content(self, drop: int) -> Handle | None:
@@ -213,6 +219,8 @@ def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query:
         cause = core.drops.cause(row)
         reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
         lines = explain(core, row, live.faults(row)).lines
+        if live.known is not None:
+            lines = (*lines, *explain_repeat(graph, live.known, row))
         states = bytes(core.drops.states)
         return lines, core.drops.attempt(row), live.content(row), reports[0] if reports else None, states
 

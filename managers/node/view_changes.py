@@ -6,7 +6,6 @@ A session with at least three voters goes on after the loss of a node: its voter
 
 from math import inf
 
-from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
 from managers.messages import PartDone, SessionDone, ViewMessage
@@ -89,11 +88,11 @@ class ViewChanges:
             view = View(0, tuple(deployment.places))
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
 
-    def lose(self, record: SessionRecord, peer: str, failure: Failure, now: float) -> bool:
+    def lose(self, record: SessionRecord, peer: str, reason: str, now: float) -> bool:
         """Change the view of a session because of a loss; return False if it cannot go on."""
         if record.views is None or not record.phase.is_started or record.result is not None:
             return False
-        record.lost[peer] = failure.text
+        record.lost[peer] = reason
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
 

@@ -28,3 +28,20 @@ def test_a_session_survives_the_loss_of_a_node(after: float, tmp_path: Path) -> 
 
     assert ended is not None
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
+
+
+def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
+    """A note names the lost node and how much moved; the explanation of a drop that ran again names the loss."""
+    cluster = _cluster(3, tmp_path)
+    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    cluster.simulation.wait(2.0)
+    cluster.nodes["n1-2"].process.crash()
+    ended = cluster.finish("s", seconds=200.0)
+
+    assert ended is not None
+    assert ended.notes[-1].startswith("node n1-2 is lost (silent for 15 s): 6 drops go to ")
+    assert "completed drops run again because their contents were lost" in ended.notes[-1]
+    known = [
+        session.known for node in cluster.nodes.values() for session in [node.sessions["s"].session] if session.known
+    ]
+    assert {one.reason for one in known} == {"node n1-2 is lost: silent for 15 s"}
