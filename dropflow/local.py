@@ -20,7 +20,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.reports import SessionResult
-from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
@@ -73,7 +73,7 @@ def run(
     until: float = 0.0,
     check_invariants: bool = False,
 ) -> SessionResult:
-    """Execute `graph` to its end, or until its walltime: then it is PAUSED, and `dropflow.resume` goes on with it.
+    """Execute `graph` to its end, or until its walltime: then it is PAUSED, and `dropflow.resume_run` goes on with it.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from dropflow.apps.encodings import decode
 from dropflow.data.read_content import open_content, read, view
 from dropflow.engine.api import Handle
 from dropflow.engine.reports import FailureReport
-from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.errors import BadFileError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph

@@ -11,7 +11,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader
-from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics

@@ -18,7 +18,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph_file import save
 from dropflow.local import RunOptions
-from dropflow.resume import resume
+from dropflow.resume_run import resume
 from dropflow.session_lock import SessionLock
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row

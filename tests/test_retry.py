@@ -23,8 +23,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph_file import load, save
 from dropflow.local import RunOptions
-from dropflow.resume import resume
-from dropflow.retry import retry
+from dropflow.resume_run import resume
+from dropflow.retry_run import retry
 from dropflow.session_lock import SessionLock
 from dropflow.states import SessionState
 from dropflow.testing.drawing import row

@@ -51,7 +51,7 @@ def command() -> None:
 def build(output: CommandOutput, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
     """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
     import palettes
-    from palettes.build import built_files, component_page, components
+    from palettes.from_components import built_files, component_page, components
 
     into = Path(directory) if directory else Path(palettes.__file__).parent
     wanted = {into / name: content for name, content in built_files().items()}

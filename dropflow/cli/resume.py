@@ -43,7 +43,7 @@ def command(
     """
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions
-    from dropflow.resume import resume
+    from dropflow.resume_run import resume
 
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         options = RunOptions(

@@ -44,7 +44,7 @@ def command(
     """
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions
-    from dropflow.retry import retry
+    from dropflow.retry_run import retry
 
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         options = RunOptions(

@@ -1,7 +1,7 @@
 """The definition of a component: an application or data class, with its parameters and ports.
 
 One definition serves three readers: the run-time parser of its parameters (`dropflow.engine.parameters`), its entry in
-the palette (`palettes.build`) and its page in the reference.
+the palette (`palettes.from_components`) and its page in the reference.
 """
 
 from typing import Any

@@ -40,15 +40,8 @@ from dropflow.engine.events import (
     Withdrawn,
 )
 from dropflow.engine.recovery import known_reports
-from dropflow.engine.rules import (
-    INFRASTRUCTURE_RETRIES,
-    NextAttempt,
-    decide_app,
-    decide_data,
-    decide_next_attempt,
-    effective_inputs,
-    fault_delay,
-)
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES, NextAttempt, decide_next_attempt, fault_delay
+from dropflow.engine.rules import decide_app, decide_data, effective_inputs
 from dropflow.engine.streaming import Streaming
 from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle

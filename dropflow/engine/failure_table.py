@@ -7,7 +7,7 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.engine.faults import Fault, culprit, fault_note
 from dropflow.engine.reports import FailureReport, cause_reports
-from dropflow.engine.rules import NextAttempt
+from dropflow.engine.retry_rule import NextAttempt
 from dropflow.engine.statistics import given_up
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

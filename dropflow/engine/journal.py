@@ -32,7 +32,7 @@ from dropflow.engine.events import (
     Release,
 )
 from dropflow.engine.faults import Fault
-from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.fsync import force_to_disk

@@ -1,32 +1,20 @@
-"""The rules by which drops advance, as tables and pure functions.
+"""The rules by which drops advance, as tables and pure functions; `dropflow.engine.retry_rule` has that of retries.
 
 The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its deadlocks: every mix of
 completions, errors and skips leads to a decision, and to only one.
 """
 
-from enum import Enum, auto
 from fractions import Fraction
 from functools import lru_cache
 
-from dropflow.failure import Failure
 from dropflow.states import DropState
 
 __all__ = [
-    "INFRASTRUCTURE_RETRIES",
     "TRANSITIONS",
-    "NextAttempt",
     "decide_app",
     "decide_data",
-    "decide_next_attempt",
     "effective_inputs",
-    "fault_delay",
 ]
-
-INFRASTRUCTURE_RETRIES = 5
-"""How many infrastructure faults a drop may have by default; the next one fails it."""
-
-_FIRST_DELAY = 0.1
-_LONGEST_DELAY = 5.0
 
 _COMPLETED, _ERROR, _SKIPPED = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 _INITIALIZED, _WRITING, _CANCELLED = DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED
@@ -74,41 +62,6 @@ def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) ->
     if skips and (skips == producers or not block_skip):
         return _SKIPPED
     return _COMPLETED
-
-
-class NextAttempt(Enum):
-    """What follows a failed attempt."""
-
-    NONE = auto()
-    """The drop fails."""
-    TRY = auto()
-    """The application is tried again, and one of its tries is used up."""
-    AFTER_FAULT = auto()
-    """The attempt is repeated after a delay: it had an infrastructure fault, which the drop's budget counts."""
-    FREE = auto()
-    """The attempt is repeated immediately, and nothing is counted: it was innocent."""
-
-
-def decide_next_attempt(failure: Failure, *, tried: int, tries: int, faults: int, retries: int) -> NextAttempt:
-    """Return what follows a failed attempt.
-
-    Parameters
-    ----------
-    tried, tries : int
-        How many tries of the application are used up, with this one, and how many there are.
-    faults, retries : int
-        How many infrastructure faults the drop had before this failure, and how many it may have.
-    """
-    if failure.is_innocent:
-        return NextAttempt.FREE
-    if failure.infrastructure:
-        return NextAttempt.AFTER_FAULT if faults < retries else NextAttempt.NONE
-    return NextAttempt.TRY if failure.retryable and tried < tries else NextAttempt.NONE
-
-
-def fault_delay(faults: int) -> float:
-    """Return the seconds to wait after a drop's infrastructure fault number `faults`: twice as long each time."""
-    return float(min(_FIRST_DELAY * 2 ** min(faults - 1, 10), _LONGEST_DELAY))
 
 
 @lru_cache(maxsize=1024)

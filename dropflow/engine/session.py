@@ -57,7 +57,7 @@ from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
 from dropflow.engine.ready_runs import ReadyRuns
 from dropflow.engine.reports import FailureReport, SessionResult
-from dropflow.engine.rules import INFRASTRUCTURE_RETRIES
+from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, Statistics, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher

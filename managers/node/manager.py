@@ -40,13 +40,13 @@ from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
+from managers.node.earlier_sessions import recover_all
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
 from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession, SessionQueries
-from managers.node.session_recovery import recover_all
 from managers.node.session_resources import ProcessResources
 from managers.owner_thread import Owner
 

@@ -1,4 +1,7 @@
-"""Which other nodes the sessions here need, and which of them are lost: a pure state machine over a clock."""
+"""Which other nodes the sessions here need, and which of them are lost: a pure state machine over a clock.
+
+How long a peer may be silent is in `managers.membership`.
+"""
 
 from collections.abc import Mapping
 from math import inf

@@ -14,6 +14,7 @@ from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
 from managers.messages import Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.node.earlier_sessions import recover
 from managers.node.events import (
     AllowFailure,
     Build,
@@ -49,7 +50,6 @@ from managers.node.events import (
 )
 from managers.node.hosted_session import HostedSession
 from managers.node.session_directory import SessionDirectory
-from managers.node.session_recovery import recover
 from managers.node.session_resources import SessionResources
 from managers.node.session_table import SessionTable
 from managers.recovery.replan import decide

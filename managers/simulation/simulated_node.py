@@ -30,12 +30,12 @@ from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
 from managers.node.content_exchange import ContentExchange
+from managers.node.earlier_sessions import recover_all
 from managers.node.event_receiver import Unavailable
 from managers.node.exchange import NodeExchange
 from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
-from managers.node.session_recovery import recover_all
 from managers.node.session_resources import OnStop
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.session_driver import SessionDriver, SessionInbox

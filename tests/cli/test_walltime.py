@@ -12,7 +12,7 @@ from dropflow.cli.walltime import parse_walltime
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.resume import resume
+from dropflow.resume_run import resume
 from dropflow.states import SessionState
 from dropflow.testing.clock import VirtualClock
 

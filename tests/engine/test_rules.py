@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.rules import (
-    NextAttempt,
-    decide_app,
-    decide_data,
-    decide_next_attempt,
-    effective_inputs,
-    fault_delay,
-)
+from dropflow.engine.retry_rule import NextAttempt, decide_next_attempt, fault_delay
+from dropflow.engine.rules import decide_app, decide_data, effective_inputs
 from dropflow.failure import Failure
 from dropflow.states import DropState
 

@@ -16,10 +16,10 @@ from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed
+from managers.node.earlier_sessions import recover_all
 from managers.node.finished_sessions import FinishedSession
 from managers.node.manager import NodeManager
 from managers.node.session_directory import SessionEnd
-from managers.node.session_recovery import recover_all
 from tests.managers.node.conftest import settle, until
 
 

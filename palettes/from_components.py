@@ -1,5 +1,8 @@
 """Makes the palettes and the reference page of components from the definitions of the components.
 
+Add a field of one component to its definition, a field of all applications to `dropflow.apps.app_parameters`, and one
+of all data to `dropflow.data.data_parameters`; they appear here by themselves.
+
 The output is deterministic: ids are derived from names, and there are no times. So graphs keep their ports when the
 palettes are made again.
 """

@@ -13,8 +13,8 @@ from dropflow.engine.component import Component
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.problems import Severity
-from palettes.build import built_files, component_page, components
 from palettes.construct_entries import EMPTY, ConstructEntry
+from palettes.from_components import built_files, component_page, components
 from translator.formats import read_logical
 
 ROOT = Path(palettes.__file__).parents[1]

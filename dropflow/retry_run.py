@@ -42,7 +42,7 @@ def retry(
 ) -> SessionResult:
     """Run the failed drops in `directory` again, and the drops that failed or were cancelled because of them.
 
-    Completed drops are kept, as `dropflow.resume.resume` keeps them; so are drops that were skipped.
+    Completed drops are kept, as `dropflow.resume_run.resume` keeps them; so are drops that were skipped.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def retry(
     BadParameterError, UsageError
         A setting does not fit the failed applications.
     BadGraphError, BadFileError, StorageError
-        See `dropflow.resume.resume`.
+        See `dropflow.resume_run.resume`.
     """
     path = directory.absolute()
     if not path.is_dir():
