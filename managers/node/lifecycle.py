@@ -11,7 +11,7 @@ from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.machine_calls import Return
 from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
-from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
+from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable, Work
 from managers.node.timers import Timers
 
 __all__ = ["Lifecycle"]
@@ -72,7 +72,7 @@ class Lifecycle:
         """Start a session, unless it was started before."""
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
-            record.is_advancing = True
+            record.work = Work.THREAD
             self._actions.append(StartSession(record.instance))
 
     def cancel(self, record: SessionRecord, now: float, request: CancelRequest, error: Exception | None = None) -> None:
@@ -80,22 +80,26 @@ class Lifecycle:
         if record.phase is Phase.CONNECTING:
             self.withdraw(record, now, error)
         elif record.phase.is_live:
-            self._actions.append(CancelSession(record.instance, request, self._run(record)))
+            self._actions.append(CancelSession(record.instance, request, self._end_run(record)))
 
     def fail(self, record: SessionRecord, now: float, node: str, failure: Failure) -> None:
         """Fail a session because of the loss of a node. One that is not yet prepared is removed."""
         if record.phase is Phase.CONNECTING:
             self.withdraw(record, now, LinkError(failure.text, where=self._node, hint=failure.hint))
         elif record.phase.is_live:
-            self._actions.append(LoseNode(record.instance, node, failure, self._run(record)))
+            self._actions.append(LoseNode(record.instance, node, failure, self._end_run(record)))
 
-    def _run(self, record: SessionRecord) -> bool:
-        """Return whether a thread is at work in a session. One that never ran ends as all others do: in its thread."""
-        was_advancing = record.is_advancing or record.phase is Phase.PREPARED
+    def _end_run(self, record: SessionRecord) -> bool:
+        """Note that a session is to stop; return whether that starts no thread in it, because one is at work.
+
+        A session that never ran ends as all others do: in its thread.
+        """
+        is_idle = record.phase is Phase.RUNNING and record.work is Work.NONE
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
-        record.is_advancing = record.is_stopping = True
-        return was_advancing
+        record.is_stopping = True
+        record.work = Work.THREAD if record.work is Work.NONE else record.work
+        return not is_idle
 
     def over(self, record: SessionRecord) -> None:
         """A session has its result."""
@@ -151,9 +155,7 @@ class Lifecycle:
         """Cancel a session, which is removed once its thread has ended."""
         if record.phase is not Phase.STOPPING:
             if record.result is None:
-                is_stopped = record.phase is Phase.RUNNING and not record.is_advancing
-                self._actions.append(CancelSession(record.instance, CancelRequest(), not is_stopped))
-                record.is_advancing = record.is_stopping = True
+                self._actions.append(CancelSession(record.instance, CancelRequest(), self._end_run(record)))
             self._move(record, Phase.STOPPING)
         key = ("session", record.name)
         if key not in self._timers:

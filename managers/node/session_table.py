@@ -22,7 +22,7 @@ from dropflow.states import SessionState
 from managers.deployment import Place
 from managers.recovery.view_change import ViewChange
 
-__all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable"]
+__all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable", "Work"]
 
 
 class Phase(Enum):
@@ -70,6 +70,19 @@ class Phase(Enum):
     def is_quiet(self) -> bool:
         """Whether neither a thread nor a job works on the session."""
         return self in (Phase.ENDED, Phase.FINISHED)
+
+
+class Work(Enum):
+    """What is at work in a session that is RUNNING."""
+
+    NONE = "none"
+    """Nothing: it is frozen, or its part is finished and those of other members may not be."""
+    THREAD = "thread"
+    """A thread executes it, or will soon."""
+    NEXT_VIEW = "next view"
+    """A job changes its view, and starts a thread then."""
+    END = "end"
+    """A job ends it."""
 
 
 _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
@@ -142,14 +155,10 @@ class SessionRecord:
         Members that are lost, and why.
     waiting : str
         What its view waits for, as users see it.
-    is_advancing : bool
-        Whether a thread is at work in it, or will be soon.
-    is_continuing : bool
-        Whether a job changes its view.
+    work : Work
+        What is at work in it while it is RUNNING.
     is_stopping : bool
         Whether it was cancelled, or is to fail, while it ran.
-    is_finishing : bool
-        Whether it ends although no thread is at work in it.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
     """
@@ -169,10 +178,8 @@ class SessionRecord:
     views: ViewChange | None = None
     lost: dict[str, str] = field(default_factory=dict)
     waiting: str = ""
-    is_advancing: bool = False
-    is_continuing: bool = False
+    work: Work = Work.NONE
     is_stopping: bool = False
-    is_finishing: bool = False
     parts_done: dict[int, set[str]] = field(default_factory=dict)
 
     @property

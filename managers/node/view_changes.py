@@ -29,7 +29,7 @@ from managers.node.events import (
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
-from managers.node.session_table import Phase, SessionRecord, SessionTable
+from managers.node.session_table import Phase, SessionRecord, SessionTable, Work
 from managers.recovery.events import (
     AdoptDecision,
     LeaveSession,
@@ -139,15 +139,15 @@ class ViewChanges:
         """A session has stopped, or the computation of its next view is done."""
         match event:
             case Frozen():
-                record.is_advancing = False
+                record.work = Work.NONE
                 if record.is_stopping:
                     # Its thread stopped to report before it saw that it was to stop for good.
-                    record.is_advancing = True
+                    record.work = Work.THREAD
                     self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
                 elif record.views is not None and record.views.is_frozen:
                     self._carry_out(record, record.views.frozen(event.report, now), now)
             case Continued():
-                record.is_continuing = False
+                record.work = Work.THREAD if record.work is Work.NEXT_VIEW else record.work
                 if record.views is not None and record.views.is_frozen:
                     self._freeze(record)
             case PartFinished():
@@ -158,7 +158,7 @@ class ViewChanges:
 
     def _on_part_finished(self, record: SessionRecord, event: PartFinished) -> None:
         """All drops of a session are settled here."""
-        record.is_advancing = False
+        record.work = Work.NONE
         views = record.views
         if views is None or record.is_stopping:
             self._finish(record)
@@ -215,10 +215,10 @@ class ViewChanges:
             self._actions.append(ShowWaiting(record.instance, record.waiting))
 
     def _freeze(self, record: SessionRecord) -> None:
-        if record.is_continuing:
+        if record.work is Work.NEXT_VIEW:
             return  # as soon as it runs in its present view
-        self._actions.append(FreezeSession(record.instance, record.is_advancing))
-        record.is_advancing = True  # until it reports
+        self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE))
+        record.work = Work.THREAD  # until it reports
 
     def _adopt(self, record: SessionRecord, action: AdoptDecision, now: float) -> None:
         view = action.decision.view
@@ -227,7 +227,7 @@ class ViewChanges:
         text = f"session {record.name} goes on in view {view.number} on {members}; lost: {lost}"
         self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
         record.peers = {place.node: place for place in view.voters if place.node != self._node}
-        record.is_advancing = record.is_continuing = True
+        record.work = Work.NEXT_VIEW
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision))
         done = record.parts_done.get(view.number, set())
         record.parts_done = {view.number: done}
@@ -253,6 +253,6 @@ class ViewChanges:
             self._finish(record)
 
     def _finish(self, record: SessionRecord) -> None:
-        if record.result is None and not record.is_finishing:
-            record.is_finishing = True
+        if record.result is None and record.work is not Work.END:
+            record.work = Work.END
             self._actions.append(FinishSession(record.instance))
