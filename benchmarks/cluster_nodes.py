@@ -25,10 +25,23 @@ Watcher = Callable[[], Callable[[], Any]]
 
 
 class Run:
-    """The result of a run: its duration in seconds, the results by file name, and what the watcher of each node saw."""
+    """The result of a run.
 
-    def __init__(self, seconds: float, results: dict[str, bytes], seen: list[Any]) -> None:
+    Parameters
+    ----------
+    seconds : float
+        Its duration.
+    finished : float
+        When it ended, in seconds since the epoch.
+    results : dict of str to bytes
+        By file name.
+    seen : list
+        What the watcher of each node saw.
+    """
+
+    def __init__(self, seconds: float, finished: float, results: dict[str, bytes], seen: list[Any]) -> None:
         self.seconds = seconds
+        self.finished = finished
         self.results = results
         self.seen = seen
 
@@ -39,12 +52,12 @@ def _node(  # noqa: PLR0917 - arguments of a process
     key: ClusterKey | None,
     runner: str,
     watcher: Watcher | None,
-    in_place: bool,  # noqa: FBT001 - as above
+    options: dict[str, Any],
 ) -> None:
     """Run a node manager that receives deployments from a pipe, and runs them."""
     seen = None if watcher is None else watcher()
     name = root.name
-    manager = NodeManager(name, root=root, key=key, runner=runner, in_place=in_place)
+    manager = NodeManager(name, root=root, key=key, runner=runner, **options)
     pipe.send(Place(name, manager.links_address, manager.info().incarnation))
     while data := pipe.recv():
         deployment = unpack(data)
@@ -74,24 +87,32 @@ class Nodes:
         *,
         runner: str,
         watcher: Watcher | None,
-        in_place: bool = True,
+        **options: Any,
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipes: list[Connection] = []
         self.processes = []
         for number in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_node, args=(theirs, root / f"node{number}", key, runner, watcher, in_place)
-            )
+            arguments = (theirs, root / f"node{number}", key, runner, watcher, options)
+            process = context.Process(target=_node, args=arguments)
             process.start()
+            theirs.close()  # so that the pipe ends when the process does
             self.pipes.append(ours)
             self.processes.append(process)
         self.places = tuple(_answer(pipe) for pipe in self.pipes)
         self._sessions = 0
 
-    def run(self, graph: PhysicalGraph) -> Run:
-        """Run a graph whose parts are the nodes."""
+    def run(self, graph: PhysicalGraph, *, interfere: Callable[[], int] | None = None) -> Run:
+        """Run a graph whose parts are the nodes.
+
+        Parameters
+        ----------
+        graph : PhysicalGraph
+            The graph.
+        interfere : callable, optional
+            Called once the session has begun. Kills one node, and returns its number; there is no run after this one.
+        """
         self._sessions += 1
         placed = replace(graph, places=tuple(place.node for place in self.places))
         deployment = Deployment(
@@ -107,14 +128,17 @@ class Nodes:
         for pipe in self.pipes:
             pipe.send(packed)
         self._all()
+        if interfere is not None:
+            del self.pipes[interfere()]
         answers = self._all()
         results: dict[str, bytes] = {}
         for detail, files, _ in answers:
             if detail.status != "FINISHED":
                 raise SystemExit(f"the session ended {detail.status}: {detail.text}")
             results.update(files)
-        seconds = max(detail.finished for detail, *_ in answers) - min(detail.started for detail, *_ in answers)
-        return Run(seconds, results, [seen for *_, seen in answers])
+        finished = max(detail.finished for detail, *_ in answers)
+        seconds = finished - min(detail.started for detail, *_ in answers)
+        return Run(seconds, finished, results, [seen for *_, seen in answers])
 
     def close(self) -> None:
         """Stop the node managers."""
@@ -149,11 +173,11 @@ def nodes(
     *,
     runner: str = "processes",
     watcher: Watcher | None = None,
-    in_place: bool = True,
+    **options: Any,
 ) -> Iterator[Nodes]:
-    """Run `count` node managers, and remove all their files afterwards; `in_place` as for `NodeManager`."""
+    """Run `count` node managers, and remove all their files afterwards; `options` are those of `NodeManager`."""
     with tempfile.TemporaryDirectory() as root:
-        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, in_place=in_place)
+        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, **options)
         try:
             yield found
         finally:
