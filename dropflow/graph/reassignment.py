@@ -15,7 +15,7 @@ __all__ = ["FAIR_SHARE", "app_weights", "reassign"]
 FloatColumn = npt.NDArray[np.float64]
 BooleanColumn = npt.NDArray[np.bool_]
 
-FAIR_SHARE = 1.5
+FAIR_SHARE = 1.1
 """How much of the average a node may have to do before applications leave their data for another one."""
 
 _NOWHERE = -1
@@ -43,7 +43,7 @@ def reassign(
     *Initial* applications are those without an input that stays or that another application writes. In breadth-first
     order, each member gets a block of them, so large that all have the same to do in the end: each stands for the work
     that follows from it. Other applications go where most bytes of their inputs are. If that member would have more to
-    do than 1.5 times the average, another one that has some of the inputs gets them, or else the one with least to do;
+    do than 1.1 times the average, another one that has some of the inputs gets them, or else the one with least to do;
     but an application that alone reads an output of a moving application stays with it, because chains gain nothing
     from being spread. A data drop goes where its first producer is, or without producers, where its first consumer is.
 
@@ -119,7 +119,9 @@ class _Reassignment:
         self._after, self._after_ptr = graph.successors.neighbour.data, graph.successors.ptr.data
         total = sum(self._load) + float(work[moving].sum())
         cores = sum(self._capacity)
-        self._most = [FAIR_SHARE * total * capacity / cores for capacity in self._capacity]
+        # Two applications more do not matter, and moving them away from their data would.
+        slack = 2 * float(work[moving].max(initial=0.0))
+        self._most = [FAIR_SHARE * total * capacity / cores + slack for capacity in self._capacity]
 
     def run(self) -> IntColumn:
         order = topological_order(self._graph)
@@ -222,7 +224,9 @@ class _Reassignment:
             if member == _NOWHERE:
                 continue
             held[member] = held.get(member, 0.0) + self._volume[data]
-            if self._moving[data] and self._after_ptr[data + 1] - self._after_ptr[data] == 1:
+            start = self._before_ptr[data]
+            is_inside = start != self._before_ptr[data + 1] and self._moving[self._before[start]]
+            if is_inside and self._after_ptr[data + 1] - self._after_ptr[data] == 1:
                 follows.add(member)
         if not held:
             return self._least_loaded()

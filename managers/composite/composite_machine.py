@@ -338,13 +338,14 @@ class CompositeMachine:
     ) -> Routine[Gathered]:
         """Call an operation of all children, or of those in `each`, with further arguments for each of them."""
         if each is None:
-            replies = yield from self._requests.ask_all(operation, seconds=seconds, **arguments)
-        else:
-            views = self._children.by_url()
-            wanted = {url: {**arguments, **more} for url, more in each.items() if url in views}
-            replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
+            yield from self._requests.settle(seconds)
+        views = self._children.by_url()
+        former = self._cache.former_holders(session)
+        asked = {url: {} for url in views if url not in former} if each is None else each
+        wanted = {url: {**arguments, **more} for url, more in asked.items() if url in views}
+        replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
         silent = self._cache.silent_children(session, self._children.by_url())
-        holders = {*self._cache.holders(session), *(view.url for view in silent)}
+        holders = {*self._cache.holders(session) - former, *(view.url for view in silent)}
         return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
 
     def _parts(self, session: str) -> Routine[list[SessionPart]]:

@@ -173,17 +173,27 @@ class SessionCache:
         children : mapping
             All children as they are now, by URL.
         """
+        current, former = self._of_deployment(session), self.former_holders(session)
+        found = sorted(((url, part) for url, part in current.items() if url not in former), key=_by_child)
+        return [_part(part, children.get(url)) for url, part in found]
+
+    def former_holders(self, session: str) -> frozenset[str]:
+        """Return the URLs of the children whose part does not count any more: the session goes on without its nodes."""
+        current = self._of_deployment(session)
+        _, members = max(((part.detail.view, part.detail.members) for part in current.values()), default=(0, ()))
+        return frozenset(
+            url for url, part in current.items() if members and not frozenset(part.detail.nodes) & frozenset(members)
+        )
+
+    def _of_deployment(self, session: str) -> Mapping[str, _CachedPart]:
+        """Return the parts of the latest deployment by URL; none if no child has it."""
         by_child = self._sessions.get(session, {})
         present = [part for part in by_child.values() if not part.is_gone]
         if not present:
-            return []
+            return {}
         # A child that did not answer may still have the deployment before under this name.
         epoch = max(part.detail.epoch for part in present)
-        current = {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
-        members = max((part.detail.view, part.detail.members) for part in current.values())[1]
-        # What a node that was lost has of the session does not count any more.
-        current = {url: part for url, part in current.items() if not members or {*part.detail.nodes} & {*members}}
-        return [_part(part, children.get(url)) for url, part in sorted(current.items(), key=_by_child)]
+        return {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
 
     def silent_children(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
         """Return the children that may have an unknown part of this session, sorted by name.

@@ -82,7 +82,7 @@ def continuation_in_view(frozen: FrozenSession, decision: ViewDecision, piece: S
             skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
             reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
             lost=_without_content(frozen, piece, states, is_own),
-            reason="; ".join(f"node {node} is lost: {why}" for node, why in decision.lost.items()),
+            reason=" and ".join(f"node {node} was lost ({why})" for node, why in decision.lost.items()),
             running=tuple(sorted(running)),
         ),
         contents={drop: content for drop, content in frozen.contents.items() if kept[drop]},

@@ -44,4 +44,4 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
     known = [
         session.known for node in cluster.nodes.values() for session in [node.sessions["s"].session] if session.known
     ]
-    assert {one.reason for one in known} == {"node n1-2 is lost: silent for 15 s"}
+    assert {one.reason for one in known} == {"node n1-2 was lost (silent for 15 s)"}
