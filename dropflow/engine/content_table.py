@@ -146,7 +146,14 @@ class ContentTable:
                     self._parts.setdefault(drop, {})[producer] = part
 
     def needs(self, drops: DropTable, drop: int, producer: int) -> bool:
-        """Return whether what a producer on another node wrote to a drop here is still needed."""
+        """Return whether what a producer on another node wrote to a drop here is still needed.
+
+        If the producer is the drop itself, which then is on another node: whether a consumer here needs its content.
+        """
+        if producer == drop:
+            after = self._graph.successors
+            consumers = after.neighbour[after.ptr[drop] : after.ptr[drop + 1]].tolist()
+            return any(not drops.state(app).is_terminal for app in consumers if app not in self._remote)
         return not drops.state(drop).is_terminal and producer not in self._parts.get(drop, ())
 
     def add_remote(self, drop: int, content: Handle) -> None:

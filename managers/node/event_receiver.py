@@ -94,7 +94,7 @@ class EventReceiver:
         self._is_stopping = is_stopping
         self._on_unavailable = on_unavailable
         self.needs: Callable[[int, int], bool] = lambda _drop, _producer: True
-        """Whether what a producer on another node wrote to a drop here is still needed."""
+        """Whether the part of a producer on another node is needed, or the content of a drop there."""
         self.deliver: Callable[[Sequence[NodeArrival]], None] = _discard
         """Takes what arrives; from any thread."""
 
@@ -151,6 +151,8 @@ class EventReceiver:
                     continue  # it came in an earlier view of the session
                 handle = self._streams.take_over(content) or self._contents.copy(content)
                 if handle is None and self._contents.needs_fetching(content):
+                    if target == event.drop and not self.needs(target, target):
+                        continue  # its owner may have released it already
                     missing.append(content)
                 else:
                     handles[target] = handle or self._contents.take_over(content)

@@ -55,6 +55,8 @@ class EventSender:
         streams: NodeStreams,
         streaming: Collection[int],
     ) -> None:
+        self.is_silent = False
+        """Whether `stop` does nothing."""
         self._graph = piece.graph
         self._rows: Sequence[int] = piece.drop.data
         self._own = piece.is_own.tobytes()
@@ -111,6 +113,8 @@ class EventSender:
 
     def stop(self, reason: str, lost: Lost | None) -> None:
         """Send that the session was cancelled, or failed because a node is lost."""
+        if self.is_silent:
+            return
         if lost is None:
             stop = StopSession(self._session, self._epoch, reason)
         else:

@@ -60,6 +60,7 @@ __all__ = [
     "SendToPeer",
     "SessionEvent",
     "ShowWaiting",
+    "SilenceSession",
     "StartSession",
 ]
 
@@ -326,6 +327,12 @@ class ShowWaiting(msgspec.Struct, frozen=True):
     text: str
 
 
+class SilenceSession(msgspec.Struct, frozen=True):
+    """Have a session not tell the other nodes how it ends here: they go on without this node."""
+
+    hosted: Any
+
+
 class AllowFailure(msgspec.Struct, frozen=True):
     """Have a drop fail whose content cannot be fetched."""
 
@@ -388,6 +395,7 @@ Action = (
     | FinishSession
     | AllowFailure
     | ShowWaiting
+    | SilenceSession
     | RemoveSession
     | RetireSession
     | Log

@@ -186,6 +186,10 @@ class NodeExchange:
         """Send to the neighbours that the session was cancelled or failed. They forward it to their neighbours."""
         self._sender.stop(reason, lost)
 
+    def silence(self) -> None:
+        """Send no more that the session was cancelled or failed. For any thread."""
+        self._sender.is_silent = True
+
     def close(self) -> None:
         """Stop offering, fetching and delivering. Idempotent."""
         self._receiver.close()

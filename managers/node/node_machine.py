@@ -344,8 +344,8 @@ class NodeMachine:
                 self._check_connecting()
             case PeerStopped():
                 record = self.table.get(event.session, event.epoch)
-                if record is None:
-                    return
+                if record is None or (record.views is not None and event.peer not in record.peers):
+                    return  # the session goes on without that node
                 if event.failure is None:
                     self._stop(record, now, CancelRequest(reason=event.reason))
                 elif event.node != event.peer or not self._views.lose(record, event.peer, event.failure.text, now):

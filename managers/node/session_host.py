@@ -46,6 +46,7 @@ from managers.node.events import (
     RetireSession,
     SendToPeer,
     ShowWaiting,
+    SilenceSession,
     StartSession,
 )
 from managers.node.hosted_session import HostedSession
@@ -139,6 +140,7 @@ class SessionHost:
             ContinueSession: self._continue,
             FinishSession: self._finish,
             ShowWaiting: lambda action: action.hosted.show_waiting(action.text),
+            SilenceSession: lambda action: action.hosted.events.silence(),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
             RetireSession: self._retire,

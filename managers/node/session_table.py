@@ -151,6 +151,8 @@ class SessionRecord:
         Calls that wait for another version.
     views : ViewChange or None
         How its members agree on its views; None if it has too few to survive a loss.
+    former_peers : mapping of str to Place
+        The other voters of earlier views.
     lost : dict of str to str
         Members that are lost, and why.
     waiting : str
@@ -176,6 +178,7 @@ class SessionRecord:
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
     views: ViewChange | None = None
+    former_peers: Mapping[str, Place] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     waiting: str = ""
     work: Work = Work.NONE

@@ -26,6 +26,7 @@ from managers.node.events import (
     PlanNextView,
     SendToPeer,
     ShowWaiting,
+    SilenceSession,
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
@@ -114,9 +115,8 @@ class ViewChanges:
         record = self._table.get(message.session, message.epoch)
         if record is None or record.views is None:
             return
-        place = record.peers.get(event.peer)
-        if place is None or place.incarnation != event.incarnation:
-            return  # not the process that is a voter
+        if not self._is_voter(record, event, now):
+            return
         if record.result is not None:
             # The session is over here, and so it is everywhere.
             if not isinstance(message, SessionDone):
@@ -134,6 +134,18 @@ class ViewChanges:
                 self._finish(record)
             case _:
                 self._on_view_message(record, event.peer, message, now)
+
+    def _is_voter(self, record: SessionRecord, event: PeerSent, now: float) -> bool:
+        """Return whether a process is a voter; one that was is told of the view in which it is not."""
+        place = record.peers.get(event.peer)
+        if place is not None:
+            return place.incarnation == event.incarnation
+        former = record.former_peers.get(event.peer)
+        is_former = former is not None and former.incarnation == event.incarnation
+        if is_former and not isinstance(event.message, PartDone | SessionDone):
+            # The voter that decided without it may be lost, so any other one answers.
+            self._on_view_message(record, event.peer, event.message, now)
+        return False
 
     def on_session(self, record: SessionRecord, event: Frozen | Continued | PartFinished | Planned, now: float) -> None:
         """A session has stopped, or the computation of its next view is done."""
@@ -226,6 +238,7 @@ class ViewChanges:
         members = ", ".join(place.node for place in view.members)
         text = f"session {record.name} goes on in view {view.number} on {members}; lost: {lost}"
         self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
+        record.former_peers = {**record.former_peers, **record.peers}
         record.peers = {place.node: place for place in view.voters if place.node != self._node}
         record.work = Work.NEXT_VIEW
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision))
@@ -237,7 +250,7 @@ class ViewChanges:
 
     def _leave(self, record: SessionRecord, now: float) -> None:
         text = f"session {record.name} goes on without this node, which was out of reach: its part is removed"
-        self._actions.append(Log(text, record.name))
+        self._actions += [Log(text, record.name), SilenceSession(record.instance)]
         self._sessions.withdraw(record, now)
 
     def _part_done(self, record: SessionRecord, member: str, view: int) -> None:

@@ -20,6 +20,7 @@ class ViewEvents:
     def __init__(self, exchange: NodeExchange) -> None:
         self._exchange = exchange
         self._view = 0
+        self._is_silent = False
         self._early: list[tuple[str, Events]] = []
         # Guards all of the above: the links' thread adds messages while a job changes the view. A queue would not do,
         # since the messages of a node must be passed on in their order.
@@ -30,10 +31,18 @@ class ViewEvents:
         with self._lock:
             self._pass_on(peer, events)
 
+    def silence(self) -> None:
+        """Have the other nodes not be told how the session ends here: they go on without this node."""
+        with self._lock:
+            self._is_silent = True
+            self._exchange.silence()
+
     def next_view(self, number: int, exchange: NodeExchange) -> None:
         """Continue in a later view."""
         with self._lock:
             self._view, self._exchange = number, exchange
+            if self._is_silent:
+                exchange.silence()
             early, self._early = self._early, []
             for peer, events in early:
                 self._pass_on(peer, events)

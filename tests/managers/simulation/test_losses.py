@@ -1,5 +1,6 @@
 """Sessions that go on after the loss of nodes, in clusters on virtual time."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,38 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
         session.known for node in cluster.nodes.values() for session in [node.sessions["s"].session] if session.known
     ]
     assert {one.reason for one in known} == {"node n1-2 was lost (silent for 15 s)"}
+
+
+def test_a_node_that_was_cut_off_leaves_and_the_others_go_on(tmp_path: Path) -> None:
+    """When it can be reached again, it removes its part of the session, which runs on elsewhere."""
+    cluster = _cluster(2, tmp_path, seconds=12.0)
+    cluster.submit(_fan(8), "s")
+    _cut_off("n1-3", cluster, seconds=20.0)
+    cluster.simulation.wait(22.0)
+
+    assert "s" not in cluster.nodes["n1-3"].sessions
+    assert cluster.nodes["n1-1"].sessions["s"].info().view == 1
+    ended = cluster.finish("s", seconds=400.0)
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
+
+
+def test_a_node_that_was_cut_off_leaves_although_the_candidate_is_lost(tmp_path: Path) -> None:
+    """Any voter of the present view tells a voter of an earlier one about it, also after the end of the session."""
+    cluster = _cluster(3, tmp_path, seconds=12.0)
+    cluster.submit(_fan(8), "s")
+    _cut_off("n1-3", cluster, seconds=80.0)
+    cluster.simulation.wait(20.0)
+    cluster.nodes["n1-1"].process.crash()
+    cluster.simulation.wait(100.0)
+
+    assert "s" not in cluster.nodes["n1-3"].sessions
+    ended = cluster.finish("s", seconds=400.0)
+    assert ended is not None
+    assert (ended.status, ended.view, ended.states) == ("FINISHED", 2, {"COMPLETED": 36})
+
+
+def _cut_off(node: str, cluster: SimulatedCluster, seconds: float) -> None:
+    for other in cluster.nodes:
+        cluster.network.block(node, other)
+        cluster.simulation.call_later(seconds, partial(cluster.network.unblock, node, other))
