@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from dropflow.clock import Clock
@@ -38,7 +38,9 @@ class SimulatedRunner:
     duration : callable
         Returns the seconds that an attempt takes.
     failure : callable, optional
-        Returns why an attempt of a drop fails, or None if it succeeds.
+        Returns why a task fails, or None if it succeeds.
+    skips : callable, optional
+        Returns the rows of the outputs that a task chooses to skip.
     content : callable, optional
         Returns the content that a task writes to one of its outputs, by the row of the output; empty by default.
     open_stream : callable, optional
@@ -59,7 +61,8 @@ class SimulatedRunner:
         call_at: Callable[[float, Callable[[], None]], object],
         *,
         duration: Callable[[Task], float] = lambda _: 1.0,
-        failure: Callable[[int, int], Failure | None] = lambda _drop, _attempt: None,
+        failure: Callable[[Task], Failure | None] = lambda _: None,
+        skips: Callable[[Task], Collection[int]] = lambda _: (),
         content: Callable[[Task, int], Handle] = lambda _task, _drop: _EMPTY,
         open_stream: OpenStream = lambda _task, _output, _on_open: None,
         on_written: Callable[[], object] = lambda: None,
@@ -71,6 +74,7 @@ class SimulatedRunner:
         self._call_at = call_at
         self._duration = duration
         self._failure = failure
+        self._skips = skips
         self._content = content
         self._open_stream = open_stream
         self._on_written = on_written
@@ -169,7 +173,7 @@ class SimulatedRunner:
         if not self._is_running(attempt):
             return
         task = attempt.task
-        failure = self._failure(task.drop, task.attempt)
+        failure = self._failure(task)
         if failure is None:
             try:
                 if not attempt.has_read_all():
@@ -178,18 +182,21 @@ class SimulatedRunner:
             except DropflowError as error:
                 failure = Failure.of(error)
         handles = {}
+        skipped: Collection[int] = ()
         if failure is None:
+            skipped = self._skips(task)
             self._write(attempt, _PIECES)
             written = [output.drop for output in task.outputs] if task.outputs or task.inputs else [task.drop]
             handles = {
                 drop: attempt.writers[drop].finish() if drop in attempt.writers else self._content(task, drop)
                 for drop in written
+                if drop not in skipped
             }
             self._on_written()
             attempt.writers.clear()
         attempt.abandon()
         del self._running[task.drop, task.attempt]
-        self._deliver([AttemptResult(task.drop, task.attempt, handles, failure=failure)])
+        self._deliver([AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure)])
         self._begin()
 
 

@@ -1,5 +1,6 @@
 """A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs to them."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -64,6 +65,8 @@ class SimulatedCluster:
         self.calls = ManagerCalls(self.network)
         self._directory = directory
         self._workload = workload or Workload()
+        self.on_action: Callable[[str, Any], None] = lambda _node, _action: None
+        """Called with the name of a node and an action of its machine before it is carried out."""
         self._islands = {
             f"i{island}": [f"n{island}-{node}" for node in range(1, nodes + 1)] for island in range(1, islands + 1)
         }
@@ -86,7 +89,13 @@ class SimulatedCluster:
         directory.mkdir(exist_ok=True)
         self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
         node = self.nodes[name] = SimulatedNode(
-            name, _url(name), self.network, directory=directory, workload=self._workload, incarnation=incarnation
+            name,
+            _url(name),
+            self.network,
+            directory=directory,
+            workload=self._workload,
+            incarnation=incarnation,
+            on_action=lambda action: self.on_action(name, action),
         )
         self.calls.listen(node.url, node)
         self.processes.append(node.process)

@@ -65,7 +65,7 @@ class ManagerCalls:
             self._return(call, manager, None, error)
 
     def _return(self, call: "_Exchange", manager: SimulatedManager, value: Any, error: Exception | None) -> None:
-        if self._network.is_blocked(call.client.name, manager.process.name):
+        if self._network.is_blocked(manager.process.name, call.client.name):
             return
         if self._simulation.random.random() < self._network.faults.cut:
             self._deliver(call, partial(call.fail, "the connection was closed"))

@@ -11,6 +11,10 @@ from managers.simulation.virtual_time import SimulatedProcess, Simulation
 
 __all__ = ["Endpoint", "NetworkFaults", "SimulatedNetwork"]
 
+_DATA = Fetch | Chunk | ContentGone | FetchFailed
+_TCP_SECONDS = 5.0
+"""After which a connection is broken whose packets do not arrive."""
+
 
 class Endpoint(Protocol):
     """The links of one process, as the network sees them."""
@@ -100,7 +104,7 @@ class SimulatedNetwork:
         self.faults = faults or NetworkFaults()
         self._endpoints: dict[str, Endpoint] = {}
         self._connections: dict[bytes, _SimulatedConnection] = {}
-        self._blocked: set[frozenset[str]] = set()
+        self._blocked: set[tuple[str, str]] = set()
         self._routes = itertools.count(1)
         self._ports = itertools.count(1)
 
@@ -131,17 +135,17 @@ class SimulatedNetwork:
         for connection in [connection for connection in self._connections.values() if connection.joins(*names)]:
             self._break(connection, "the connection was closed")
 
-    def block(self, a: str, b: str) -> None:
-        """Drop all packets between two processes, without an error, until `unblock`."""
-        self._blocked.add(frozenset((a, b)))
+    def block(self, a: str, b: str, *, one_way: bool = False) -> None:
+        """Drop all packets between two processes, or those from `a` to `b`, without an error, until `unblock`."""
+        self._blocked.update([(a, b)] if one_way else [(a, b), (b, a)])
 
     def unblock(self, a: str, b: str) -> None:
         """Undo `block`."""
-        self._blocked.discard(frozenset((a, b)))
+        self._blocked -= {(a, b), (b, a)}
 
-    def is_blocked(self, a: str, b: str) -> bool:
-        """Whether packets between two processes are dropped."""
-        return frozenset((a, b)) in self._blocked
+    def is_blocked(self, sender: str, receiver: str) -> bool:
+        """Whether packets from one process to another are dropped."""
+        return (sender, receiver) in self._blocked
 
     def is_settled(self) -> bool:
         """Whether all messages have arrived."""
@@ -183,7 +187,7 @@ class SimulatedNetwork:
 
     def _send(self, connection: _SimulatedConnection, direction: _Direction, frames: Frames) -> None:
         draw, faults = self.simulation.random.random, self.faults
-        is_data = isinstance(decode_packet(frames[0]), Fetch | Chunk | ContentGone | FetchFailed)
+        is_data = isinstance(decode_packet(frames[0]), _DATA)
         # What arrives is a copy: another process does not share the sender's memory.
         copies = tuple(bytes(frame) for frame in frames)
         if draw() < faults.cut:
@@ -207,10 +211,13 @@ class SimulatedNetwork:
         client, server = connection.client, connection.server
         if self._connections.get(connection.route) is not connection or server is None:
             return
-        if self.is_blocked(client.name, server.name):
-            return
         is_forward = direction is connection.forward
-        receiver = server if is_forward else client
+        sender, receiver = (client, server) if is_forward else (server, client)
+        if self.is_blocked(sender.name, receiver.name):
+            if isinstance(decode_packet(frames[0]), _DATA):
+                # TCP loses nothing within a connection that lasts.
+                self.simulation.call_later(_TCP_SECONDS, lambda: self._break(connection, "it timed out"))
+            return
         process = receiver.process
         size = sum(map(len, frames))
         self.simulation.record(f"packet {connection.route.decode()} {'>' if is_forward else '<'} {size}")

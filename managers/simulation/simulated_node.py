@@ -1,6 +1,6 @@
 """A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on simulated links."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     seconds : float
         Mean virtual time of an attempt; each takes between nothing and twice as long.
     fails : callable
-        Whether an attempt of a drop fails, given the drop's row in its slice, the attempt and the name of the node.
+        Whether a task fails, given the task and the name of the node.
     dies : callable
-        Whether the worker process of an attempt dies, given the same.
+        Whether the worker process of a task dies, given the same.
+    skips : callable
+        Returns the rows of the outputs that a task chooses to skip.
     content : callable
         Returns the bytes that a task writes to an output.
     stopping : float
@@ -65,8 +67,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seconds: float = 0.05
-    fails: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
-    dies: Callable[[int, int, str], bool] = lambda _drop, _attempt, _node: False
+    fails: Callable[[Task, str], bool] = lambda _task, _node: False
+    dies: Callable[[Task, str], bool] = lambda _task, _node: False
+    skips: Callable[[Task], Collection[int]] = lambda _: ()
     content: Callable[[Task, int], bytes] = lambda _task, _drop: b"content"
     stopping: float = 0.0
 
@@ -88,10 +91,20 @@ class SimulatedNode:
         What attempts do.
     incarnation : int
         Incarnation of the process.
+    on_action : callable
+        Called with each action of its machine before it is carried out.
     """
 
     def __init__(
-        self, name: str, url: str, network: SimulatedNetwork, *, directory: Path, workload: Workload, incarnation: int
+        self,
+        name: str,
+        url: str,
+        network: SimulatedNetwork,
+        *,
+        directory: Path,
+        workload: Workload,
+        incarnation: int,
+        on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.name = name
         self.url = url
@@ -103,7 +116,7 @@ class SimulatedNode:
             name, incarnation, recover_all(directory, name, self.simulation), now=self.simulation.monotonic()
         )
         self._host = SessionHost(name, machine.table, directory=directory, clock=self.simulation)
-        self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process)
+        self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
         self._host.owner = self.owner
         self.links = SimulatedLinks(
             name,
@@ -118,6 +131,11 @@ class SimulatedNode:
         self._host.links = self.links
         self._resources = _SimulatedResources(self.links, self.process, workload)
         self._host.resources = self._resources
+
+    @property
+    def running(self) -> int:
+        """How many sessions are stepped."""
+        return len(self._resources.drivers)
 
     @property
     def sessions(self) -> Mapping[str, NodeSession]:
@@ -257,18 +275,20 @@ class _SimulatedResources:
         inbox = SessionInbox() if before is None else self._parts[id(before)][0]
         work, simulation, node = self._workload, self._process.simulation, self._process.name
 
-        def failure(drop: int, attempt: int) -> Failure | None:
-            if work.dies(drop, attempt, node):
-                return Failure.of(WorkerDiedError(f"the worker process of attempt {attempt} died"))
-            if not work.fails(drop, attempt, node):
-                return None
-            return Failure(code="DF", kind="SimulatedError", text=f"attempt {attempt} fails", hint="", retryable=True)
+        def failure(task: Task) -> Failure | None:
+            text = f"attempt {task.attempt} fails"
+            if work.dies(task, node):
+                return Failure.of(WorkerDiedError(f"the worker process of attempt {task.attempt} died"))
+            return (
+                Failure(code="DF", kind="SimulatedError", text=text, retryable=True) if work.fails(task, node) else None
+            )
 
         runner = SimulatedRunner(
             simulation,
             self._process.call_at,
             duration=lambda _: 2 * work.seconds * simulation.random.random(),
             failure=failure,
+            skips=work.skips,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
             stopping=lambda _: work.stopping,
             open_stream=partial(self._open_stream, graph, repository.workspace),

@@ -29,6 +29,8 @@ class SimulatedOwner:
         The process of the manager.
     job_seconds : float
         Mean virtual time that a job takes.
+    on_action : callable
+        Called with each action before it is carried out. It may crash the process: then the action is not carried out.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class SimulatedOwner:
         *,
         process: SimulatedProcess,
         job_seconds: float = 0.002,
+        on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self._machine = machine
         self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
         self._process = process
         self._simulation = process.simulation
         self._job_seconds = job_seconds
+        self._on_action = on_action
         self._numbers = itertools.count(1)
         self._calls: dict[int, OnReturn] = {}
         self._timer: Timer | None = None
@@ -79,6 +83,9 @@ class SimulatedOwner:
     def _carry_out(self, actions: Any) -> None:
         for action in actions:
             self._simulation.record(f"{self._process.name} > {_text(action)}")
+            self._on_action(action)
+            if not self._process.is_alive:
+                return
             self._effects[type(action)](action)
         due = self._machine.deadline()
         if self._timer is not None and self._timer.time != due:

@@ -26,8 +26,8 @@ _A, _B, _C, _D = range(4)
 def test_a_content_is_needed_until_its_consumers_here_are_settled(
     here: DropState,
     elsewhere: DropState,
-    is_needed: bool,
-    tmp_path: Path,  # noqa: FBT001 - from parametrize
+    is_needed: bool,  # noqa: FBT001 - from parametrize
+    tmp_path: Path,
 ) -> None:
     """Its owner releases it then, perhaps before another view tells of it again. Consumers elsewhere do not count."""
     builder = GraphBuilder().app("A").data("b").app("C").app("D")

@@ -96,7 +96,7 @@ def test_as_many_attempts_run_as_there_are_workers() -> None:
 def test_a_simulated_failure_is_retried() -> None:
     """An attempt fails when the given function says so, and the next one is the second."""
     graph = draw("A -> x", A={"tries": 2})
-    driver = Driver(graph, failure=lambda drop, attempt: BOOM if (drop, attempt) == (row(graph, "A"), 1) else None)
+    driver = Driver(graph, failure=lambda task: BOOM if (task.drop, task.attempt) == (row(graph, "A"), 1) else None)
 
     assert driver.run().status is SessionState.FINISHED
     assert driver.repository.committed[row(graph, "x")][0] == 2

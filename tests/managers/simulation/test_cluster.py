@@ -83,7 +83,7 @@ def test_a_session_finishes_on_all_nodes(tmp_path: Path) -> None:
 
 def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> None:
     """The drops that depend on a failed application are in ERROR on all nodes, with one root cause."""
-    failing = Workload(fails=lambda drop, _attempt, node: node == "n1-1" and drop == 0)
+    failing = Workload(fails=lambda task, node: node == "n1-1" and task.drop == 0)
     cluster = SimulatedCluster(2, tmp_path, workload=failing)
     assert cluster.wait_for_nodes()
     cluster.submit(_fan(2), "s")
@@ -98,7 +98,7 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
 @pytest.mark.parametrize("seed", range(3))
 def test_attempts_of_dead_workers_are_repeated_in_virtual_time(seed: int, tmp_path: Path) -> None:
     """The first three attempts of every third drop lose their workers, on all nodes and in streams; nothing is lost."""
-    dying = Workload(content=_STREAMED.content, dies=lambda drop, attempt, _node: drop % 3 == 0 and attempt <= 3)
+    dying = Workload(content=_STREAMED.content, dies=lambda task, _node: task.drop % 3 == 0 and task.attempt <= 3)
     graph = _streams(2)
     cluster = SimulatedCluster(seed, tmp_path, workload=dying)
     assert cluster.wait_for_nodes()
@@ -196,7 +196,7 @@ def test_streams_are_copied_while_they_are_written(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("seed", range(8))
 def test_cuts_blocks_and_pauses_lose_nothing_of_streams(seed: int, tmp_path: Path) -> None:
     """Data that are read on other nodes while they are written arrive completely, also from second attempts."""
-    failing = Workload(content=_STREAMED.content, fails=lambda drop, attempt, _node: drop % 3 == 0 and attempt == 1)
+    failing = Workload(content=_STREAMED.content, fails=lambda task, _node: task.drop % 3 == 0 and task.attempt == 1)
     graph = _streams(2)
     cluster = SimulatedCluster(seed, tmp_path, faults=_BAD_NETWORK, workload=failing)
     cluster.wait_for_nodes()
