@@ -121,6 +121,8 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
     assert (detail.drops, detail.states) == (34, {"COMPLETED": 34})
     assert (detail.view, detail.members) == (1, ("b", "c"))
     assert content(three.client, "with-a") == expected_end(tmp_path / "alone", length=8)
+    found = three.client.results("with-a")
+    assert ([result.oid for result in found.results], found.missing) == (["pipeline_end_0"], ())
     assert max(answers) < _ANSWER
     assert finished(three.client, "without-a").status == "FINISHED"
     if number is signal.SIGKILL:
