@@ -67,9 +67,10 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def node(self, name: str, *more: object, home: Path | None = None) -> Running:
+    def node(self, name: str, *more: object, home: Path | None = None, port: int = 0) -> Running:
         """Start a node manager with two workers and a short deadline for lost nodes."""
-        return self._start("node", "--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more, home=home)
+        arguments = ("--name", name, "--links-port", 0, "--workers", 2, *TIMES, *more)
+        return self._start("node", *arguments, home=home, port=port)
 
     def nodes(self, *names: str) -> list[Running]:
         """Start several nodes in parallel."""
