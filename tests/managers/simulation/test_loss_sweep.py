@@ -1,4 +1,8 @@
-"""Trials with random graphs, faults and losses: `managers.simulation.random_losses`."""
+"""Trials with random graphs, faults and losses: `managers.simulation.random_losses`.
+
+They find each of these deliberate bugs: lost contents count as available; messages of a later view are dropped; a
+decision that may hold already is not proposed again.
+"""
 
 import logging
 import secrets
