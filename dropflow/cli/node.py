@@ -34,7 +34,7 @@ __all__ = ["command"]
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core by default.")
 @suspect_option("A node that does not answer for this long is suspect.")
-@lost_option("A node that does not answer for this long is lost, and its sessions fail.")
+@lost_option("A node that does not answer for this long is lost.")
 @discover_options(finds="")
 def command(
     _: CommandOutput,

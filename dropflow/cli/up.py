@@ -30,7 +30,7 @@ __all__ = ["command"]
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
 )
-@lost_option("A node that does not answer for this long is lost, and its sessions fail.")
+@lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
 def command(_: CommandOutput, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.

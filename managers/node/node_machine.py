@@ -377,7 +377,7 @@ class NodeMachine:
             self._lose(losses, now)
 
     def _lose(self, losses: Iterable[Loss], now: float) -> None:
-        """Fail the sessions that need a process of a peer that is lost."""
+        """Change the views of the sessions that need a process of a lost peer; those that cannot go on fail."""
         for loss in losses:
             self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
             failure = Failure(
