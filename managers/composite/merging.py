@@ -92,7 +92,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         Children that may have unknown parts. While drops are missing, the session is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
-    details = [known_detail(part, reported) for part in parts]
+    is_done = any(part.detail.members and part.detail.status == SessionState.FINISHED.name for part in parts)
+    details = [_finished_part(part) if is_done else known_detail(part, reported) for part in parts]
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
     candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
@@ -284,6 +285,16 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
         text=f"{part.child} is unavailable ({part.missing}): its part was {detail.status}{when}, when {settled}",
         unknown=tuple(sorted(silent)),
     )
+
+
+def _finished_part(part: SessionPart) -> SessionDetail:
+    """Return the report of a part of a session that survives losses and has finished: so has each of its parts."""
+    detail = part.detail
+    if detail.is_over or part.freshness is Freshness.CURRENT or part.unsettled:
+        return known_detail(part, frozenset())
+    has_errors = bool(detail.states.get(DropState.ERROR.name))
+    status = SessionState.FAILED if has_errors else SessionState.FINISHED
+    return msgspec.structs.replace(detail, status=status.name, rate=0.0, remaining=None)
 
 
 def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:

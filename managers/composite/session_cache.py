@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion
+from dropflow.states import SessionState
 from managers.composite.children import ChildView
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import Freshness, SessionPart, merge
@@ -43,6 +44,11 @@ class _CachedPart:
     child: str
     time: float
     is_gone: bool = False
+
+    @property
+    def was_undone(self) -> bool:
+        """Whether the child had the session only until its deployment was undone."""
+        return self.is_gone and self.detail.status == SessionState.DEPLOYING.name
 
 
 class _Numbered(msgspec.Struct, frozen=True):
@@ -193,7 +199,7 @@ class SessionCache:
             return {}
         # A child that did not answer may still have the deployment before under this name.
         epoch = max(part.detail.epoch for part in present)
-        return {url: part for url, part in by_child.items() if part.detail.epoch == epoch}
+        return {url: part for url, part in by_child.items() if part.detail.epoch == epoch and not part.was_undone}
 
     def silent_children(self, session: str, children: Mapping[str, ChildView]) -> list[ChildView]:
         """Return the children that may have an unknown part of this session, sorted by name.

@@ -340,7 +340,8 @@ class NodeMachine:
                 self._check_connecting()
             case PeerRestarted():
                 if event.peer in self.peers.needed:
-                    self._lose([Loss(event.peer, event.incarnation, "its process was started again")], now)
+                    again = "its process was started again"
+                    self._lose([Loss(event.peer, event.incarnation, again, is_final=True)], now)
                 self._check_connecting()
             case PeerStopped():
                 record = self.table.get(event.session, event.epoch)
@@ -391,7 +392,7 @@ class NodeMachine:
                 place = record.peers.get(loss.peer)
                 if place is None or place.incarnation >= loss.before:
                     continue
-                if not self._views.lose(record, loss.peer, loss.reason, now):
+                if not self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final):
                     self._sessions.fail(record, now, loss.peer, failure)
 
     # Closing.

@@ -20,11 +20,12 @@ _READS = 8
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """All processes of a peer before incarnation `before` are lost."""
+    """All processes of a peer before incarnation `before` are lost; `is_final` if they have ended."""
 
     peer: str
     before: int
     reason: str
+    is_final: bool = False
 
 
 class PeerMonitor:

@@ -14,6 +14,7 @@ A session that is removed goes down: from where a thread or a job works on it, o
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -155,8 +156,12 @@ class SessionRecord:
         The other voters of earlier views.
     lost : dict of str to str
         Members that are lost, and why.
+    gone : set of str
+        Those of them whose processes have ended.
     waiting : str
         What its view waits for, as users see it.
+    gives_up_at : float
+        When it fails unless its next view is decided.
     work : Work
         What is at work in it while it is RUNNING.
     is_stopping : bool
@@ -180,7 +185,9 @@ class SessionRecord:
     views: ViewChange | None = None
     former_peers: Mapping[str, Place] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
     waiting: str = ""
+    gives_up_at: float = inf
     work: Work = Work.NONE
     is_stopping: bool = False
     parts_done: dict[int, set[str]] = field(default_factory=dict)

@@ -6,6 +6,8 @@ A session with at least three voters goes on after the loss of a node: its voter
 
 from math import inf
 
+from dropflow.errors import LinkError
+from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
 from managers.messages import PartDone, SessionDone, ViewMessage
@@ -42,7 +44,10 @@ from managers.recovery.events import (
 from managers.recovery.records import FEWEST_VOTERS, View
 from managers.recovery.view_change import ViewChange
 
-__all__ = ["ViewChanges"]
+__all__ = ["MAJORITY_SECONDS", "ViewChanges"]
+
+MAJORITY_SECONDS = 600.0
+"""How long a session waits for a majority of its nodes."""
 
 
 class ViewChanges:
@@ -89,11 +94,23 @@ class ViewChanges:
             view = View(0, tuple(deployment.places))
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
 
-    def lose(self, record: SessionRecord, peer: str, reason: str, now: float) -> bool:
-        """Change the view of a session because of a loss; return False if it cannot go on."""
+    def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
+        """Change the view of a session because of a loss; return False if it cannot go on.
+
+        Parameters
+        ----------
+        is_final : bool
+            Whether the process has ended: it will not answer again. Without a majority of voters whose processes may
+            live, no view can be decided any more.
+        """
         if record.views is None or not record.phase.is_started or record.result is not None:
             return False
         record.lost[peer] = reason
+        if is_final:
+            record.gone.add(peer)
+            view = record.views.view
+            if sum(place.node not in record.gone for place in view.voters) < view.majority:
+                return False
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
 
@@ -102,10 +119,13 @@ class ViewChanges:
         for record in self._table:
             if record.views is not None and record.views.deadline() <= now:
                 self._carry_out(record, record.views.tick(now), now)
+            if record.gives_up_at <= now:
+                self._give_up(record, now)
 
     def deadline(self) -> float:
         """Return when `tick` is to be called next."""
-        return min((one.views.deadline() for one in self._table if one.views is not None), default=inf)
+        due = [min(one.views.deadline(), one.gives_up_at) for one in self._table if one.views is not None]
+        return min(due, default=inf)
 
     # Events.
 
@@ -222,6 +242,8 @@ class ViewChanges:
                     self._adopt(record, action, now)
                 case LeaveSession():
                     self._leave(record, now)
+        is_frozen = record.views is not None and record.views.is_frozen
+        record.gives_up_at = min(record.gives_up_at, now + MAJORITY_SECONDS) if is_frozen else inf
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
             self._actions.append(ShowWaiting(record.instance, record.waiting))
@@ -245,8 +267,21 @@ class ViewChanges:
         done = record.parts_done.get(view.number, set())
         record.parts_done = {view.number: done}
         # Members that were lost have answered. If they are lost again, that is a new loss.
-        record.lost = {}
+        record.lost, record.gone = {}, set()
         self.losses += self._peers.need(record.name, record.peers, now)
+
+    def _give_up(self, record: SessionRecord, now: float) -> None:
+        """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
+        record.gives_up_at = inf
+        node, why = next(iter(self._lost(record).items()), (self._node, "it answers to too few nodes"))
+        failure = Failure(
+            code=LinkError.code,
+            kind="NodeLost",
+            text=f"node {node} is lost: {why}; for {MAJORITY_SECONDS:g} s too few nodes answered to go on without it",
+            hint="start the nodes again that do not answer, and submit the graph again",
+            retryable=True,
+        )
+        self._sessions.fail(record, now, node, failure)
 
     def _leave(self, record: SessionRecord, now: float) -> None:
         text = f"session {record.name} goes on without this node, which was out of reach: its part is removed"

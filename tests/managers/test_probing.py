@@ -19,6 +19,7 @@ from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve
 from managers.keys import ClusterKey, create
 from managers.links import Links
+from managers.messages import PROTOCOL
 from managers.probing import Prober, resolve_host
 from managers.service import Service
 
@@ -70,7 +71,7 @@ def test_links_and_managers_are_probed_together(keys: tuple[ClusterKey, ClusterK
 
     assert [reach.address for reach in found] == list(addresses)
     assert [(reach.ok, reach.name) for reach in found] == [(True, "m"), (True, "b"), (False, ""), (True, "m")]
-    assert (found[1].key, found[1].protocol, found[1].incarnation > 0) == (keys[0].fingerprint, 1, True)
+    assert (found[1].key, found[1].protocol, found[1].incarnation > 0) == (keys[0].fingerprint, PROTOCOL, True)
     assert found[2].trouble == "nothing listens there"
     assert found[2].hint
 
@@ -141,8 +142,8 @@ def test_another_protocol_is_reported(
     monkeypatch.setattr("managers.probing.PROTOCOL", 9)
     found = _one(Prober("a", keys[0]), servers.links("b", keys[0]))
 
-    assert (found.ok, found.protocol, found.code) == (False, 1, "DF120")
-    assert found.trouble == "its links use protocol 1, those here 9"
+    assert (found.ok, found.protocol, found.code) == (False, PROTOCOL, "DF120")
+    assert found.trouble == f"its links use protocol {PROTOCOL}, those here 9"
 
 
 def test_probing_by_rest(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:

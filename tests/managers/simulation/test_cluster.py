@@ -15,6 +15,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.stopping import kill_after, stopped_after
 from managers.machine_calls import Answered, Unanswered
 from managers.node.stream_copy import StreamCopy
+from managers.node.view_changes import MAJORITY_SECONDS
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.disturbances import DisturbanceRates
 from managers.simulation.network import NetworkFaults
@@ -230,9 +231,9 @@ def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> No
 
 
 def _check_nothing_runs(cluster: SimulatedCluster) -> None:
-    """Check that within a minute no node has a running session, and that the master reports the same."""
+    """Check that no node has a running session when all waits are over, and that the master reports the same."""
     cluster.network.faults = NetworkFaults()
-    cluster.simulation.wait(60.0)
+    cluster.simulation.wait(60.0 + MAJORITY_SECONDS)
     running = {
         node.name: session.state.name
         for node in cluster.nodes.values()
