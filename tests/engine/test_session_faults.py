@@ -27,7 +27,7 @@ def drive(
     driver = Driver(
         graph,
         {"infrastructure_retries": retries, **options},
-        failure=lambda drop, attempt: by_row.get((drop, attempt)),
+        failure=lambda task: by_row.get((task.drop, task.attempt)),
         content=lambda task, _: Handle(body=task.oid.encode()),
     )
     tasks: list[Task] = []
