@@ -211,7 +211,7 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped", array_like=True):
 
 
 class Abandon(msgspec.Struct, frozen=True, tag="abandon", array_like=True):
-    """The attempts of a session that was cancelled had the time to stop: those that have not are abandoned."""
+    """The attempts of a cancelled session that still run have had their time to stop: they are abandoned."""
 
 
 Event = (

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dropflow.engine.api import Exchange, Handle
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.continuation import FrozenSession, HandedOver
@@ -43,12 +45,12 @@ class Handover:
 
     def states(self) -> bytes:
         """Return the state of every drop: WRITING only where an attempt is with the runner and will count."""
-        states, waiting, ahead = bytearray(self._core.drops.states), self._ready.drops, self._core.streaming.is_ahead
-        running = {drop for drop in self._core.drops.running if drop not in waiting and not ahead(drop)}
-        for drop, state in enumerate(states):
-            if state == DropState.WRITING and drop not in running:
-                states[drop] = DropState.INITIALIZED
-        return bytes(states)
+        waiting, ahead = self._ready.drops, self._ahead()
+        running = [drop for drop in self._core.drops.running if drop not in waiting and drop not in ahead]
+        states = np.frombuffer(self._core.drops.states, dtype=np.uint8).copy()
+        states[states == DropState.WRITING] = DropState.INITIALIZED
+        states[running] = DropState.WRITING
+        return states.tobytes()
 
     def parts(self) -> dict[int, dict[int, Handle]]:
         """Return what producers wrote that is no content yet, by producer and drop: here, or on other nodes."""
@@ -67,7 +69,7 @@ class Handover:
         """
         drops = self._core.drops
         states, parts = self.states(), self.parts()
-        ahead = frozenset(drop for drop in drops.running if self._core.streaming.is_ahead(drop))
+        ahead = self._ahead()
         for drop in ahead:
             self._ready.abort(Abort(drop, drops.attempt(drop)))
         return FrozenSession(
@@ -81,3 +83,7 @@ class Handover:
             is_paused=self._core.status is SessionState.PAUSED,
             items=tuple(item for item in items if isinstance(item, HandedOver)),
         )
+
+    def _ahead(self) -> frozenset[int]:
+        """Return the drops whose attempt runs ahead of its inputs."""
+        return frozenset(drop for drop in self._core.drops.running if self._core.streaming.is_ahead(drop))

@@ -201,10 +201,6 @@ class Session:
         self._check_invariants = check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
         """Queue of what comes in."""
-        if exchange is not None:
-            exchange.attach(
-                self.inbox.put, lambda drop, producer: self._contents.needs(self.core.drops, drop, producer)
-            )
         kept = kept_drops(graph)
         self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
         if exchange is not None:

@@ -47,7 +47,7 @@ class _CachedPart:
 
     @property
     def was_undone(self) -> bool:
-        """Whether the child had the session only until its deployment was undone."""
+        """Whether the deployment of the session was undone on this child before it started."""
         return self.is_gone and self.detail.status == SessionState.DEPLOYING.name
 
 

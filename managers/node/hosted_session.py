@@ -195,8 +195,9 @@ class HostedSession:
         frozen = self.session.hand_over()
         contents = self.exchange.contents
         contents.next_view(reset.tolist())
-        note = explain_decision(self.directory.graph_in_view(), decision)
-        piece = self.directory.save_view(decision, self.piece)
+        graph = self.directory.graph_in_view()
+        note = explain_decision(graph, decision)
+        piece = self.directory.save_view(decision, graph, self.piece)
         self._repository.set_graph(piece.graph)
         exchange = self._make_exchange(piece, decision.view.number, contents)
         session = self._make_session(piece, exchange, continuation_in_view(frozen, decision, piece), self.session)

@@ -221,7 +221,7 @@ class SessionDirectory:
             The graph cannot be read, or has no such node.
         """
         if self._view.exists():
-            return self._slice_in(read_checksummed(self._view, _SavedView), node)
+            return _slice_in(read_checksummed(self._view, _SavedView), self.graph(), node)
         graph = self.graph()
         members = [place.node for place in self.deployment().places]
         if node not in members:
@@ -232,22 +232,24 @@ class SessionDirectory:
             )
         return slice_for(graph, node)
 
-    def save_view(self, decision: ViewDecision, before: Slice) -> Slice:
+    def save_view(self, decision: ViewDecision, graph: PhysicalGraph, before: Slice) -> Slice:
         """Write with which drops this node continues, and return its slice.
 
         Parameters
         ----------
+        graph : PhysicalGraph
+            The whole graph, from `graph_in_view`.
         before : Slice
             In the view before; its drops keep their rows.
 
         Raises
         ------
         BadFileError, StorageError
-            The graph cannot be read, or the directory cannot be written.
+            The decision cannot be read, or the directory cannot be written.
         """
         saved = _SavedView(decision=decision, rows=before.drop.tobytes())
         write_checksummed(self._view, saved)
-        return self._slice_in(saved, before.node)
+        return _slice_in(saved, graph, before.node)
 
     def graph_in_view(self) -> PhysicalGraph:
         """Return the whole graph with its present placement.
@@ -258,15 +260,7 @@ class SessionDirectory:
             It cannot be read.
         """
         graph = self.graph()
-        return self._placed(graph, read_checksummed(self._view, _SavedView)) if self._view.exists() else graph
-
-    def _placed(self, graph: PhysicalGraph, saved: "_SavedView") -> PhysicalGraph:
-        placement = unpack_column(saved.decision.placement, np.uint16)
-        return with_placement(graph, placement.astype(np.int32), saved.decision.places)
-
-    def _slice_in(self, saved: "_SavedView", node: str) -> Slice:
-        graph = self._placed(self.graph(), saved)
-        return slice_for(graph, node, first=np.frombuffer(saved.rows, dtype=np.int32))
+        return _placed(read_checksummed(self._view, _SavedView), graph) if self._view.exists() else graph
 
     @contextmanager
     def gone_if_unreadable(self, node: str) -> Iterator[None]:
@@ -321,3 +315,14 @@ class SessionDirectory:
             with suppress(DropflowError):
                 return source()
         return 0
+
+
+def _placed(saved: _SavedView, graph: PhysicalGraph) -> PhysicalGraph:
+    """Return a graph with the placement of a view."""
+    placement = unpack_column(saved.decision.placement, np.uint16)
+    return with_placement(graph, placement.astype(np.int32), saved.decision.places)
+
+
+def _slice_in(saved: _SavedView, graph: PhysicalGraph, node: str) -> Slice:
+    """Return the slice of a node in a view; the drops that it had before come first."""
+    return slice_for(_placed(saved, graph), node, first=np.frombuffer(saved.rows, dtype=np.int32))

@@ -85,6 +85,8 @@ class ViewChanges:
         self._sessions = sessions
         self._actions = actions
         self._patience = patience
+        self._open: list[SessionRecord] = []
+        """Sessions with views that are not over."""
         self.losses: list[Loss] = []
         """Losses that came to light; the machine takes them."""
 
@@ -93,6 +95,7 @@ class ViewChanges:
         if len(deployment.places) >= FEWEST_VOTERS:
             view = View(0, tuple(deployment.places))
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
+            self._open.append(record)
 
     def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
         """Change the view of a session because of a loss; return False if it cannot go on.
@@ -116,7 +119,9 @@ class ViewChanges:
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
-        for record in self._table:
+        # Looked at after every event, so without the sessions that are over, which may be many.
+        self._open = [one for one in self._open if one.result is None and self._table.get(one.name) is one]
+        for record in tuple(self._open):
             if record.views is not None and record.views.deadline() <= now:
                 self._carry_out(record, record.views.tick(now), now)
             if record.gives_up_at <= now:
@@ -124,7 +129,7 @@ class ViewChanges:
 
     def deadline(self) -> float:
         """Return when `tick` is to be called next."""
-        due = [min(one.views.deadline(), one.gives_up_at) for one in self._table if one.views is not None]
+        due = [min(one.views.deadline(), one.gives_up_at) for one in self._open if one.views is not None]
         return min(due, default=inf)
 
     # Events.

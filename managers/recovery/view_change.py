@@ -117,12 +117,6 @@ class ViewChange:
             self._due = inf if self._candidacy is None else self._due
         return self._finish(now)
 
-    def change(self, now: float) -> list[ViewAction]:
-        """Begin a change of the view though no voter is lost, for example because a node joins."""
-        if self._candidacy is None:
-            self._stand(now)
-        return self._finish(now)
-
     def receive(self, peer: str, message: ViewMessage, now: float) -> list[ViewAction]:
         """Take in a message of another voter."""
         self._dispatch(peer, message, now)

@@ -68,7 +68,7 @@ def test_watching_returns_when_a_node_is_lost(world: World) -> None:
 
 
 def test_watching_returns_the_details_of_the_end(world: World) -> None:
-    """The counts of the logical nodes are those of the end, also if the list of sessions had the end first."""
+    """Logical nodes have their final counts, even if the list of sessions reported the end first."""
     one = world.hanging("n1")
     one.hang("watch")
     island = world.composite("n1")
