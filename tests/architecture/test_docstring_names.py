@@ -3,6 +3,8 @@
 import ast
 import re
 
+import pytest
+
 from tests.architecture.sources import PRODUCT, TESTS, files, parsed
 from tests.docs.test_names import exists
 
@@ -20,6 +22,7 @@ def _names() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_modules_and_classes_that_docstrings_name_exist() -> None:
     """A renamed module or class is renamed in the docstrings too."""
     names = _names()

@@ -130,6 +130,7 @@ def test_a_cancel_ends_a_session_on_all_nodes_within_its_bound(stopping: float, 
     assert seconds <= took < seconds + 2.0 < stopped_after(4.0) + 2.0
 
 
+@pytest.mark.slow
 def test_a_session_is_paused_on_all_nodes_in_virtual_time(tmp_path: Path) -> None:
     """Nothing is settled any more while it is paused; then it finishes."""
     cluster = SimulatedCluster(4, tmp_path, workload=Workload(seconds=1.0))

@@ -17,6 +17,7 @@ def _cluster(seed: int, directory: Path, seconds: float = 1.0) -> SimulatedClust
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.1, 1.0, 2.0, 4.0, 8.0])
 def test_a_session_survives_the_loss_of_a_node(after: float, tmp_path: Path) -> None:
     """Whenever one of six nodes is lost, the session finishes on the others, with every drop completed."""
@@ -48,6 +49,7 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
     assert {one.reason for one in known} == {"node n1-2 was lost (silent for 15 s)"}
 
 
+@pytest.mark.slow
 def test_a_node_that_was_cut_off_leaves_and_the_others_go_on(tmp_path: Path) -> None:
     """When it can be reached again, it removes its part of the session, which runs on elsewhere."""
     cluster = _cluster(2, tmp_path, seconds=12.0)

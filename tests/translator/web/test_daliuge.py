@@ -19,6 +19,7 @@ def _drops(reply: Any) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_unroll_returns_the_list_of_drops(served: Served, nested: Path) -> None:
     """The drops have the prefix of the request and no node; the last element is a reproducibility record."""
     reply = served.ask("POST", "/unroll", {"lg_content": nested.read_text(), "oid_prefix": "mine"})
@@ -77,6 +78,7 @@ def test_placeholders_are_filled(served: Served) -> None:
     assert reply.json() == {"a": 4, "b": '"quoted" and 4', "c": ["~/home", "~unknown"], "~x": 1}
 
 
+@pytest.mark.slow
 def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
     """The nodes are those of a known manager, or placeholders."""
     identity = str(served.translate(nested, parts="3")["id"])
@@ -87,6 +89,7 @@ def test_gen_pg_names_the_nodes(served: Served, nested: Path) -> None:
     assert {drop["node"] for drop in counted} == {"#0", "#1"}
 
 
+@pytest.mark.slow
 def test_gen_pg_deploys_with_the_token(served: Served, nested: Path) -> None:
     """It redirects to the page of the session, as DALiuGE does, and deploys to known managers only."""
     identity = str(served.translate(nested)["id"])
@@ -130,6 +133,7 @@ def test_gen_pg_needs_the_token_in_a_header(serve: Callable[..., Served], nested
     assert len(served.manager.sessions()) == 1
 
 
+@pytest.mark.slow
 def test_gen_pg_spec_returns_json_in_json(served: Served, nested: Path) -> None:
     """The answer has a text with the drops on the nodes of the request, and the ids of the roots."""
     identity = str(served.translate(nested, name='quo"ted\\.graph', parts="2")["id"])
