@@ -110,6 +110,7 @@ class CompositeModel:
         self._heard: dict[str, tuple[int, float]] = {}
         """When the last status that certainly counts was asked for, and the time of its answer."""
         self._returned: set[int] = set()
+        self._submitted: set[str] = set()
         self._keys = 0
 
     # What goes in.
@@ -126,6 +127,8 @@ class CompositeModel:
         options = call.arguments.get("options")
         session = str(call.arguments.get("session", "") if options is None else options.session)
         epoch = self._evidence.sure_epoch(session, self.children) if call.operation == "delete" else 0
+        if call.operation == "submit":
+            self._submitted.add(session)
         self.calls[call.id] = _OpenCall(
             call.operation, session, self.event, self.now, epoch, dict(self.children), options
         )
@@ -233,13 +236,21 @@ class CompositeModel:
             for session in {*shown, *(name for name, _ in self._evidence.found)}:
                 self._check_shown(session, shown.get(session), names)
         elif call.operation in ("session", "watch", "cancel", "submit"):
-            absent = all(None in self._evidence.current(call.session, url) for url in names.values())
-            if action.error is None:
-                # A watch for the end of a session returns it, even if the session is deleted right after.
-                if not (call.operation == "watch" and action.value.is_over and absent):
-                    self._check_shown(call.session, action.value, names)
-            elif isinstance(action.error, NotFoundError):
-                self._check_shown(call.session, None, names)
+            self._check_session(call, action, names)
+
+    def _check_session(self, call: _OpenCall, action: Return, names: Mapping[str, str]) -> None:
+        absent = all(None in self._evidence.current(call.session, url) for url in names.values())
+        if isinstance(action.error, NotFoundError):
+            self._check_shown(call.session, None, names)
+        elif action.error is not None:
+            return
+        elif call.operation == "cancel" and not action.value.states:
+            # It was being prepared, here or by another manager, and nothing of it is left.
+            assert action.value.status == "CANCELLED"
+            assert absent or call.session in self._submitted, f"session {call.session} was not being prepared"
+        # A watch for the end of a session returns it, even if the session is deleted right after.
+        elif not (call.operation == "watch" and action.value.is_over and absent):
+            self._check_shown(call.session, action.value, names)
 
     def _check_shown(self, session: str, info: SessionInfo | None, names: Mapping[str, str]) -> None:
         if info is not None and info.status == "UNKNOWN" and not info.states:
