@@ -63,6 +63,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PT001": (_E, "a weight is negative or not finite"),
     "PT002": (_E, "the partitioner or its parameters cannot be used"),
     "PT003": (_W, "there are fewer drops than parts"),
+    "PT004": (_W, "there are fewer parts than the copies of an ExclusiveForceNode need"),
 }
 """Every code with its usual severity and meaning."""
 

@@ -142,7 +142,8 @@ def test_a_subgraph_is_transparent() -> None:
         drawing.app("alone")
     drawing.link("d0", "in", "inner", "out").link("inner", "alone")
     assert edges(drawing, "inner", "alone") == [((0,), (0,))]
-    assert planned(drawing).meta == {"exclusive": "X"}
+    alone = next(template for template in planned(drawing).templates if template.key == "alone")
+    assert [axis.kind for axis in alone.axes] == ["exclusive"]
 
 
 def test_mpi_adds_a_level_of_ranks() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.problems import Problem, refuse_errors
 from translator.partition.blocks import blocks
+from translator.partition.exclusive import check_exclusive, partition_groups
 from translator.partition.metis import metis
 from translator.partition.weights import check_weights
 from translator.problem_codes import problem
@@ -29,11 +30,14 @@ def _none(graph: PhysicalGraph, _options: PartitionOptions) -> IntColumn:
 
 
 ALGORITHMS: Mapping[str, Partitioner] = MappingProxyType({"metis": metis, "blocks": blocks, "none": _none})
-"""Partitioners by name. Each makes 1 to `drops` parts, none of them empty (``none`` makes one part)."""
+"""Partitioners by name. Each makes 1 to `drops` parts, none of them empty (``none`` makes one part).
+
+`partition` keeps the constraints of placement groups for them.
+"""
 
 
 def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Problem, ...]:
-    """Return all problems of partitioning a graph: errors PT001 and PT002, and the warning PT003."""
+    """Return all problems of partitioning a graph: errors PT001 and PT002, warnings PT003 and PT004."""
     found = check_weights(graph)
     names = ", ".join(sorted(ALGORITHMS))
     if options.algorithm not in ALGORITHMS:
@@ -49,13 +53,16 @@ def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Pr
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
         hint = f"the graph is partitioned into {graph.drops} parts"
         found.append(problem("PT003", text, where="parts", hint=hint))
+    if options.algorithm != "none":
+        found += check_exclusive(graph, options.parts)
     return tuple(found)
 
 
 def partition(graph: PhysicalGraph, options: PartitionOptions) -> PhysicalGraph:
     """Partition a graph. An earlier placement is removed.
 
-    If there are fewer drops than parts, every drop becomes a part.
+    If there are fewer drops than parts, every drop becomes a part. The drops of an ExclusiveForceNode share their part
+    with no others, if there are enough parts; the ranks of an MPI job are in one part.
 
     Raises
     ------
@@ -65,6 +72,7 @@ def partition(graph: PhysicalGraph, options: PartitionOptions) -> PhysicalGraph:
     refuse_errors(check_partition(graph, options))
     parts = min(options.parts, graph.drops)
     chosen = ALGORITHMS[options.algorithm] if parts > 1 else _none
-    part = chosen(graph, msgspec.structs.replace(options, parts=max(parts, 1)))
+    options = msgspec.structs.replace(options, parts=max(parts, 1))
+    part = chosen(graph, options) if chosen is _none else partition_groups(graph, options, chosen)
     part.flags.writeable = False
     return replace(graph, part=part, places=())

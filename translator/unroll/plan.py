@@ -19,7 +19,7 @@ from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby_map import groupby_joint, groupby_map
 from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import EXCLUSIVE, LOOP, MPI, spelled
+from translator.unroll.levels import LOOP, MPI, spelled
 from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.values import Findings
@@ -99,9 +99,6 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
         hint = "remove an edge, or mark the one that leads to the next iteration of a loop as closes-loop"
         findings.append(problem("LG050", f"the graph has a cycle: {names}", where=where, hint=hint))
     templates, links, maps = _connect(layout, units, wires, findings)
-    exclusive = [
-        construct for construct, levels in layout.content.items() if levels[-1:] and levels[-1].kind == EXCLUSIVE
-    ]
     made = UnrollPlan(
         name=graph.name,
         prefix=options.prefix or safe_name(graph.name),
@@ -109,7 +106,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
         links=tuple(links),
         maps=tuple(maps),
         problems=(),
-        meta={"exclusive": ",".join(exclusive)} if exclusive else {},
+        meta={},
     )
     findings += _too_large(made, options)
     return replace(made, problems=tuple(findings))
