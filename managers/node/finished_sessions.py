@@ -70,6 +70,7 @@ class FinishedSession(_OverSession):
         self.whole = end.whole
         self.end = end
         self.state = SessionState[end.detail.status]
+        self.is_certain = end.is_certain
 
     @property
     def session(self) -> "FinishedSession":
@@ -194,6 +195,7 @@ class DamagedSession(_OverSession):
 
     whole = 0
     state = SessionState.FAILED
+    is_certain = False
 
     def __init__(self, directory: SessionDirectory, node: str, error: Exception) -> None:
         name = directory.session

@@ -277,7 +277,7 @@ class HostedSession:
         kept = self.session.call(Session.contents)
         directory, own = f"{self.directory.path}/", self.piece.is_own
         contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if own[row]}
-        return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents)
+        return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents, is_certain=True)
 
     def _on_progress(self, progress: Progress) -> None:
         if progress.is_over:

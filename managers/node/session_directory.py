@@ -52,12 +52,16 @@ class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
         All root causes.
     contents : dict of int to ContentRecord
         What is left, by row of the slice.
+    is_certain : bool
+        Whether the process that ran the session wrote this. Otherwise it was derived from the journal, and the session
+        may have gone on on other nodes.
     """
 
     whole: int
     detail: SessionDetail
     failures: tuple[FailureInfo, ...] = ()
     contents: dict[int, ContentRecord] = {}
+    is_certain: bool = False
 
 
 class _SavedView(msgspec.Struct, frozen=True):

@@ -119,6 +119,11 @@ class FinishedRecord(Protocol):
         """How it ended."""
         ...
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether it ended so on all nodes, as far as its process knew."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class SessionRecord:
@@ -144,6 +149,8 @@ class SessionRecord:
         The version that its instance reported last.
     result : SessionState or None
         How it ended.
+    is_certain : bool
+        Whether the process that ran it ended it. If that process was killed, the session may go on on other nodes.
     preparing : list of int
         Calls that wait until it is prepared.
     removing : list of (int, Exception or None)
@@ -179,6 +186,7 @@ class SessionRecord:
     is_hosted: bool = True
     version: int = 1
     result: SessionState | None = None
+    is_certain: bool = True
     preparing: list[int] = field(default_factory=list)
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
@@ -213,7 +221,13 @@ class SessionTable:
     def __init__(self, finished: Mapping[str, FinishedRecord]) -> None:
         self._records = {
             name: SessionRecord(
-                name, session.epoch, Phase.FINISHED, instance=session, is_hosted=False, result=session.state
+                name,
+                session.epoch,
+                Phase.FINISHED,
+                instance=session,
+                is_hosted=False,
+                result=session.state,
+                is_certain=session.is_certain,
             )
             for name, session in finished.items()
         }

@@ -48,6 +48,8 @@ __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
 
 MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""
+_ANSWER_SECONDS = 5.0
+"""How long it waits if so many of their processes have ended that no view can be decided any more."""
 
 
 class ViewChanges:
@@ -103,17 +105,13 @@ class ViewChanges:
         Parameters
         ----------
         is_final : bool
-            Whether the process has ended: it will not answer again. Without a majority of voters whose processes may
-            live, no view can be decided any more.
+            Whether the process has ended: it will not answer again.
         """
         if record.views is None or not record.phase.is_started or record.result is not None:
             return False
         record.lost[peer] = reason
         if is_final:
             record.gone.add(peer)
-            view = record.views.view
-            if sum(place.node not in record.gone for place in view.voters) < view.majority:
-                return False
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
 
@@ -138,15 +136,17 @@ class ViewChanges:
         """A voter of a session sent a message."""
         message = event.message
         record = self._table.get(message.session, message.epoch)
-        if record is None or record.views is None:
+        if record is None:
+            return
+        if record.views is None:
+            # A former process of this node may have ended it, and a member may have missed that.
+            if record.result is not None and record.is_certain:
+                self._tell_end(record, event)
             return
         if not self._is_voter(record, event, now):
             return
         if record.result is not None:
-            # The session is over here, and so it is everywhere.
-            if not isinstance(message, SessionDone):
-                view = record.views.view.number
-                self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, view)))
+            self._tell_end(record, event)
             return
         if record.phase is Phase.PREPARED:
             self._sessions.start(record)  # its members have begun
@@ -154,17 +154,24 @@ class ViewChanges:
             return
         match message:
             case PartDone():
-                self._part_done(record, event.peer, message.view)
+                self._part_done(record, event.peer, message.view, now)
             case SessionDone():
                 self._finish(record)
             case _:
                 self._on_view_message(record, event.peer, message, now)
 
+    def _tell_end(self, record: SessionRecord, event: PeerSent) -> None:
+        """Answer that the session is over here, and so it is everywhere."""
+        if not isinstance(event.message, SessionDone):
+            self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view)))
+
     def _is_voter(self, record: SessionRecord, event: PeerSent, now: float) -> bool:
         """Return whether a process is a voter; one that was is told of the view in which it is not."""
         place = record.peers.get(event.peer)
         if place is not None:
-            return place.incarnation == event.incarnation
+            # A later process of a node that ended the session knows that.
+            is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
+            return is_end or place.incarnation == event.incarnation
         former = record.former_peers.get(event.peer)
         is_former = former is not None and former.incarnation == event.incarnation
         if is_former and not isinstance(event.message, PartDone | SessionDone):
@@ -176,6 +183,8 @@ class ViewChanges:
         """A session has stopped, or the computation of its next view is done."""
         match event:
             case Frozen():
+                if record.work is Work.END:
+                    return  # the decision that the session is over came first
                 record.work = Work.NONE
                 if record.is_stopping:
                     # Its thread stopped to report before it saw that it was to stop for good.
@@ -188,12 +197,12 @@ class ViewChanges:
                 if record.views is not None and record.views.is_frozen:
                     self._freeze(record)
             case PartFinished():
-                self._on_part_finished(record, event)
+                self._on_part_finished(record, event, now)
             case Planned():
                 if record.views is not None:
                     self._carry_out(record, record.views.planned(event.ballot, event.decision, now), now)
 
-    def _on_part_finished(self, record: SessionRecord, event: PartFinished) -> None:
+    def _on_part_finished(self, record: SessionRecord, event: PartFinished, now: float) -> None:
         """All drops of a session are settled here."""
         record.work = Work.NONE
         views = record.views
@@ -204,7 +213,7 @@ class ViewChanges:
         elif event.view == views.view.number:
             leader = views.view.members[0].node
             if leader == self._node:
-                self._part_done(record, self._node, event.view)
+                self._part_done(record, self._node, event.view, now)
             else:
                 self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, event.view)))
 
@@ -247,8 +256,12 @@ class ViewChanges:
                     self._adopt(record, action, now)
                 case LeaveSession():
                     self._leave(record, now)
-        is_frozen = record.views is not None and record.views.is_frozen
-        record.gives_up_at = min(record.gives_up_at, now + MAJORITY_SECONDS) if is_frozen else inf
+        is_waiting = record.views is not None and record.views.is_frozen
+        limit = MAJORITY_SECONDS
+        if _is_hopeless(record):
+            # The others may have ended the session before they were started again: then they answer so.
+            is_waiting, limit = True, _ANSWER_SECONDS
+        record.gives_up_at = min(record.gives_up_at, now + limit) if is_waiting else inf
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
             self._actions.append(ShowWaiting(record.instance, record.waiting))
@@ -260,6 +273,9 @@ class ViewChanges:
         record.work = Work.THREAD  # until it reports
 
     def _adopt(self, record: SessionRecord, action: AdoptDecision, now: float) -> None:
+        if action.decision.is_over:
+            self._finish(record)
+            return
         view = action.decision.view
         lost = ", ".join(f"{node} ({why})" for node, why in action.decision.lost.items()) or "no node"
         members = ", ".join(place.node for place in view.members)
@@ -279,10 +295,13 @@ class ViewChanges:
         """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
         record.gives_up_at = inf
         node, why = next(iter(self._lost(record).items()), (self._node, "it answers to too few nodes"))
+        waited = (
+            "too few nodes are left" if _is_hopeless(record) else f"for {MAJORITY_SECONDS:g} s too few nodes answered"
+        )
         failure = Failure(
             code=LinkError.code,
             kind="NodeLost",
-            text=f"node {node} is lost: {why}; for {MAJORITY_SECONDS:g} s too few nodes answered to go on without it",
+            text=f"node {node} is lost: {why}; {waited} to go on without it",
             hint="start the nodes again that do not answer, and submit the graph again",
             retryable=True,
         )
@@ -293,19 +312,25 @@ class ViewChanges:
         self._actions += [Log(text, record.name), SilenceSession(record.instance)]
         self._sessions.withdraw(record, now)
 
-    def _part_done(self, record: SessionRecord, member: str, view: int) -> None:
-        """Finish the session once all members are done. Only the first member of a view gets to know."""
+    def _part_done(self, record: SessionRecord, member: str, view: int, now: float) -> None:
+        """Have the session end once all members are done. Only the first member of a view gets to know."""
         if record.views is None:
             return
         record.parts_done.setdefault(view, set()).add(member)
         current = record.views.view
         members = {place.node for place in current.members}
         if view == current.number and members <= record.parts_done[view]:
-            done = SessionDone(record.name, record.epoch, view)
-            self._actions += [SendToPeer(name, done) for name in sorted(members - {self._node})]
-            self._finish(record)
+            self._carry_out(record, record.views.end(now), now)
 
     def _finish(self, record: SessionRecord) -> None:
         if record.result is None and record.work is not Work.END:
             record.work = Work.END
             self._actions.append(FinishSession(record.instance))
+
+
+def _is_hopeless(record: SessionRecord) -> bool:
+    """Return whether no view can be decided any more: too few processes of voters may live."""
+    if record.views is None:
+        return True
+    view = record.views.view
+    return sum(place.node not in record.gone for place in view.voters) < view.majority

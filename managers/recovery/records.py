@@ -99,6 +99,8 @@ class ViewDecision(msgspec.Struct, frozen=True):
         By row of a drop that is taken over: number of its last known attempt.
     lost : dict of str to str
         Nodes that are members no more, and why.
+    is_over : bool
+        Whether the session is over: all members had finished their parts. Nothing but the view is used then.
     """
 
     view: View
@@ -109,6 +111,7 @@ class ViewDecision(msgspec.Struct, frozen=True):
     causes: dict[int, int] = {}
     attempts: dict[int, int] = {}
     lost: dict[str, str] = {}
+    is_over: bool = False
 
 
 def pack_column(column: npt.NDArray[np.generic]) -> bytes:

@@ -8,6 +8,10 @@ of a view is ever decided, also with several candidates at once, and a minority 
 A member stops its session before it promises anything, so its report stays true until the decision. Messages between
 two processes arrive once and in order while both live, so nothing is sent twice. A process that was started again is
 not the voter that it was, so nothing is stored on disks.
+
+That a session is over is a successor of its last view, too. So it cannot be over for some of its members while others
+go on in a later view: what a majority may have accepted is proposed again. The first member proposes it, when all have
+finished their parts, with a ballot that only it uses and that is below all others, so it needs no promises.
 """
 
 from collections import deque
@@ -40,6 +44,8 @@ from managers.recovery.records import View, ViewDecision
 __all__ = ["ViewChange"]
 
 _NONE: Ballot = (0, 0)
+_END: Ballot = (0, 1)
+"""Ballot with which the first member proposes that the session is over. Those of candidates begin with (1, 0)."""
 _decoder = msgspec.msgpack.Decoder(ViewDecision)
 
 
@@ -78,6 +84,8 @@ class ViewChange:
         self.view = view
         self.is_frozen = False
         """Whether the session is stopped here, and waits for a decision."""
+        self.is_over = False
+        """Whether it is decided that the session is over."""
         self._node = node
         self._session = session
         self._epoch = epoch
@@ -110,6 +118,8 @@ class ViewChange:
     def lose(self, lost: Mapping[str, str], now: float) -> list[ViewAction]:
         """Note the voters that are lost now, and why; they may answer again later."""
         self._lost = {name: why for name, why in lost.items() if name != self._node}
+        if self.is_over:
+            return []
         if self.is_frozen or any(place.node in self._lost for place in self.view.voters):
             self._wait(now)
             self._advance(now)
@@ -139,6 +149,17 @@ class ViewChange:
             self._propose(candidacy, msgspec.msgpack.encode(decision))
         return self._finish(now)
 
+    def end(self, now: float) -> list[ViewAction]:
+        """Propose that the session is over, since all members have finished their parts. For the first member.
+
+        Nothing happens if a candidate has begun to change the view: members finish again in the next one.
+        """
+        if self._node == self.view.members[0].node and self._promised == _NONE:
+            over = msgspec.structs.replace(self.view, number=self.view.number + 1)
+            self._candidacy = _Candidacy(_END, is_planning=True)
+            self._propose(self._candidacy, msgspec.msgpack.encode(ViewDecision(over, (), b"", is_over=True)))
+        return self._finish(now)
+
     def tick(self, now: float) -> list[ViewAction]:
         """Do what is due at `now`."""
         if now >= self._due:
@@ -163,7 +184,7 @@ class ViewChange:
             self._due = now + self._patience
         elif self._node in present:
             rank = present.index(self._node)
-            started = self._promised != _NONE  # another voter is a candidate, and has its time
+            started = self._promised > _END  # another voter is a candidate, and has its time
             self._due = min(self._due, now + self._patience * (rank + started))
 
     def _stand(self, now: float) -> None:
@@ -214,7 +235,7 @@ class ViewChange:
             # This voter has missed a decision. Whatever it sends of its own view is answered by the latest one.
             self._early.append((peer, message))
             self._send(peer, RejectView(self._session, self._epoch, self.view.number, self._promised))
-        elif peer in {place.node for place in self.view.voters}:
+        elif peer in {place.node for place in self.view.voters} and not self.is_over:
             self._on_current(peer, message, now)
 
     def _on_current(self, peer: str, message: ViewMessage, now: float) -> None:
@@ -287,7 +308,7 @@ class ViewChange:
         decision = _decoder.decode(message.decision)
         if decision.view.number <= self.view.number:
             return
-        self.view = decision.view
+        self.view, self.is_over = decision.view, decision.is_over
         self._latest = message
         self._lost = {}
         self._promised, self._accepted = _NONE, (_NONE, b"")

@@ -84,7 +84,7 @@ class SimulatedCluster:
         self._client = SimulatedProcess(self.simulation, "client")
 
     def start_node(self, name: str) -> SimulatedNode:
-        """Start the process of a node, again after a crash."""
+        """Start the process of a node, again after a crash: at the same address."""
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
         self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
@@ -95,6 +95,7 @@ class SimulatedCluster:
             directory=directory,
             workload=self._workload,
             incarnation=incarnation,
+            address=self.nodes[name].links.address if name in self.nodes else "",
             on_action=lambda action: self.on_action(name, action),
         )
         self.calls.listen(node.url, node)

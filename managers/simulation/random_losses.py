@@ -29,6 +29,7 @@ from managers.messages import (
 )
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView, SendToPeer
 from managers.node.hosted_session import HostedSession
+from managers.recovery.records import ViewDecision
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.disturbances import DisturbanceRates
 from managers.simulation.network import NetworkFaults
@@ -266,6 +267,10 @@ class LossTrial:
                 self._violations.append(f"two decisions for view {key[1]} of session {key[0]}")
         if isinstance(action, FinishSession):
             self._ending.add(action.hosted.name)
+        if isinstance(action, SendToPeer) and isinstance(action.message, ProposeView):
+            decision = msgspec.msgpack.decode(action.message.decision, type=ViewDecision)
+            if decision.is_over:  # it may be decided as soon as another one has accepted it
+                self._ending.add(action.message.session)
         kind = type(action.message) if isinstance(action, SendToPeer) else type(action)
         if self._keep_trace and kind in (*_STEPS, *_ACTIONS):
             to = f" to {action.peer}" if isinstance(action, SendToPeer) else ""

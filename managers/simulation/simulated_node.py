@@ -91,6 +91,8 @@ class SimulatedNode:
         What attempts do.
     incarnation : int
         Incarnation of the process.
+    address : str
+        Address of its links; a new one by default.
     on_action : callable
         Called with each action of its machine before it is carried out.
     """
@@ -104,6 +106,7 @@ class SimulatedNode:
         directory: Path,
         workload: Workload,
         incarnation: int,
+        address: str = "",
         on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
         self.name = name
@@ -127,6 +130,7 @@ class SimulatedNode:
             open_content=self._host.open_content,
             incarnation=incarnation,
             process=self.process,
+            address=address,
         )
         self._host.links = self.links
         self._resources = _SimulatedResources(self.links, self.process, workload)

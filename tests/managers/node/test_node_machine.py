@@ -68,6 +68,7 @@ class Finished(msgspec.Struct, frozen=True):
     name: str
     epoch: int = 1
     state: SessionState = SessionState.FINISHED
+    is_certain: bool = True
 
 
 class Node:

@@ -64,10 +64,16 @@ class _Voters:
             else:
                 assert isinstance(action, AdoptDecision | LeaveSession)
                 number = action.decision.view.number
+                assert not any(one.is_over for before, one in self.decided.items() if before < number), "it was over"
                 assert self.decided.setdefault(number, action.decision) == action.decision, "two successors of one view"
                 self.stopped.discard(name)
                 if isinstance(action, LeaveSession):
                     self.left.add(name)
+
+    def end(self, name: str) -> None:
+        """Have a voter see that all members have finished their parts."""
+        if name not in self.dead | self.left | self.stopped:
+            self.act(name, self.voters[name].end(self.now))
 
     def run(self, seconds: float = 300.0) -> None:
         """Deliver everything that can be delivered, and let time pass."""
@@ -104,7 +110,8 @@ class _Voters:
             return
         voter = self.voters[name]
         if isinstance(action, StopForReport):
-            self.stopped.add(name)
+            if not voter.is_over:
+                self.stopped.add(name)
             self.act(name, voter.frozen(name.encode(), self.now))
         else:
             assert isinstance(action, PlanView)
@@ -187,6 +194,47 @@ def test_the_loss_of_the_candidate_does_not_block() -> None:
     assert voters.stopped <= voters.dead
 
 
+def test_the_end_is_decided_without_a_stop() -> None:
+    """Once all have finished their parts, the first member has the session end in one round, and nothing is stopped."""
+    voters = _Voters(_view(3), seed=1)
+    voters.end("n1")
+    voters.run()
+    assert not voters.decided
+    voters.end("n0")
+    voters.run()
+    assert [voter.view.number for voter in voters.voters.values()] == [1, 1, 1]
+    assert voters.decided[1].is_over
+    assert not voters.stopped
+
+
+def test_an_end_that_only_one_member_knows_is_the_end_for_all() -> None:
+    """If the first member dies when one other has accepted that the session is over, no later view is decided."""
+    voters = _Voters(_view(3), seed=1)
+    voters.cut = {frozenset({"n0", "n2"})}
+    voters.end("n0")
+    (proposal,) = voters.wire["n0", "n1"]
+    voters.act("n1", voters.voters["n1"].receive("n0", proposal, 0.0))
+    voters.dead = {"n0"}
+    voters.lose("n0")
+    voters.run()
+    assert voters.decided.keys() == {1}
+    assert voters.decided[1].is_over
+
+
+def test_a_change_of_the_view_comes_before_the_end() -> None:
+    """A first member that has promised does not propose the end: it is proposed in the next view."""
+    voters = _Voters(_view(3), seed=1)
+    voters.dead = {"n2"}
+    voters.act("n1", voters.voters["n1"].lose({"n0": "wrongly", "n2": "silent"}, 0.0))
+    voters.act("n1", voters.voters["n1"].tick(0.0))
+    voters.act("n0", voters.voters["n0"].receive("n1", voters.wire["n1", "n0"].popleft(), 0.0))
+    assert voters.voters["n0"].end(0.0) == []
+    voters.run()
+    voters.end("n0")
+    voters.run()
+    assert [voters.decided[number].is_over for number in (1, 2)] == [False, True]
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_at_most_one_successor_of_each_view(seed: int) -> None:
     """Whatever is lost and cut, no two views with one number are adopted; at the end no living member stays frozen."""
@@ -207,8 +255,15 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
             if draw.random() < 0.3:
                 lost[draw.choice(names)] = "wrongly"
             voters.act(name, voters.voters[name].lose(lost, voters.now))
+            if draw.random() < 0.1:
+                voters.end(name)
         voters.run(draw.choice([0.0, 5.0, 30.0]))
-    # Everything heals; only the dead stay lost.
+    _check_healed(voters)
+
+
+def _check_healed(voters: _Voters) -> None:
+    """Reconnect everything but the dead, and check that no living member with a majority stays stopped."""
+    names = list(voters.voters)
     voters.cut = set()
     for _ in range(8):
         voters.lose(*voters.dead)
@@ -222,7 +277,7 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
         has_member = any(place.node in alive for place in voter.view.members)
         if len(alive) >= voter.view.majority and has_member:
             assert name not in voters.stopped, (name, voter.view)
-            assert not voters.dead & {place.node for place in voter.view.members}
+            assert voter.is_over or not voters.dead & {place.node for place in voter.view.members}
 
 
 def test_records_survive_encoding() -> None:
