@@ -43,6 +43,8 @@ _BIG_INTEGER = 1
 """Code of the msgpack extension for integers beyond 64 bits: their decimal digits."""
 
 _COLUMNS = {"template": "<i4", "instance": "<i4", "part": "<i4", "ptr": "<i8", "neighbour": "<i4", "link": "<i4"}
+_PRIORITY_COLUMN = {"priority": "<i4"}
+"""Only in graphs with priorities."""
 _OID_COLUMNS = {"oid_ptr": "<i8", "oid_text": "|u1"}
 
 
@@ -140,6 +142,7 @@ def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
         successors=Adjacency(ptr=columns["ptr"], neighbour=columns["neighbour"], link=columns["link"]),
         places=header.places,
         oids=_read_oids(columns, where),
+        priority=columns.get("priority"),
         meta=header.meta,
     )
     wrong = faults(graph)
@@ -158,6 +161,8 @@ def _columns_of(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
         "neighbour": out.neighbour,
         "link": out.link,
     }
+    if graph.priority is not None:
+        columns["priority"] = graph.priority
     if graph.oids is not None:
         try:
             texts = [oid.encode() for oid in graph.oids]
@@ -170,7 +175,7 @@ def _columns_of(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
 
 
 def _type_of(name: str) -> str:
-    return (_COLUMNS | _OID_COLUMNS)[name]
+    return (_COLUMNS | _PRIORITY_COLUMN | _OID_COLUMNS)[name]
 
 
 def _little(column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
@@ -250,7 +255,7 @@ def _damaged(where: str) -> BadFileError:
 
 def _read_columns(view: memoryview, header: _DfgHeader, after: int, where: str) -> dict[str, npt.NDArray[Any]]:
     names = [column.name for column in header.columns]
-    wanted = _COLUMNS | (_OID_COLUMNS if "oid_ptr" in names else {})
+    wanted = _COLUMNS | (_PRIORITY_COLUMN if "priority" in names else {}) | (_OID_COLUMNS if "oid_ptr" in names else {})
     if names != list(wanted):
         raise BadFileError(f"the file has the columns {names}", where=where, hint="use the dropflow that wrote it")
     columns: dict[str, npt.NDArray[Any]] = {}

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dropflow.errors import BadGraphError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.interchange_edges import Declarations, collecting, expand_adapters, match, number_links
+from dropflow.graph.interchange_fields import CONTAINERS
 from dropflow.graph.interchange_levels import counted, index_in, with_axes
 from dropflow.graph.interchange_template import template_of
 from dropflow.graph.physical import PhysicalGraph
@@ -32,6 +33,7 @@ _OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 """Keys in which instances of one node differ."""
 
 _MOST_PROBLEMS = 200
+_MOST_PRIORITY = 1 << 31
 _LARGE = 1 << 20
 
 
@@ -167,6 +169,7 @@ class _Reading:
         self._templates: list[Template] = []
         self._known: dict[bytes, int] = {}
         self._template: list[int] = []
+        self._priority: list[int] = []
         self._index: list[tuple[int, ...] | None] = []
         self._trailing: dict[int, tuple[int, bool]] = {}
         self._nodes: list[tuple[str, str]] = []
@@ -209,6 +212,7 @@ class _Reading:
             self._complain(_problem("PG003", f"there are two drops {oid!r}", f"{where}/oid", hint="rename one of them"))
             return
         shared = {key: value for key, value in drop.items() if key not in _OWN}
+        self._priority.append(_take_priority(shared))
         template = self._template_row(shared, oid, where)
         self._rows[number] = len(self._oids)
         self._oids.append(oid)
@@ -304,7 +308,15 @@ class _Reading:
             oids=self._oids,
             meta=meta,
         )
-        return replace(graph, places=places, templates=collecting(graph))
+        return replace(graph, places=places, templates=collecting(graph), priority=self._priorities(len(hosts)))
+
+    def _priorities(self, adapters: int) -> npt.NDArray[np.int32] | None:
+        """Return the priority of each drop, 0 for those without one and for adapters; None if no drop has one."""
+        if not any(self._priority):
+            return None
+        column = np.array(self._priority + [0] * adapters, dtype=np.int32)
+        column.flags.writeable = False
+        return column
 
     def _tell(self, findings: list[Problem]) -> None:
         if self._findings is not None:
@@ -335,6 +347,17 @@ class _Reading:
 def _adapted(before: str, after: str) -> Problem:
     text = f"edges from {before!r} to {after!r} join drops of the same kind: an artificial drop was inserted into each"
     return _problem("LG041", text, "", severity=Severity.INFO)
+
+
+def _take_priority(shared: dict[str, Any]) -> int:
+    """Remove the priority of an application and return it, 0 for none. A parameter of that name has a record."""
+    value = shared.get("priority")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _MOST_PRIORITY:
+        return 0
+    if any(isinstance(shared.get(key), dict) and "priority" in shared[key] for key in CONTAINERS):
+        return 0
+    del shared["priority"]
+    return int(value)
 
 
 def _is_reproducibility_record(item: Any) -> bool:

@@ -61,7 +61,8 @@ def write_pg(graph: PhysicalGraph, stream: ByteSink, *, places: Sequence[str] | 
 
 
 def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:
-    shared = [_shared(template) for template in graph.templates]
+    has_priority = graph.priority is not None
+    shared = [_shared(template, has_priority=has_priority) for template in graph.templates]
     homes = _homes(graph, places)
     for first in range(0, graph.drops, _BLOCK):
         rows = range(first, min(first + _BLOCK, graph.drops))
@@ -90,7 +91,7 @@ def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
     return found
 
 
-def _shared(template: Template) -> bytes:
+def _shared(template: Template, *, has_priority: bool) -> bytes:
     """Return the encoded keys that all instances share, without braces."""
     is_app = template.kind is Kind.APP
     found: dict[str, Any] = {
@@ -111,7 +112,8 @@ def _shared(template: Template) -> bytes:
         inside = {a.name: records[a.name] for a in template.arguments if a.parameter_type == parameter_type}
         found[container] = inside
     found["fields"] = list(records.values())
-    found |= {a.name: a.value for a in template.arguments if a.name not in STRUCTURAL and a.name not in found}
+    taken = found.keys() | ({"priority"} if is_app and has_priority else set()) | STRUCTURAL
+    found |= {a.name: a.value for a in template.arguments if a.name not in taken}
     return _encode(found)[1:-1]
 
 
@@ -147,6 +149,8 @@ def _identity(graph: PhysicalGraph, row: int, name: str, template: Template) -> 
     loops = [str(at) for at, axis in zip(index, template.axes, strict=True) if axis.kind == "loop"]
     if loops:
         found["loop_ctx"] = "-".join(loops)
+    if graph.priority is not None and template.kind is Kind.APP:
+        found["priority"] = int(graph.priority[row])
     if template.axes and template.axes[-1].kind == "mpi":
         found["proc_index"] = index[-1]
     return found

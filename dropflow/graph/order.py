@@ -25,6 +25,7 @@ __all__ = [
     "find_cycle",
     "leaves",
     "levels",
+    "longest_before",
     "refuse_cycle",
     "roots",
     "topological_order",
@@ -123,7 +124,7 @@ def critical_path(graph: PhysicalGraph) -> CriticalPath:
         return CriticalPath(0.0, ())
     seconds = np.array([max(t.weight, 0.0) if t.kind is Kind.APP else 0.0 for t in graph.templates], dtype=np.float64)
     cost = seconds[graph.template]
-    before = _longest_before(graph, cost)
+    before = longest_before(graph, cost)
     done = before + cost
     last = int(done.argmax())
     return CriticalPath(float(done[last]), _walk_back(graph, done, last))
@@ -196,8 +197,14 @@ def _edges_of(ptr: npt.NDArray[np.int64], drops: IntColumn) -> npt.NDArray[np.in
     return rows
 
 
-def _longest_before(graph: PhysicalGraph, cost: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the largest sum of costs over the paths that end before each drop."""
+def longest_before(graph: PhysicalGraph, cost: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the largest sum of costs over the paths that end before each drop, shape (drops,).
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
     level = levels(graph)
     order = np.argsort(level, kind="stable").astype(np.int32)
     width = np.bincount(level)

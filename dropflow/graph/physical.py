@@ -67,6 +67,9 @@ class PhysicalGraph:
     rank : int32 array, shape (drops,), or None
         Position of each drop among the inputs or outputs of another drop, if that is not the order of the rows: a
         slice of a graph may have its rows in any order (`dropflow.graph.slices`).
+    priority : int32 array, shape (drops,), or None
+        Of the applications of a node that are ready, those with the highest number start first; None for the order in
+        which they become ready.
     """
 
     name: str
@@ -81,6 +84,7 @@ class PhysicalGraph:
     oids: tuple[str, ...] | None = None
     meta: dict[str, str] = field(default_factory=dict)
     rank: IntColumn | None = None
+    priority: IntColumn | None = None
 
     @property
     def drops(self) -> int:

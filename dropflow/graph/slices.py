@@ -119,6 +119,7 @@ def slice_for(graph: PhysicalGraph, node: str, *, first: IntColumn | None = None
         successors=_adjacency(len(rows), local[source], local[target], link),
         oids=None if graph.oids is None else _picked(graph, rows),
         rank=None if (rows[1:] > rows[:-1]).all() else rows,
+        priority=None if graph.priority is None else _frozen(graph.priority[rows]),
     )
     return Slice(node, piece, rows)
 

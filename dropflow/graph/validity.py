@@ -28,6 +28,8 @@ def _row_faults(graph: PhysicalGraph) -> list[str]:
     drops, templates = graph.drops, len(graph.templates)
     parts = len(graph.places) or _MOST_PARTS
     columns = {"instance": graph.instance, "part": graph.part}
+    if graph.priority is not None:
+        columns["priority"] = graph.priority
     found += [
         f"column {name} has {len(column)} rows, not {drops}" for name, column in columns.items() if len(column) != drops
     ]

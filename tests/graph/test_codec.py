@@ -1,3 +1,5 @@
+import io
+import json
 import struct
 import zlib
 from dataclasses import replace
@@ -12,7 +14,9 @@ from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
+from dropflow.graph.interchange import read_pg, write_pg
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import slice_for
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import graphs, scatter
 
@@ -224,3 +228,22 @@ def test_invalid_rows_are_refused() -> None:
     strange = replace(graph, template=np.array([0, 1, 2, 9], dtype=np.int32))
     with pytest.raises(BadFileError, match="is not valid: a drop has a template that does not exist"):
         codec.parse(_bytes(strange), where="x.dfg")
+
+
+def _priorities(graph: PhysicalGraph) -> list[int]:
+    return [] if graph.priority is None else graph.priority.tolist()
+
+
+def test_priorities_travel_in_both_forms() -> None:
+    """A graph with priorities keeps them in a container, in DALiuGE's JSON, in slices and in its digest."""
+    plain = scatter(3)
+    priority = np.where(plain.kinds[plain.template] == 1, np.arange(plain.drops), 0).astype(np.int32)
+    graph = replace(plain, priority=priority, places=("n",))
+
+    assert _priorities(codec.parse(_bytes(graph))) == priority.tolist()
+    assert codec.parse(_bytes(plain)).priority is None
+    stream = io.BytesIO()
+    write_pg(graph, stream)
+    assert _priorities(read_pg(json.loads(stream.getvalue()), name="g")) == priority.tolist()
+    assert _priorities(slice_for(graph, "n").graph) == priority.tolist()
+    assert digest(graph) != digest(replace(graph, priority=None))

@@ -1,0 +1,94 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from tests.translator.planning.core_on_virtual_time import CoreOnVirtualTime
+from tests.translator.planning.drawn_plans import plans
+from translator.planning.graph_work import work_of
+from translator.planning.judge import judge
+from translator.planning.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
+from translator.planning.simulation import simulate
+
+
+@pytest.mark.slow
+@given(plans())
+@settings(max_examples=100)
+def test_the_simulation_agrees_with_the_core_on_virtual_time(
+    plan: tuple[PhysicalGraph, Machines, list[int] | None],
+) -> None:
+    """Each application starts and ends when it does if the engine's core decides what is ready."""
+    graph, machines, priority = plan
+    column = None if priority is None else np.array(priority, dtype=np.int32)
+
+    run = simulate(work_of(graph), machines, graph.part, column)
+    slow = CoreOnVirtualTime(graph, machines, priority)
+    completion = slow.run()
+
+    assert run.completion == pytest.approx(float(completion))
+    for app, start in slow.starts.items():
+        assert (run.start[app], run.end[app]) == pytest.approx((float(start), float(slow.ends[app])))
+
+
+def _pipeline() -> PhysicalGraph:
+    """A writes 100 bytes, which B, C and D read."""
+    builder = GraphBuilder().app("A", weight=1).data("a", weight=100)
+    builder.connect("A", "a")
+    for name in "BCD":
+        builder.app(name, weight=2).connect("a", name)
+    return builder.build()
+
+
+def test_data_move_once_to_each_node() -> None:
+    """Three readers on two other nodes make two moves; the bytes cut count each edge."""
+    graph = replace(_pipeline(), part=np.array([0, 0, 1, 1, 2], dtype=np.int32))
+    verdict = judge(graph, equal_machines(3))
+
+    assert (verdict.bytes_moved, verdict.cut_bytes, verdict.nodes_used) == (200, 300, 3)
+
+
+def test_moves_share_the_link_of_their_sender() -> None:
+    """Two moves of 100 bytes over a link of 100 bytes a second take two seconds, and one second without contention."""
+    graph = replace(_pipeline(), part=np.array([0, 0, 1, 2, 2], dtype=np.int32))
+    machines = Machines(nodes=equal_machines(3, cores=2).nodes, links=LinkSpeed(bandwidth=100))
+    alone = Machines(nodes=machines.nodes, links=machines.links, contention=False)
+
+    assert judge(graph, machines).makespan_s == pytest.approx(1 + 2 + 2)
+    assert judge(graph, alone).makespan_s == pytest.approx(1 + 1 + 2)
+
+
+def test_priority_decides_which_ready_application_starts_first() -> None:
+    """Of two ready applications on one core, the one with the higher priority starts first."""
+    builder = GraphBuilder().app("A", weight=1).app("B", weight=2).data("b").app("C", weight=3)
+    graph = builder.connect("B", "b").connect("b", "C").build()
+    order = np.array([0, 1, 0, 0], dtype=np.int32)
+
+    run = simulate(work_of(graph), equal_machines(1), graph.part, order)
+
+    assert (run.start[1], run.start[0]) == (0, 2)
+
+
+def test_processors_and_memory_are_never_exceeded() -> None:
+    """An application that asks for two of two processors runs alone; so does one that asks for more than there are."""
+    builder = GraphBuilder().app("A", weight=1, cpus=2).app("B", weight=1, cpus=9).app("C", weight=1)
+    run = simulate(work_of(builder.build()), Machines(nodes=(NodeCapacity(name="n", cores=2),)), np.zeros(3, np.int32))
+
+    assert sorted(run.start.tolist()) == [0, 1, 2]
+
+
+@given(plans())
+@settings(max_examples=30)
+def test_no_plan_beats_the_lower_bound(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:
+    """The completion time is at least the bound, and loads add up to the work."""
+    graph, machines, _ = plan
+    verdict = judge(graph, machines)
+
+    assert verdict.makespan_s >= verdict.lower_bound_s * (1 - 1e-9)
+    speeds = [node.speed for node in machines.nodes]
+    work = work_of(graph)
+    assert sum(load * speed for load, speed in zip(verdict.loads, speeds, strict=True)) == pytest.approx(
+        float(work.work.sum())
+    )

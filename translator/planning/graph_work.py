@@ -1,0 +1,92 @@
+"""The work of a graph as columns: times, processors, memory and volumes of its drops."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from translator.planning.quantities import MEMORY, quantity
+
+__all__ = ["MEMORY_FIELDS", "Bits", "Floats", "GraphWork", "work_of"]
+
+Floats = npt.NDArray[np.float64]
+Bits = npt.NDArray[np.bool_]
+
+MEMORY_FIELDS = ("memory", "mem_usage")
+"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``."""
+
+
+@dataclass(frozen=True)
+class GraphWork:
+    """What the drops of a graph need.
+
+    Attributes
+    ----------
+    drops : int
+        Number of drops.
+    is_app : bool array, shape (drops,)
+        Which drops are applications.
+    seconds : float array, shape (drops,)
+        Execution time on a node of speed 1; 0 for data.
+    cpus : int32 array, shape (drops,)
+        Processors, at least 1; 0 for data.
+    memory : float array, shape (drops,)
+        Bytes of memory that an application declares; 0 for data.
+    volume : float array, shape (drops,)
+        Bytes of a data drop; 0 for applications.
+    source, target : int32 arrays, shape (edges,)
+        Ends of the edges, sorted by source.
+    """
+
+    drops: int
+    is_app: Bits
+    seconds: Floats
+    cpus: IntColumn
+    memory: Floats
+    volume: Floats
+    source: IntColumn
+    target: IntColumn
+
+    @cached_property
+    def work(self) -> Floats:
+        """Core seconds of each drop, shape (drops,)."""
+        found: Floats = self.seconds * self.cpus
+        return found
+
+    @cached_property
+    def apps(self) -> IntColumn:
+        """The applications, ascending."""
+        return np.flatnonzero(self.is_app).astype(np.int32)
+
+
+def work_of(graph: PhysicalGraph) -> GraphWork:
+    """Return the work of a graph, from the weights of its templates."""
+    kinds = [template.kind is Kind.APP for template in graph.templates]
+
+    def column(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
+        return np.array(values, dtype=dtype)[graph.template]
+
+    pairs = list(zip(graph.templates, kinds, strict=True))
+    return GraphWork(
+        drops=graph.drops,
+        is_app=column(kinds, np.bool_),
+        seconds=column([max(one.weight, 0.0) if app else 0.0 for one, app in pairs], np.float64),
+        cpus=column([max(one.cpus, 1) if app else 0 for one, app in pairs], np.int32),
+        memory=column([_memory(one) if app else 0.0 for one, app in pairs], np.float64),
+        volume=column([0.0 if app else max(one.weight, 0.0) for one, app in pairs], np.float64),
+        source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
+        target=graph.successors.neighbour,
+    )
+
+
+def _memory(template: Template) -> float:
+    """Return the bytes that an application declares; 0 if it declares none, or a value that is no size."""
+    for name in MEMORY_FIELDS:
+        argument = template.argument(name)
+        if argument is not None and argument.value not in (None, ""):
+            return max(quantity(argument.value, MEMORY) or 0.0, 0.0)
+    return 0.0

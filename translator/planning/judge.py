@@ -1,0 +1,201 @@
+"""The judge: measures an assignment of drops to machines, from the assignment alone.
+
+All algorithms are compared by it. Bytes are those of data drops (`translator.planning.graph_work`), times those of the
+simulated run (`translator.planning.simulation`).
+"""
+
+import msgspec
+import numpy as np
+
+from dropflow.graph.order import longest_before
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from translator.planning.graph_work import Floats, GraphWork, work_of
+from translator.planning.machines import Machines
+from translator.planning.simulation import Timeline, simulate
+
+__all__ = ["Verdict", "balance_of", "imbalance_of", "judge", "lower_bound", "verdict_of"]
+
+_SAMPLES = 200
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How good an assignment is.
+
+    Attributes
+    ----------
+    parts, nodes_used : int
+        Number of machines, and of those that have drops.
+    cut_bytes : float
+        Sum of the volumes of all edges between nodes.
+    bytes_moved : float
+        Bytes that nodes receive: each data drop once for each other node.
+    bytes_between_islands : float
+        Those of them that go from one island to another.
+    loads : tuple of float
+        Core seconds on each node, as its cores and speed do them.
+    memory : tuple of float
+        Largest sum of memory that the applications of each node declare at a time.
+    imbalance : float
+        Excess of the heaviest node over its share by cores and speed, in percent.
+    memory_imbalance : float
+        The same for the sum of declared memory, and the memory of nodes; 0 where none is declared.
+    dop : int
+        Largest number of applications at a time.
+    dop_mean : float
+        Number of applications at a time, averaged over the run.
+    dop_over_time : tuple of pairs
+        Times, and the number of applications that run from then on; at most 200 of them, evenly in time.
+    makespan_s : float
+        Seconds until the last drop is complete.
+    lower_bound_s : float
+        No assignment is faster; see `lower_bound`.
+    """
+
+    parts: int
+    nodes_used: int
+    cut_bytes: float
+    bytes_moved: float
+    bytes_between_islands: float = 0.0
+    loads: tuple[float, ...] = ()
+    memory: tuple[float, ...] = ()
+    imbalance: float = 0.0
+    memory_imbalance: float = 0.0
+    dop: int = 0
+    dop_mean: float = 0.0
+    dop_over_time: tuple[tuple[float, int], ...] = ()
+    makespan_s: float
+    lower_bound_s: float
+
+
+def judge(
+    graph: PhysicalGraph, machines: Machines, *, part: IntColumn | None = None, priority: IntColumn | None = None
+) -> Verdict:
+    """Return how good an assignment is; by default that of the graph.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    ValueError
+        There are more parts than machines.
+    """
+    work = work_of(graph)
+    column = graph.part if part is None else part
+    if int(column.max(initial=0)) >= len(machines.nodes):
+        raise ValueError(f"{int(column.max()) + 1} parts cannot be on {len(machines.nodes)} nodes")
+    bound = lower_bound(graph, work, machines)
+    order = graph.priority if priority is None and part is None else priority
+    return verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
+
+
+def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeline, bound: float) -> Verdict:
+    """Return the measures of a run."""
+    nodes, events = len(machines.nodes), run.events
+    islands = np.array([machines.islands.index(node.island) for node in machines.nodes], dtype=np.int64)
+    crosses = part[work.source] != part[work.target]
+    volumes = np.maximum(work.volume[work.source], work.volume[work.target])
+    apps = work.apps
+    begin, end = run.start[apps], run.end[apps]
+    times, running = _steps(begin, end)
+    length = run.completion
+    speed = np.array([node.speed for node in machines.nodes], dtype=np.float64)
+    loads = _sums(part, work.work, nodes) / speed
+    return Verdict(
+        parts=nodes,
+        nodes_used=int(np.count_nonzero(np.bincount(part, minlength=nodes))),
+        cut_bytes=float(volumes[crosses].sum()),
+        bytes_moved=float(events.volume.sum()),
+        bytes_between_islands=float(events.volume[islands[events.move_from] != islands[events.move_to]].sum()),
+        loads=tuple(loads.tolist()),
+        memory=_peaks(work, part, run, nodes),
+        imbalance=imbalance_of(work, machines, part),
+        memory_imbalance=_memory_imbalance(work, machines, part),
+        dop=int(running.max(initial=0)),
+        dop_mean=float((end - begin).sum()) / length if length > 0 else 0.0,
+        dop_over_time=_sampled(times, running),
+        makespan_s=length,
+        lower_bound_s=bound,
+    )
+
+
+def lower_bound(graph: PhysicalGraph, work: GraphWork, machines: Machines) -> float:
+    """Return seconds that no assignment can beat.
+
+    It is the larger of the critical path on the fastest node, where nothing moves, and of all work over all cores.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+    before = longest_before(graph, work.seconds)
+    path = float((before + work.seconds).max(initial=0.0)) / machines.fastest
+    most = max(node.cores for node in machines.nodes)
+    total = float((work.seconds * np.minimum(work.cpus, most)).sum())
+    return max(path, total / machines.power)
+
+
+def imbalance_of(work: GraphWork, machines: Machines, part: IntColumn) -> float:
+    """Return the excess of the heaviest node over its share of the work by cores and speed, in percent.
+
+    If no application takes time, every drop counts as much as the others.
+    """
+    load = work.work if work.work.any() else np.ones(work.drops)
+    capacity = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
+    return balance_of(_sums(part, load, len(capacity)), capacity)
+
+
+def balance_of(load: Floats, capacity: Floats) -> float:
+    """Return the excess of the largest load over its share by capacity, in percent."""
+    total = float(load.sum())
+    if total <= 0:
+        return 0.0
+    return 100.0 * (float((load / capacity).max()) * float(capacity.sum()) / total - 1.0)
+
+
+def _sums(part: IntColumn, values: Floats, parts: int) -> Floats:
+    return np.bincount(part, weights=values, minlength=parts).astype(np.float64)
+
+
+def _memory_imbalance(work: GraphWork, machines: Machines, part: IntColumn) -> float:
+    memory = np.array([node.memory for node in machines.nodes], dtype=np.float64)
+    capacity = memory if np.isfinite(memory).all() else np.ones(len(memory))
+    return balance_of(_sums(part, work.memory, len(memory)), capacity)
+
+
+def _steps(begin: Floats, end: Floats) -> tuple[Floats, IntColumn]:
+    """Return the times at which the number of running applications changes, and the number from then on."""
+    takes_time = end > begin
+    if not takes_time.any():
+        return np.zeros(0), np.zeros(0, dtype=np.int32)
+    times = np.concatenate([begin[takes_time], end[takes_time]])
+    change = np.repeat(np.array([1, -1], dtype=np.int64), int(takes_time.sum()))
+    order = np.argsort(times, kind="stable")
+    moments, first = np.unique(times[order], return_index=True)
+    running = np.cumsum(change[order])
+    last = np.append(first[1:], len(running)) - 1
+    return moments, running[last].astype(np.int32)
+
+
+def _sampled(times: Floats, running: IntColumn) -> tuple[tuple[float, int], ...]:
+    if len(times) > _SAMPLES:
+        wanted = np.linspace(times[0], times[-1], _SAMPLES)
+        at = np.searchsorted(times, wanted, side="right") - 1
+        times, running = wanted, running[at]
+    return tuple(zip(times.tolist(), running.tolist(), strict=True))
+
+
+def _peaks(work: GraphWork, part: IntColumn, run: Timeline, nodes: int) -> tuple[float, ...]:
+    """Return the largest sum of declared memory of running applications, for each node."""
+    apps = np.flatnonzero(work.memory > 0)
+    if not len(apps):
+        return (0.0,) * nodes
+    found = []
+    for node in range(nodes):
+        here = apps[part[apps] == node]
+        times = np.concatenate([run.start[here], run.end[here]])
+        change = np.concatenate([work.memory[here], -work.memory[here]])
+        # At one time, what ends frees its memory first.
+        order = np.lexsort((change, times))
+        found.append(max(float(np.cumsum(change[order]).max(initial=0.0)), 0.0))
+    return tuple(found)
