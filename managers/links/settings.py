@@ -25,6 +25,8 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
         A link that received nothing for this long is closed and opened again.
     reconnect_delay, reconnect_delay_limit : float
         Delay before a broken link is opened again, and the longest delay; it doubles in between.
+    last_acks : float
+        A process that stops waits this long until its peers have acknowledged what it sent.
     ack_delay : float
         An acknowledgement waits this long, so that one packet acknowledges several.
     ack_bytes : int
@@ -49,6 +51,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     receive_timeout: float = 4.0
     reconnect_delay: float = 0.05
     reconnect_delay_limit: float = 1.0
+    last_acks: float = 2.0
     ack_delay: float = 0.02
     ack_bytes: int = 512 << 10
     window: int = 16 << 20

@@ -115,6 +115,7 @@ class NodeManager(SessionQueries):
         self._workers = workers or len(os.sched_getaffinity(0))
         self._key = key
         self._url = ""
+        self._last_acks = (link_settings or LinkSettings()).last_acks
         self._started = self._clock.now()
         sessions = self._root / "sessions"
         try:
@@ -272,7 +273,7 @@ class NodeManager(SessionQueries):
             self._owner.call("close")
         self._owner.close()
         self._resources.pool.close()
-        self._links.flush(2.0)
+        self._links.flush(self._last_acks)
         self._links.close()
         self._resources.fetch_pool.close()
         self._resources.file_watcher.close()

@@ -109,7 +109,7 @@ def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """Return a function that starts a cluster with a number of nodes."""
-    quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1)
+    quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1, last_acks=0.2)
     with ExitStack() as stack:
 
         def make(count: int, *, in_place: bool = False, lost_after: float = 10.0, workers: int = 2) -> Cluster:

@@ -214,7 +214,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled(
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
     """Return two nodes with a session in which b has stopped receiving messages of a, which fill the link."""
-    settings = LinkSettings(heartbeat=0.1, receive_timeout=1000.0, window=20_000, flight=10_000)
+    settings = LinkSettings(heartbeat=0.1, receive_timeout=1000.0, window=20_000, flight=10_000, last_acks=0.2)
     with ExitStack() as stack:
 
         def make() -> Cluster:
