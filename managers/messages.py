@@ -37,6 +37,9 @@ __all__ = [
     "Chunk",
     "Content",
     "ContentGone",
+    "CopiesTaken",
+    "CopyContents",
+    "CopyMessage",
     "Events",
     "Fetch",
     "FetchFailed",
@@ -53,6 +56,7 @@ __all__ = [
     "ProposeView",
     "Reject",
     "RejectView",
+    "ReleaseCopies",
     "SessionDone",
     "StopSession",
     "StreamUpdate",
@@ -466,11 +470,73 @@ class SessionDone(msgspec.Struct, frozen=True, array_like=True, tag="session-don
     view: _Natural
 
 
+# Messages: copies of contents -----------------------------------------------------------------------------------------
+
+
+class CopyContents(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
+    """The owner of drops asks a member to hold a copy of each of these contents, which it can fetch from the owner.
+
+    Attributes
+    ----------
+    contents : tuple of Content
+        The `final` path of a file is where it lies: relative in the session's directory, absolute elsewhere. The
+        `stamp` is empty for what lies in the session's directory, which the owner may remove.
+    counts : tuple of int
+        As long: how many copies of it are wanted, so that another owner can have lost ones made anew.
+    """
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    contents: tuple[Content, ...]
+    counts: tuple[_Natural, ...] = ()
+
+
+class CopiesTaken(msgspec.Struct, frozen=True, array_like=True, tag="copied"):
+    """A member has copies of the contents of these drops (int32 array of rows), and could not copy others, with why."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    drops: bytes = b""
+    failed: dict[int, str] = {}
+
+    def rows(self) -> list[int]:
+        """Return the rows of the copied drops."""
+        found: list[int] = np.frombuffer(self.drops, "<i4").tolist()
+        return found
+
+    def __post_init__(self) -> None:
+        if len(self.drops) % 4:
+            raise ValueError("the array of a CopiesTaken message has no whole rows")
+
+
+class ReleaseCopies(msgspec.Struct, frozen=True, array_like=True, tag="uncopy"):
+    """The owner of these drops (int32 array of rows) does not need their copies any more."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    drops: bytes
+
+    def rows(self) -> list[int]:
+        """Return the rows of the drops."""
+        found: list[int] = np.frombuffer(self.drops, "<i4").tolist()
+        return found
+
+    def __post_init__(self) -> None:
+        if len(self.drops) % 4:
+            raise ValueError("the array of a ReleaseCopies message has no whole rows")
+
+
+CopyMessage = CopyContents | CopiesTaken | ReleaseCopies
+"""What members of a session exchange about copies of contents."""
+
 ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView | AdoptView
 """What the voters of a session exchange to agree on its next view."""
 
 
-Message = Events | StopSession | ViewMessage | PartDone | SessionDone
+Message = Events | StopSession | ViewMessage | PartDone | SessionDone | CopyMessage
 """What the numbered stream carries."""
 
 _CODES = {"<i4": "i", "<u1": "B", "<u2": "H"}

@@ -75,6 +75,7 @@ class LocalRepository:
         self._segment: Path | None = None
         self._tmp = f"{self.workspace.tmp}/"
         self._results = f"{self.workspace.results}/"
+        self._copies = f"{self.workspace.copies}/"
         self._clear()
         self.workspace.prepare()
         segments.sweep()
@@ -223,6 +224,22 @@ class LocalRepository:
         kind = "directory" if handle.kind == "directory" else "file"
         return msgspec.structs.replace(handle, kind=kind, body=b"", location=target)
 
+    def adopt_copy(self, drop: int, oid: str, template: Template, copy: Handle, *, is_kept: bool) -> Handle:
+        """Make the copy of the content of another node the content of a drop that is now here.
+
+        It goes where the content was. If something is there, or nothing can be written there, a result goes to
+        ``results/``, and another content stays where the copy is.
+
+        Raises
+        ------
+        StorageError
+            It cannot be put there; the copy is gone.
+        """
+        if copy.final and not os.path.lexists(copy.final) and self._can_write(copy.final):
+            return self.commit(drop, 0, template, copy)
+        content = msgspec.structs.replace(copy, final="")
+        return self.keep_result(drop, oid, template, content) if is_kept else content
+
     def revoke(self, drop: int, handle: Handle) -> None:
         """Remove a committed content because another output of the same attempt cannot be stored; never raises.
 
@@ -300,7 +317,16 @@ class LocalRepository:
         return bool(ptr[drop] < ptr[drop + 1])
 
     def _is_temporary(self, handle: Handle) -> bool:
-        return handle.kind == "shm" or handle.location.startswith(self._tmp)
+        return handle.kind == "shm" or handle.location.startswith((self._tmp, self._copies))
+
+    def _can_write(self, path: str) -> bool:
+        """Whether a file can be made beside a path."""
+        if not self.workspace.is_inside(path):
+            try:
+                remove_part_folder(self.workspace.part_beside(path))
+            except StorageError:
+                return False
+        return True
 
     def _place(self, location: str, final: str) -> None:
         """Rename, replacing what is there; a directory there is first renamed."""

@@ -5,6 +5,7 @@
     <directory>/files/            file and directory drops with relative paths
                 results/          contents of leaf drops that lived in memory
                 logs/             one file for each drop
+                copies/           copies of contents of other nodes of the session, one directory for each drop
                 tmp/<drop>-<attempt>-<n>    uncommitted contents
                 tmp/<drop>-<attempt>-<n>.part/   those that programs write, with their final base name
                 tmp/shm           link to the session's directory in shared memory
@@ -74,6 +75,11 @@ class Workspace:
     def logs(self) -> Path:
         """Output of drops."""
         return Path(self.directory, "logs")
+
+    @property
+    def copies(self) -> Path:
+        """Copies of contents that other nodes own."""
+        return Path(self.directory, "copies")
 
     @property
     def tmp(self) -> Path:

@@ -276,13 +276,17 @@ class Session:
         WorldError
             The session did not process the call within twenty seconds: it may be waiting for a disk or another node.
         """
+        return self.post(function).wait()
+
+    def post(self, function: Callable[["Session"], T]) -> OwnerCall["Session", T]:
+        """Have `function(session)` called as by `call`; does not wait for the session's thread."""
         call = OwnerCall(function)
         with self._owner_lock:
             if self._is_owned:
                 self.inbox.put([call])
             else:
                 call.carry_out(self)
-        return call.wait()
+        return call
 
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
@@ -481,7 +485,9 @@ class Session:
             elif isinstance(action, Publish):
                 self._outgoing.add(action)
             elif isinstance(action, Release):
-                self._release(action.drop)
+                self._outgoing.release(action.drop)
+                self._streams.remove_all(action.drop)
+                _release(self.graph, self._contents, action.drop, self.notes)
             elif isinstance(action, Assemble):
                 events.append(_assemble(self._contents, self._failures, action.drop))
             elif isinstance(action, Withdraw):
@@ -496,13 +502,12 @@ class Session:
                 self._ready.clear()
         return events
 
-    def _release(self, drop: int) -> None:
-        self._outgoing.release(drop)
-        self._streams.remove_all(drop)
-        try:
-            self._contents.release(drop)
-        except DropflowError as error:
-            self.notes.append(f"the content of {oid(self.graph, drop)} could not be released: {error}")
+
+def _release(graph: PhysicalGraph, contents: ContentTable, drop: int, notes: list[str]) -> None:
+    try:
+        contents.release(drop)
+    except DropflowError as error:
+        notes.append(f"the content of {oid(graph, drop)} could not be released: {error}")
 
 
 def _assemble(contents: ContentTable, failures: FailureTable, drop: int) -> Assembled:

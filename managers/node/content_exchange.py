@@ -14,11 +14,13 @@ from pathlib import Path
 import msgspec
 
 from dropflow.data.file_writer import remove_part
+from dropflow.data.read_content import measure
 from dropflow.data.special_files import refuse_reading
 from dropflow.data.storage_errors import storage_errors
-from dropflow.data.workspace import Workspace
+from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
+from dropflow.fsync import force_to_disk
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch
@@ -54,6 +56,8 @@ class ContentExchange:
         self._workspace = workspace
         self._in_place = in_place
         self._offered: dict[tuple[int, int], Handle] = {}
+        self._for_copies: set[int] = set()
+        """Drops here whose contents are offered for copies, also after their last consumer."""
         self._copies: dict[int, str] = {}
         self._view = 0
 
@@ -78,9 +82,31 @@ class ContentExchange:
             return Content(drop, msgspec.structs.replace(sent, location=Path(handle.location).name), producer)
         return Content(drop, sent, producer, _stamp(handle.location))
 
+    def offer_copy(self, drop: int, handle: Handle) -> Content:
+        """Return what to send about a content that another node is to hold a copy of.
+
+        Its `final` path is where it lies, so that the copy comes to the same place if it becomes the content. What is
+        in the session's directory here is removed with it, so it cannot be used in place.
+        """
+        self._for_copies.add(drop)
+        content = self.offer(drop, handle)
+        if handle.kind not in ("file", "directory"):
+            return content
+        final = portable(msgspec.structs.replace(handle, final=handle.location), self._workspace).final
+        stamp = () if self._workspace.is_inside(handle.location) else _stamp(handle.location)
+        return msgspec.structs.replace(
+            content, handle=msgspec.structs.replace(content.handle, final=final), stamp=stamp if self._in_place else ()
+        )
+
     def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
-        """Stop offering a content; return it if it was offered."""
+        """Stop offering a content, unless it is offered for copies; return it if it was offered."""
+        if producer < 0 and drop in self._for_copies:
+            return None
         return self._offered.pop((drop, producer), None)
+
+    def withdraw_for_copies(self, drops: Iterable[int]) -> None:
+        """Offer these contents for copies no more."""
+        self._for_copies.difference_update(drops)
 
     def source(self, drop: int, producer: int) -> ContentSource:
         """Open what is offered. For any thread.
@@ -125,23 +151,70 @@ class ContentExchange:
         handle = here(content.handle, self._workspace)
         if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:
             return self._adopt(content, handle) if content.producer >= 0 else handle
-        wanted = WantedContent(
+        if handle.kind == "bytes":
+            body = bytearray()
+            wanted = self._wanted(content)
+            yield PendingFetch(wanted, lambda _, data: body.extend(data), _FETCH_SECONDS, give_up)
+            return msgspec.structs.replace(handle, body=bytes(body))
+        path = self._path(content)
+        yield from self._fetch_to(path, content, give_up)
+        if content.producer < 0:
+            self._copies[content.drop] = path
+        return msgspec.structs.replace(handle, location=path)
+
+    def fetch_copy(
+        self, content: Content, give_up: Callable[[], bool]
+    ) -> Generator[PendingFetch, TransferResult, Handle]:
+        """Fetch a copy of a content to hold for its owner; return it.
+
+        A file that lies outside of the owner's session directory, and is seen from here, is not copied.
+
+        Raises
+        ------
+        DropflowError
+            It is not available, is damaged, or cannot be written.
+        """
+        if not self.needs_fetching(content):
+            return self.take_over(content)
+        handle = here(content.handle, self._workspace)
+        if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:
+            return msgspec.structs.replace(handle, final="")
+        folder = self._workspace.copies / f"{content.drop}-{self._view}{PART_FOLDER}"
+        path = f"{folder}/{Path(handle.final or handle.location).name or 'content'}"
+        with storage_errors("make the directory", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield from self._fetch_to(path, content, give_up)
+            if handle.kind == "directory":
+                _compare_size(path, handle.size)
+            if self._workspace.durable and handle.kind != "directory":
+                force_to_disk(path)
+        except BaseException:
+            remove_part(path)
+            raise
+        kind = "directory" if handle.kind == "directory" else "file"
+        return msgspec.structs.replace(handle, kind=kind, body=b"", location=path)
+
+    def _wanted(self, content: Content) -> WantedContent:
+        handle = content.handle
+        return WantedContent(
             session=self._session,
             drop=content.drop,
             producer=content.producer,
             size=None if handle.kind == "directory" else handle.size,
             checksum=handle.checksum or None,
         )
-        if handle.kind == "bytes":
-            body = bytearray()
-            yield PendingFetch(wanted, lambda _, data: body.extend(data), _FETCH_SECONDS, give_up)
-            return msgspec.structs.replace(handle, body=bytes(body))
-        path = self._path(content)
-        target = f"{path}.tar" if handle.kind == "directory" else path
+
+    def _fetch_to(
+        self, path: str, content: Content, give_up: Callable[[], bool]
+    ) -> Generator[PendingFetch, TransferResult, None]:
+        """Fetch a content to a path, where nothing is left of it if that fails."""
+        is_directory = content.handle.kind == "directory"
+        target = f"{path}.tar" if is_directory else path
         try:
             with storage_errors("write what was fetched to", target), open(target, "wb") as stream:  # noqa: PTH123 - text
-                yield PendingFetch(wanted, lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
-            if handle.kind == "directory":
+                yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
+            if is_directory:
                 _unpack(target, path)
         except BaseException:
             remove_part(path)
@@ -149,9 +222,6 @@ class ContentExchange:
         finally:
             if target != path:
                 remove_part(target)
-        if content.producer < 0:
-            self._copies[content.drop] = path
-        return msgspec.structs.replace(handle, location=path)
 
     def copy(self, content: Content) -> Handle | None:
         """Return the copy of a content that was fetched in an earlier view of the session, or None."""
@@ -163,6 +233,7 @@ class ContentExchange:
         self._view += 1
         for drop in reset:
             self._copies.pop(drop, None)  # attempts that still run may read it
+            self._for_copies.discard(drop)
         for drop, producer in [key for key in self._offered if key[1] >= 0]:
             del self._offered[drop, producer]  # what is still a part is offered again
 
@@ -199,6 +270,12 @@ class _TarSource(FileSource):
             tar.add(folder, arcname=".")
         super().__init__(archive)
         archive.unlink()  # the mapping stays readable
+
+
+def _compare_size(folder: str, size: int) -> None:
+    found = measure(folder)
+    if found != size:
+        raise StorageError(f"the copy of a directory has {found} bytes where {size} were committed", where=folder)
 
 
 def _unpack(archive: str, folder: str) -> None:

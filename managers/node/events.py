@@ -10,14 +10,16 @@ from typing import Any
 
 import msgspec
 
+from dropflow.engine.api import Handle
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
-from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
+from managers.node.copy_events import CopyAction, CopyEvent
 from managers.recovery.events import Ballot, PlanView
-from managers.recovery.records import ViewDecision
+from managers.recovery.records import MemberReport, ViewDecision
 
 __all__ = [
     "Action",
@@ -62,6 +64,7 @@ __all__ = [
     "ShowWaiting",
     "SilenceSession",
     "StartSession",
+    "ViewEvent",
 ]
 
 
@@ -179,11 +182,11 @@ class PeerStopped(msgspec.Struct, frozen=True):
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A session has stopped because its view changes; `report` is the encoded `MemberReport`."""
+    """A session has stopped because its view changes; `report` has no copies yet."""
 
     session: str
     epoch: int
-    report: bytes
+    report: MemberReport
 
 
 class Continued(msgspec.Struct, frozen=True):
@@ -211,11 +214,11 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class PeerSent(msgspec.Struct, frozen=True):
-    """A peer sent a message about the views of a session."""
+    """A peer sent a message about the views of a session, or copies of its contents."""
 
     peer: str
     incarnation: int
-    message: ViewMessage | PartDone | SessionDone
+    message: ViewMessage | PartDone | SessionDone | CopyMessage
 
 
 class ContentUnavailable(msgspec.Struct, frozen=True):
@@ -306,12 +309,13 @@ class PlanNextView(msgspec.Struct, frozen=True):
 
 
 class ContinueSession(msgspec.Struct, frozen=True):
-    """Continue a hosted session in its next view: `Continued`."""
+    """Continue a hosted session in its next view: `Continued`. `copies` are those that become contents, by row."""
 
     session: str
     epoch: int
     hosted: Any
     decision: ViewDecision
+    copies: Mapping[int, Handle] = {}
 
 
 class FinishSession(msgspec.Struct, frozen=True):
@@ -363,22 +367,10 @@ class Log(msgspec.Struct, frozen=True):
     is_warning: bool = True
 
 
-SessionEvent = (
-    Built
-    | NotBuilt
-    | NotConnected
-    | Changed
-    | Over
-    | Ended
-    | Removed
-    | Retired
-    | Frozen
-    | Continued
-    | PartFinished
-    | Planned
-)
+SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
+ViewEvent = Frozen | Continued | PartFinished | Planned | CopyEvent
 PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
-Event = Call | SessionEvent | PeerEvent | CancelRecorded
+Event = Call | SessionEvent | ViewEvent | PeerEvent | CancelRecorded
 Action = (
     Return
     | Build
@@ -398,5 +390,6 @@ Action = (
     | SilenceSession
     | RemoveSession
     | RetireSession
+    | CopyAction
     | Log
 )

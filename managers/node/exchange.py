@@ -13,8 +13,9 @@ from dropflow.engine.api import Arrival, Handle
 from dropflow.engine.events import Lost, Publish
 from dropflow.graph.slices import Slice
 from managers.links import ContentSource
-from managers.messages import Events
+from managers.messages import Content, Events
 from managers.node.content_exchange import ContentExchange
+from managers.node.copy_jobs import CopyJobs, OnCopied
 from managers.node.event_receiver import EventReceiver, Unavailable
 from managers.node.event_sender import EventSender
 from managers.node.fetch_pool import JobPool
@@ -116,6 +117,7 @@ class NodeExchange:
             is_stopping=lambda: self._is_stopping,
             on_unavailable=on_unavailable,
         )
+        self._copy_jobs = CopyJobs(self._contents, fetch_pool, lambda: self._is_stopping)
         self._is_stopping = False
         self._sent_to: set[str] = set()
         """Nodes that may have too many unprocessed messages."""
@@ -207,6 +209,10 @@ class NodeExchange:
     def receive(self, peer: str, events: Events) -> None:
         """Pass on a message of `peer`, to be opened in the session's thread."""
         self._receiver.receive(peer, events)
+
+    def take_copies(self, peer: str, contents: Sequence[Content], on_done: OnCopied) -> None:
+        """Copy contents of `peer`, to hold them for it."""
+        self._copy_jobs.take(peer, contents, on_done)
 
     def source(self, drop: int, attempt: int, producer: int) -> ContentSource:
         """Open what is offered to other nodes: what an attempt writes, or for attempt 0 what is complete."""

@@ -1,7 +1,7 @@
 """A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import numpy as np
 from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import Lost
@@ -28,6 +29,7 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
 from managers.node.content_exchange import ContentExchange
+from managers.node.content_watch import ContentWatch
 from managers.node.events import (
     Changed,
     ContentUnavailable,
@@ -36,6 +38,7 @@ from managers.node.events import (
     Over,
     PartFinished,
     SessionEvent,
+    ViewEvent,
 )
 from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
@@ -43,7 +46,7 @@ from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
 from managers.node.view_events import ViewEvents
-from managers.node.view_states import continuation_in_view, report_of
+from managers.node.view_states import adopt_copies, continuation_in_view, report_of
 from managers.recovery.records import FEWEST_VOTERS, View, ViewDecision, unpack_column
 from managers.recovery.replan import explain_decision
 
@@ -92,7 +95,7 @@ class HostedSession:
         *,
         resources: SessionResources,
         clock: Clock,
-        report: Callable[[SessionEvent | ContentUnavailable], None],
+        report: Callable[[SessionEvent | ViewEvent | ContentUnavailable], None],
     ) -> None:
         self.piece = piece
         self.name = deployment.session
@@ -110,6 +113,8 @@ class HostedSession:
         self._survives_losses = len(deployment.places) >= FEWEST_VOTERS
         self._view = View(0, deployment.places if self._survives_losses else ())
         self._waiting = ""
+        self.copied: set[int] = set()
+        """Rows of contents here that other members may hold copies of; for the session's thread."""
         self.exchange = self._make_exchange(piece, 0, None)
         self.events = ViewEvents(self.exchange)
         """Takes the messages of other nodes."""
@@ -136,7 +141,10 @@ class HostedSession:
             self._repository,
             exchange,
             self._deployment,
-            instruments=(FailureLog(piece.graph, self.name),),
+            instruments=(
+                FailureLog(piece.graph, self.name),
+                ContentWatch(self.name, self.epoch, piece, exchange, copied=self.copied, report=self._report),
+            ),
             on_statistics=self._progress.count,
             continuation=continuation,
             before=before,
@@ -189,8 +197,14 @@ class HostedSession:
 
     # In the thread of a job, while no thread is at work in the session.
 
-    def continue_in(self, decision: ViewDecision) -> None:
-        """Continue in the next view: with the drops that this node has in it, and what is known of them."""
+    def continue_in(self, decision: ViewDecision, copies: Mapping[int, Handle]) -> None:
+        """Continue in the next view: with the drops that this node has in it, and what is known of them.
+
+        Parameters
+        ----------
+        copies : mapping of int to Handle
+            Copies here, by row, of contents whose drops this node takes over.
+        """
         reset = unpack_column(decision.reset, np.int32)
         frozen = self.session.hand_over()
         contents = self.exchange.contents
@@ -200,8 +214,11 @@ class HostedSession:
         piece = self.directory.save_view(decision, graph, self.piece)
         self._repository.set_graph(piece.graph)
         exchange = self._make_exchange(piece, decision.view.number, contents)
-        session = self._make_session(piece, exchange, continuation_in_view(frozen, decision, piece), self.session)
-        session.notes += [*self.session.notes, note]
+        self.copied |= copies.keys()
+        adopted, problems = adopt_copies(self._repository, piece, copies)
+        continuation = continuation_in_view(frozen, decision, piece, adopted)
+        session = self._make_session(piece, exchange, continuation, self.session)
+        session.notes += [*self.session.notes, note, *problems]
         self.piece, self.exchange, self.session, self._view = piece, exchange, session, decision.view
         self.events.next_view(decision.view.number, exchange)
         self._advance()

@@ -30,28 +30,25 @@ from managers.node.events import (
     Changed,
     ConnectPeers,
     ContentUnavailable,
-    Continued,
     Ended,
     Event,
-    Frozen,
     LinkRefused,
     Log,
     NotBuilt,
     NotConnected,
     Over,
-    PartFinished,
     PeerChanged,
     PeerEvent,
     PeerRestarted,
     PeerSent,
     PeersRead,
     PeerStopped,
-    Planned,
     ReadPeers,
     RecordCancel,
     Removed,
     Retired,
     SessionEvent,
+    ViewEvent,
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
@@ -142,9 +139,11 @@ class NodeMachine:
                 self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
                 record = self.table.get(event.session, event.epoch)
-                if record is not None and isinstance(event, Frozen | Continued | PartFinished | Planned):
+                if record is None:
+                    pass
+                elif isinstance(event, ViewEvent):
                     self._views.on_session(record, event, now)
-                elif record is not None:
+                else:
                     self._on_session(record, event, now)
         self._take_losses(now)
         self._finish_close()
@@ -316,6 +315,7 @@ class NodeMachine:
             self._sessions.stop(record, now)
             return
         self._sessions.connecting(record)
+        self._views.run_copies(record, now)
         if not record.peers:
             self._sessions.prepared(record, now)
             return

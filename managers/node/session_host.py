@@ -13,7 +13,8 @@ from dropflow.graph.slices import slice_for
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
-from managers.messages import Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.messages import CopyMessage, Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.node.copy_effects import CopyEffects
 from managers.node.earlier_sessions import recover
 from managers.node.events import (
     AllowFailure,
@@ -145,6 +146,7 @@ class SessionHost:
             RemoveSession: self._remove,
             RetireSession: self._retire,
             Log: self._write_log,
+            **CopyEffects(self).effects(),
         }
 
     # Effects, in the owner's thread.
@@ -196,7 +198,7 @@ class SessionHost:
 
     def _continue(self, action: ContinueSession) -> None:
         def job() -> Continued:
-            action.hosted.continue_in(action.decision)
+            action.hosted.continue_in(action.decision, action.copies)
             return Continued(action.session, action.epoch)
 
         self._work_on(action, job)
@@ -277,7 +279,7 @@ class SessionHost:
                 received.peer, message.session, message.epoch, message.reason, message.node, message.failure
             )
             self.owner.post(stopped)
-        elif isinstance(message, ViewMessage | PartDone | SessionDone):
+        elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
             self.owner.post(PeerSent(received.peer, received.origin.incarnation, message))
         elif isinstance(message, Events):
             hosted = self.sessions.get(message.session)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from dropflow.errors import InternalError
 from dropflow.states import SessionState
 from managers.deployment import Place
+from managers.node.content_copies import ContentCopies
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable", "Work"]
@@ -159,6 +160,8 @@ class SessionRecord:
         Calls that wait for another version.
     views : ViewChange or None
         How its members agree on its views; None if it has too few to survive a loss.
+    copies : ContentCopies or None
+        The copies of contents that its members hold for each other; None as for `views`.
     former_peers : mapping of str to Place
         The other voters of earlier views.
     lost : dict of str to str
@@ -173,6 +176,8 @@ class SessionRecord:
         What is at work in it while it is RUNNING.
     is_stopping : bool
         Whether it was cancelled, or is to fail, while it ran.
+    part_finished : int
+        View in which its part is finished, -1 for none; it may wait for copies.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
     """
@@ -191,6 +196,7 @@ class SessionRecord:
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
     views: ViewChange | None = None
+    copies: ContentCopies | None = None
     former_peers: Mapping[str, Place] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
@@ -198,6 +204,7 @@ class SessionRecord:
     gives_up_at: float = inf
     work: Work = Work.NONE
     is_stopping: bool = False
+    part_finished: int = -1
     parts_done: dict[int, set[str]] = field(default_factory=dict)
 
     @property

@@ -6,11 +6,15 @@ A session with at least three voters goes on after the loss of a node: its voter
 
 from math import inf
 
+import msgspec
+
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
-from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
+from managers.node.content_copies import ContentCopies
+from managers.node.copy_events import CopiesReleased, CopyAction, CopyEvent, CopyWritten, OffersRefused, ViewBegun
 from managers.node.events import (
     Action,
     AllowFailure,
@@ -29,6 +33,7 @@ from managers.node.events import (
     SendToPeer,
     ShowWaiting,
     SilenceSession,
+    ViewEvent,
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
@@ -41,7 +46,7 @@ from managers.recovery.events import (
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import FEWEST_VOTERS, View
+from managers.recovery.records import FEWEST_VOTERS, MemberReport, View
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
@@ -97,6 +102,7 @@ class ViewChanges:
         if len(deployment.places) >= FEWEST_VOTERS:
             view = View(0, tuple(deployment.places))
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
+            record.copies = ContentCopies(self._node, record.name, record.epoch)
             self._open.append(record)
 
     def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
@@ -165,6 +171,27 @@ class ViewChanges:
         if not isinstance(event.message, SessionDone):
             self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view)))
 
+    def _on_copies(self, record: SessionRecord, event: CopyEvent, now: float) -> None:
+        """Copies were made or are not needed any more."""
+        copies = record.copies
+        if copies is None:
+            return
+        match event:
+            case ViewBegun():
+                if record.views is not None and not record.views.is_frozen and record.views.view.number == event.view:
+                    self.run_copies(record, now)
+            case CopyWritten():
+                self._carry_out_copies(record, copies.written(event), now)
+            case CopiesReleased():
+                self._carry_out_copies(record, copies.released(event.rows), now)
+            case OffersRefused():
+                self._carry_out_copies(record, copies.refused(event), now)
+
+    def run_copies(self, record: SessionRecord, now: float) -> None:
+        """Begin, or continue in a new view, to hold copies and to ask for them."""
+        if record.views is not None and record.copies is not None:
+            self._carry_out_copies(record, record.copies.run(record.instance, record.views.view), now)
+
     def _is_voter(self, record: SessionRecord, event: PeerSent, now: float) -> bool:
         """Return whether a process is a voter; one that was is told of the view in which it is not."""
         place = record.peers.get(event.peer)
@@ -174,13 +201,13 @@ class ViewChanges:
             return is_end or place.incarnation == event.incarnation
         former = record.former_peers.get(event.peer)
         is_former = former is not None and former.incarnation == event.incarnation
-        if is_former and not isinstance(event.message, PartDone | SessionDone):
+        if is_former and isinstance(event.message, ViewMessage):
             # The voter that decided without it may be lost, so any other one answers.
             self._on_view_message(record, event.peer, event.message, now)
         return False
 
-    def on_session(self, record: SessionRecord, event: Frozen | Continued | PartFinished | Planned, now: float) -> None:
-        """A session has stopped, or the computation of its next view is done."""
+    def on_session(self, record: SessionRecord, event: ViewEvent, now: float) -> None:
+        """A session has stopped, the computation of its next view is done, or copies of contents were made."""
         match event:
             case Frozen():
                 if record.work is Work.END:
@@ -191,7 +218,7 @@ class ViewChanges:
                     record.work = Work.THREAD
                     self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
                 elif record.views is not None and record.views.is_frozen:
-                    self._carry_out(record, record.views.frozen(event.report, now), now)
+                    self._carry_out(record, record.views.frozen(_encoded(record, event.report), now), now)
             case Continued():
                 record.work = Work.THREAD if record.work is Work.NEXT_VIEW else record.work
                 if record.views is not None and record.views.is_frozen:
@@ -201,6 +228,8 @@ class ViewChanges:
             case Planned():
                 if record.views is not None:
                     self._carry_out(record, record.views.planned(event.ballot, event.decision, now), now)
+            case _:
+                self._on_copies(record, event, now)
 
     def _on_part_finished(self, record: SessionRecord, event: PartFinished, now: float) -> None:
         """All drops of a session are settled here."""
@@ -211,11 +240,24 @@ class ViewChanges:
         elif views.is_frozen:
             self._freeze(record)  # the request to freeze came too late
         elif event.view == views.view.number:
-            leader = views.view.members[0].node
-            if leader == self._node:
-                self._part_done(record, self._node, event.view, now)
-            else:
-                self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, event.view)))
+            record.part_finished = event.view
+            self._tell_part_done(record, views.view, now)
+
+    def _tell_part_done(self, record: SessionRecord, view: View, now: float) -> None:
+        """Tell the first member that the part here is finished, as soon as the copies are made that it wants."""
+        if record.part_finished != view.number or (record.copies is not None and record.copies.waits_for()):
+            return
+        record.part_finished = -1
+        leader = view.members[0].node
+        if leader == self._node:
+            self._part_done(record, self._node, view.number, now)
+        else:
+            self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, view.number)))
+
+    def _carry_out_copies(self, record: SessionRecord, actions: list[CopyAction], now: float) -> None:
+        self._actions += actions
+        if record.views is not None and not record.views.is_frozen:
+            self._tell_part_done(record, record.views.view, now)
 
     def on_unavailable(self, event: ContentUnavailable) -> None:
         """A content of another node cannot be fetched: the drop fails, unless the node is lost."""
@@ -235,8 +277,13 @@ class ViewChanges:
 
     # What follows.
 
-    def _on_view_message(self, record: SessionRecord, peer: str, message: ViewMessage, now: float) -> None:
-        if record.views is not None:
+    def _on_view_message(
+        self, record: SessionRecord, peer: str, message: ViewMessage | CopyMessage, now: float
+    ) -> None:
+        if isinstance(message, CopyMessage):
+            if record.copies is not None:
+                self._carry_out_copies(record, record.copies.receive(peer, message), now)
+        elif record.views is not None:
             self._carry_out(record, record.views.receive(peer, message, now), now)
 
     def _lost(self, record: SessionRecord) -> dict[str, str]:
@@ -267,6 +314,8 @@ class ViewChanges:
             self._actions.append(ShowWaiting(record.instance, record.waiting))
 
     def _freeze(self, record: SessionRecord) -> None:
+        if record.copies is not None:
+            record.copies.stop()
         if record.work is Work.NEXT_VIEW:
             return  # as soon as it runs in its present view
         self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE))
@@ -284,7 +333,8 @@ class ViewChanges:
         record.former_peers = {**record.former_peers, **record.peers}
         record.peers = {place.node: place for place in view.voters if place.node != self._node}
         record.work = Work.NEXT_VIEW
-        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision))
+        copies = {} if record.copies is None else record.copies.next_view(action.decision)
+        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies))
         done = record.parts_done.get(view.number, set())
         record.parts_done = {view.number: done}
         # Members that were lost have answered. If they are lost again, that is a new loss.
@@ -334,3 +384,10 @@ def _is_hopeless(record: SessionRecord) -> bool:
         return True
     view = record.views.view
     return sum(place.node not in record.gone for place in view.voters) < view.majority
+
+
+def _encoded(record: SessionRecord, report: MemberReport) -> bytes:
+    """Return a report with the copies that are here."""
+    if record.copies is not None:
+        report = msgspec.structs.replace(report, copies=record.copies.report())
+    return msgspec.msgpack.encode(report)

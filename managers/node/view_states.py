@@ -1,18 +1,22 @@
 """What a member of a session reports when a view ends, and with which states it continues in the next one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
+from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.events import KnownStates, foreign
 from dropflow.engine.recovery import has_attempts
 from dropflow.engine.session import Session
+from dropflow.errors import DropflowError
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from managers.recovery.records import MemberReport, ViewDecision, pack_column, unpack_column
 
@@ -24,15 +28,15 @@ _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
 BooleanColumn = npt.NDArray[np.bool_]
 
 
-def report_of(session: Session, piece: Slice) -> bytes:
-    """Return the encoded `MemberReport` of a session that is frozen."""
+def report_of(session: Session, piece: Slice) -> MemberReport:
+    """Return the report of a session that is frozen, without the copies that are here."""
     drops, rows = session.core.drops, piece.drop
     states = np.frombuffer(session.handover.states(), dtype=np.uint8)
     available = np.zeros(len(rows), dtype=np.uint8)
     available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
     pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
     pairs += [(producer, drop) for producer, skipped in drops.skipped_outputs.items() for drop in skipped]
-    report = MemberReport(
+    return MemberReport(
         rows=pack_column(rows),
         states=pack_column(states),
         available=pack_column(available),
@@ -40,10 +44,30 @@ def report_of(session: Session, piece: Slice) -> bytes:
         attempts={int(rows[drop]): attempt for drop, attempt in drops.attempts.items()},
         causes={int(rows[drop]): _row(rows, cause) for drop, cause in drops.error_causes().items()},
     )
-    return msgspec.msgpack.encode(report)
 
 
-def continuation_in_view(frozen: FrozenSession, decision: ViewDecision, piece: Slice) -> Continuation:
+def adopt_copies(
+    repository: LocalRepository, piece: Slice, copies: Mapping[int, Handle]
+) -> tuple[dict[int, Handle], list[str]]:
+    """Return the contents that copies of drops become that are now here, by row of the slice, and what went wrong."""
+    adopted: dict[int, Handle] = {}
+    problems: list[str] = []
+    graph, kept = piece.graph, kept_drops(piece.graph)
+    for row, copy in copies.items():
+        drop = piece.local(row)
+        if drop is None or not piece.is_own[drop]:
+            continue
+        name, template = oid(graph, drop), graph.templates[graph.template[drop]]
+        try:
+            adopted[drop] = repository.adopt_copy(drop, name, template, copy, is_kept=bool(kept[drop]))
+        except DropflowError as error:
+            problems.append(f"the copy of the content of {name} is lost: {error}")
+    return adopted, problems
+
+
+def continuation_in_view(
+    frozen: FrozenSession, decision: ViewDecision, piece: Slice, adopted: Mapping[int, Handle]
+) -> Continuation:
     """Return with what a member continues in the next view.
 
     Parameters
@@ -54,6 +78,8 @@ def continuation_in_view(frozen: FrozenSession, decision: ViewDecision, piece: S
         The next view.
     piece : Slice
         The drops of this member in the next view; those of the view before come first.
+    adopted : mapping of int to Handle
+        Contents of drops that this member takes over, and had copies of.
     """
     graph, rows, before = piece.graph, piece.drop, len(frozen.states)
     is_own, was_own = piece.is_own, np.zeros(len(rows), dtype=np.bool_)
@@ -81,11 +107,11 @@ def continuation_in_view(frozen: FrozenSession, decision: ViewDecision, piece: S
             uncounted_attempts=uncounted,
             skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
             reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
-            lost=_without_content(frozen, piece, states, is_own),
+            lost=_without_content(frozen.contents.keys() | adopted.keys(), piece, states, is_own),
             reason=" and ".join(f"node {node} was lost ({why})" for node, why in decision.lost.items()),
             running=tuple(sorted(running)),
         ),
-        contents={drop: content for drop, content in frozen.contents.items() if kept[drop]},
+        contents={drop: content for drop, content in frozen.contents.items() if kept[drop]} | dict(adopted),
         failures={drop: failure for drop, failure in frozen.failures.items() if states[drop] == _ERROR},
         frozen=msgspec.structs.replace(frozen, parts=_needed_parts(frozen.parts, is_own, is_reset)),
     )
@@ -132,12 +158,12 @@ def _attempts(
 
 
 def _without_content(
-    frozen: FrozenSession, piece: Slice, states: npt.NDArray[np.uint8], is_own: BooleanColumn
+    contents: Collection[int], piece: Slice, states: npt.NDArray[np.uint8], is_own: BooleanColumn
 ) -> tuple[int, ...]:
     graph = piece.graph
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     found = np.flatnonzero(is_own & is_data & (states == _COMPLETED)).tolist()
-    return tuple(drop for drop in found if drop not in frozen.contents)
+    return tuple(drop for drop in found if drop not in contents)
 
 
 def _needed_parts(

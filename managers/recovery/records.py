@@ -67,6 +67,8 @@ class MemberReport(msgspec.Struct, frozen=True):
         By row: number of the last attempt, where it is not the first.
     causes : dict of int to int
         By row of a drop in ERROR: row of the drop that started it.
+    copies : bytes
+        int32, rows: completed data drops of other members whose content is also on this one.
     """
 
     rows: bytes
@@ -75,6 +77,7 @@ class MemberReport(msgspec.Struct, frozen=True):
     parts: bytes = b""
     attempts: dict[int, int] = {}
     causes: dict[int, int] = {}
+    copies: bytes = b""
 
 
 class ViewDecision(msgspec.Struct, frozen=True):

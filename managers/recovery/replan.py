@@ -12,6 +12,7 @@ from dropflow.engine.recovery import must_run_again
 from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.reassignment import app_weights, reassign
+from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from managers.recovery.events import PlanView
 from managers.recovery.implied_states import with_implied_completions
@@ -43,6 +44,8 @@ class _Known(NamedTuple):
         Greatest known attempt, where it is not the first.
     causes : dict of int to int
         Causes of drops in ERROR.
+    holder : int32 array
+        Number of a member that has a copy of the content, for drops of lost nodes.
     """
 
     states: StateColumn
@@ -50,13 +53,15 @@ class _Known(NamedTuple):
     parts: list[tuple[int, int]]
     attempts: dict[int, int]
     causes: dict[int, int]
+    holder: IntColumn
 
 
 def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
     """Return the next view of a session: its members, the node of every drop, and what runs again.
 
     The members are those of the view that ends that have reported. Drops of the others go to members. What is known of
-    these drops is what their neighbours on members were told, and what follows from that: the others begin anew.
+    these drops is what their neighbours on members were told, and what follows from that: the others begin anew. A drop
+    whose content a member has a copy of goes to that member, and does not run again.
 
     Parameters
     ----------
@@ -83,9 +88,11 @@ def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
     reset = must_run_again(graph, states.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
     runs = ~_is_settled(states) | reset
     moved = owner == _NO_MEMBER
+    stays = np.where(moved, known.holder, owner)
+    anywhere = stays == _NO_MEMBER
     work = np.where(runs, app_weights(graph), 0.0)
-    load = np.bincount(owner[~moved], weights=work[~moved], minlength=len(names)).tolist()
-    placement = reassign(graph, owner, moved, range(len(names)), load, work=work) if moved.any() else owner
+    load = np.bincount(stays[~anywhere], weights=work[~anywhere], minlength=len(names)).tolist()
+    placement = reassign(graph, stays, anywhere, range(len(names)), load, work=work) if anywhere.any() else stays
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
@@ -138,8 +145,10 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         parts=parts[: len(parts) // 2 * 2].reshape(-1, 2),
         attempts=packed.attempts,
         causes=packed.causes,
+        copies=unpack_column(packed.copies, np.int32).astype(np.int32, copy=False),
     )
-    named = np.concatenate([rows, parts, np.array([*packed.attempts, *packed.causes], dtype=np.int64)])
+    others = np.array([*packed.attempts, *packed.causes], dtype=np.int64)
+    named = np.concatenate([rows, parts, found.copies, others])
     is_outside = len(named) and (named.min() < 0 or named.max() >= graph.drops)
     if is_outside or not len(rows) == len(found.states) == len(found.available):
         raise ProtocolError(f"the report of node {member} is not about the graph {graph.name!r}")
@@ -155,11 +164,14 @@ class _Report(NamedTuple):
     parts: npt.NDArray[np.int32]
     attempts: Mapping[int, int]
     causes: Mapping[int, int]
+    copies: npt.NDArray[np.int32]
 
 
 def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report]) -> _Known:
     """Return what the reports say together: the owner about its drops, neighbours about those of lost nodes."""
-    known = _Known(np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_), [], {}, {})
+    nowhere = np.full(graph.drops, _NO_MEMBER, dtype=np.int32)
+    known = _Known(np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_), [], {}, {}, nowhere)
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost_drop, neighbour_owner = _cut_edges(graph, owner)
     for number, report in enumerate(reports):
         rows, is_own = report.rows, owner[report.rows] == number
@@ -172,10 +184,15 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report]) -> _K
         known.states[rows[is_new]] = report.states[is_new]
         here = report.parts[owner[report.parts[:, 1]] != _NO_MEMBER]
         known.parts.extend(zip(here[:, 0].tolist(), here[:, 1].tolist(), strict=True))
+        copied = report.copies[(owner[report.copies] == _NO_MEMBER) & is_data[report.copies]]
+        known.holder[copied[known.holder[copied] == _NO_MEMBER]] = number
         for drop, attempt in report.attempts.items():
             known.attempts[drop] = max(attempt, known.attempts.get(drop, 1))
         for drop, cause in report.causes.items():
             known.causes.setdefault(drop, cause)
+    # Only contents of completed drops are copied.
+    has_copy = known.holder != _NO_MEMBER
+    known.states[has_copy], known.available[has_copy] = _COMPLETED, True
     for cause in {cause for drop, cause in known.causes.items() if known.states[drop] == _ERROR}:
         if owner[cause] == _NO_MEMBER and known.states[cause] == _INITIALIZED:
             # No member has a neighbour of it, but it has failed, since others have because of it.

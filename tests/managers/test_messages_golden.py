@@ -70,6 +70,9 @@ EXAMPLES: list[Packet | Message] = [
     messages.AdoptView("s-1", 1, 2, b"decision"),
     messages.PartDone("s-1", 1, 2),
     messages.SessionDone("s-1", 1, 2),
+    messages.CopyContents("s-1", 1, 2, (messages.Content(1, Handle(kind="file", final="./files/x", size=9)),), (1,)),
+    messages.CopiesTaken("s-1", 1, 2, b"\7\0\0\0", {8: "no space left"}),
+    messages.ReleaseCopies("s-1", 1, 2, b"\7\0\0\0"),
 ]
 _NAMES = [type(example).__name__ for example in EXAMPLES]
 

@@ -46,6 +46,14 @@ class Cluster(World):
     pieces: dict[str, Slice]
     saved: frozenset[tuple[int, int]] = frozenset()
     """Parts that survived the last loss."""
+    copies: frozenset[tuple[str, int]] = frozenset()
+    """Nodes that hold a copy of the content of a drop of another node."""
+
+    def copy_some(self, share: float) -> None:
+        """Copy some contents to some nodes; copies of released contents may be left."""
+        names = [place.node for place in self.view.members]
+        new = {(name, drop) for drop in self.contents for name in names if self.chance.random() < share}
+        self.copies |= {(name, drop) for name, drop in new if self.owner(drop) != name}
 
     def place(self, nodes: int) -> None:
         """Place the drops anywhere, on as many nodes, with one or two parts each."""
@@ -93,6 +101,7 @@ class Cluster(World):
             parts=pack_column(np.array(sorted(pairs), dtype=np.int32).reshape(-1)) if pairs else b"",
             attempts={drop: number for drop, number in self.core.drops.attempts.items() if self.owner(drop) == node},
             causes={drop: causes[drop] for drop in rows if drop in causes},
+            copies=pack_column(np.array([drop for name, drop in self.copies if name == node], dtype=np.int32)),
         )
         return msgspec.msgpack.encode(report)
 
@@ -124,6 +133,10 @@ class Cluster(World):
             if self.owner(drop) in left:
                 assert self.core.drops.state(drop) is C
                 assert drop not in self.contents, "it is there"
+        for drop in {drop for name, drop in self.copies if name in left and self.owner(drop) not in left}:
+            assert drop not in reset, "there is a copy"
+            assert (decision.places[placement[drop]], drop) in self.copies
+            assert unpack_column(decision.taken_over, np.uint8)[drop] == C
 
     def go_on(self, decision: ViewDecision, left: list[str], *, tells_skips: bool) -> None:
         """Begin again from the decision and what the members have."""
@@ -136,7 +149,9 @@ class Cluster(World):
             (N if drop in reset else int(drops.states[drop])) if is_here else taken_over[drop]
             for drop, is_here in enumerate(here)
         ]
+        self.copies = frozenset((name, drop) for name, drop in self.copies if name in left and drop not in reset)
         self.contents = {drop for drop in self.contents if here[drop] and drop not in reset}
+        self.contents |= {drop for _, drop in self.copies if not here[drop]}
         causes = {
             drop: drops.error_causes()[drop] if here[drop] else decision.causes[drop]
             for drop, state in enumerate(states)
@@ -164,6 +179,7 @@ class Cluster(World):
         self.allowed = {drop for drop, state in enumerate(states) if state <= W}
         part = unpack_column(decision.placement, np.uint16).astype(np.int32)
         self.placed, self.view = with_placement(self.graph, part, decision.places), decision.view
+        self.copies = frozenset((name, drop) for name, drop in self.copies if self.owner(drop) != name)
         self.pieces = {name: slice_for(self.placed, name, first=self.pieces[name].drop) for name in left}
         self.begin(Begin(known))
         self.running += runs
@@ -183,7 +199,8 @@ def neighbours(graph: PhysicalGraph, drop: int) -> list[int]:
 def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:
     """After up to three losses of some nodes every drop settles as without them, and every result is there.
 
-    Nothing runs whose outcome is known and not needed, and no application runs without an input.
+    Nothing runs whose outcome is known and not needed, nothing whose content has a copy that is left, and no
+    application runs without an input.
     """
     fails, leaves_out = outcomes(graph, data)
     fails = {drop: 99 if times else 0 for drop, times in fails.items()}  # the same outcome each time
@@ -196,6 +213,8 @@ def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObj
     cluster.place(data.draw(st.integers(1, 6)))
     for _ in range(data.draw(st.integers(1, 3))):
         cluster.play(data.draw(st.integers(0, 2 * graph.drops)))
+        cluster.copy_some(data.draw(st.sampled_from([0.0, 0.1, 0.5])))
+        cluster.play(data.draw(st.integers(0, 3)))
         names = [place.node for place in cluster.view.members]
         lost = data.draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names) - 1))
         cluster.lose(lost, tells_skips=data.draw(st.booleans()))
@@ -281,6 +300,32 @@ def test_what_led_to_a_result_of_a_member_does_not_run_again() -> None:
     assert bytes(unpack_column(decision.taken_over, np.uint8))[:5] == bytes([C] * 5)
     assert set(owners(graph, decision)) <= {"alpha", "gamma"}
     assert not len(unpack_column(decision.reset, np.int32))
+
+
+def with_copies(plan: PlanView, node: str, drops: list[int]) -> PlanView:
+    """Return a plan in which a node reports copies."""
+    report = msgspec.msgpack.decode(plan.reports[node], type=MemberReport)
+    told = msgspec.structs.replace(report, copies=pack_column(np.array(drops, dtype=np.int32)))
+    return msgspec.structs.replace(plan, reports={**plan.reports, node: msgspec.msgpack.encode(told)})
+
+
+def test_a_drop_with_a_copy_goes_to_the_copy_and_does_not_run_again() -> None:
+    """What led to it does not either; a path that has no copy runs again from the last content that is left."""
+    graph = placed("A -> b -> C -> d -> E -> f", alpha="", beta="A b C d E f", gamma="")
+    plan = plan_of(graph, {}, ["beta"])
+    decision = decide(graph, with_copies(plan, "gamma", named(graph, "d")))
+
+    assert owners(graph, decision)[row(graph, "d")] == "gamma"
+    assert unpack_column(decision.taken_over, np.uint8).tolist() == [C, C, C, C, N, N]
+    assert not len(unpack_column(decision.reset, np.int32))
+
+
+def test_copies_of_drops_of_members_change_nothing() -> None:
+    """Only drops of lost nodes go where their copies are."""
+    graph = placed("A -> b -> C, D -> e", alpha="A b", beta="C", gamma="D e")
+    plan = plan_of(graph, dict.fromkeys("Ab", C), ["gamma"], available="b")
+
+    assert decide(graph, with_copies(plan, "beta", named(graph, "b"))) == decide(graph, plan)
 
 
 @pytest.mark.parametrize("fields", [{"error_threshold": 50.0}, {"effective_inputs": 1}, {"block_skip": True}])

@@ -1,0 +1,333 @@
+"""Copies of contents on other members of a session, so that the loss of a node does not lose them: pure decisions.
+
+The owner of a completed data drop asks another member to *hold a copy* of its content: `ContentCopies.ask`. The member
+fetches the content as consumers do, compares its checksum, and answers; then the copy is *safe*. What members hold is
+part of their reports when the view of the session ends. A drop of a lost node, or of one that leaves, goes to a member
+that has a copy, and does not run again (`managers.recovery.replan`): the copy becomes the content.
+
+To move contents away from a node before it leaves::
+
+    actions = record.copies.ask({"n2": [7, 8], "n3": [9]})
+    ...                                     # after each event of the session:
+    if not record.copies.waits_for([7, 8, 9]):
+        failed = record.copies.unsafe([7, 8, 9])
+
+Rows are those of the whole graph. Everything here is per session and member, and survives changes of the view: what was
+asked and is not safe is asked again in the next view, of members that are left.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.engine.api import Handle
+from managers.messages import CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
+from managers.node.copy_events import (
+    CopyAction,
+    CopyWritten,
+    DiscardCopies,
+    OfferCopies,
+    OffersRefused,
+    SendCopyMessage,
+    TakeCopies,
+)
+from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
+
+__all__ = ["ContentCopies", "HeldCopy"]
+
+_BATCH = 1000
+"""Contents in one message."""
+
+
+class HeldCopy(msgspec.Struct, frozen=True):
+    """A copy that this member holds: the content, its owner, and how many copies the owner wants."""
+
+    handle: Handle
+    owner: str
+    count: int
+
+
+class ContentCopies:
+    """The copies that one member of a session holds, and those that it wants others to hold.
+
+    Methods return the actions to carry out, in order.
+
+    Parameters
+    ----------
+    node, session, epoch :
+        This member, the session and its deployment.
+    """
+
+    def __init__(self, node: str, session: str, epoch: int) -> None:
+        self.safe: dict[int, set[str]] = {}
+        """By row of an own drop: members that hold a copy of its content."""
+        self.failed: dict[int, dict[str, str]] = {}
+        """By row of an own drop: members that cannot hold a copy in this view, and why."""
+        self.held: dict[int, HeldCopy] = {}
+        """By row of a drop of another member: the copy that is here."""
+        self._node = node
+        self._session = session
+        self._epoch = epoch
+        self._view = 0
+        self._members: tuple[str, ...] = ()
+        self._hosted: Any = None
+        self._is_stopped = True
+        self._asked: dict[int, set[str]] = {}
+        """By row of an own drop: members that were asked and have not answered."""
+        self._count: dict[int, int] = {}
+        """By row of an own drop: how many copies are wanted."""
+        self._unsent: dict[str, set[int]] = {}
+        """By member: rows to ask for as soon as the session runs."""
+        self._taking: dict[int, tuple[str, int]] = {}
+        """By row: owner and count of copies that are being written."""
+        self._early: list[tuple[str, CopyMessage]] = []
+        """Messages of later views, and releases while the session is stopped."""
+        self._actions: list[CopyAction] = []
+
+    # The owner's side.
+
+    def ask(self, rows: Mapping[str, Iterable[int]]) -> list[CopyAction]:
+        """Ask members to hold copies of the contents of own completed drops."""
+        for member, wanted in rows.items():
+            for row in wanted:
+                has = self.safe.get(row, set()) | self._asked.get(row, set())
+                if member == self._node or member in has:
+                    continue
+                self._asked.setdefault(row, set()).add(member)
+                self._count[row] = max(self._count.get(row, 0), len(has) + 1)
+                self._unsent.setdefault(member, set()).add(row)
+        return self._finish()
+
+    def want(self, counts: Mapping[int, int]) -> list[CopyAction]:
+        """Have so many copies made of the contents of own completed drops, on any members; of as many as there are."""
+        for row, count in counts.items():
+            self._count[row] = max(self._count.get(row, 0), count)
+            self._fill(row)
+        return self._finish()
+
+    def waits_for(self, rows: Iterable[int] | None = None) -> bool:
+        """Return whether a member has not answered yet about one of these rows; about any, without `rows`."""
+        return bool(self._asked) if rows is None else any(row in self._asked for row in rows)
+
+    def unsafe(self, rows: Iterable[int]) -> list[int]:
+        """Return which of these rows have no copy on any member."""
+        return [row for row in rows if not self.safe.get(row)]
+
+    def missing(self) -> dict[int, int]:
+        """Return how many copies are missing, by row, that no member can make."""
+        return {
+            row: count - len(self.safe.get(row, ()))
+            for row, count in self._count.items()
+            if row not in self._asked and len(self.safe.get(row, ())) < count
+        }
+
+    def released(self, rows: Collection[int]) -> list[CopyAction]:
+        """Have the copies of contents removed that have been released, or whose drops run again."""
+        holders: dict[str, list[int]] = {}
+        for row in rows:
+            for member in self._forget(row):
+                holders.setdefault(member, []).append(row)
+        for member, released in holders.items():
+            self._send(member, ReleaseCopies(self._session, self._epoch, self._view, _column(released)))
+        return self._finish()
+
+    def refused(self, event: OffersRefused) -> list[CopyAction]:
+        """Note that contents are gone which a member was to be asked for."""
+        if event.view == self._view:
+            for row in event.failed:
+                self._forget(row)
+        return self._finish()
+
+    # Messages.
+
+    def receive(self, peer: str, message: CopyMessage) -> list[CopyAction]:
+        """Take in a message of another member."""
+        self._dispatch(peer, message)
+        return self._finish()
+
+    def _dispatch(self, peer: str, message: CopyMessage) -> None:
+        match message:
+            case ReleaseCopies():
+                # What a member that is the owner still says holds in later views, too.
+                if message.view > self._view or self._is_stopped:
+                    self._early.append((peer, message))
+                else:
+                    self._on_release(peer, message)
+            case _ if message.view > self._view:
+                self._early.append((peer, message))
+            case CopyContents() if message.view == self._view:
+                self._on_request(peer, message)
+            case CopiesTaken() if message.view == self._view:
+                self._on_taken(peer, message)
+
+    def written(self, event: CopyWritten) -> list[CopyAction]:
+        """Note copies that were made here, and answer their owners."""
+        unwanted = [handle for row, handle in event.taken.items() if not self._is_taking(event, row)]
+        if unwanted:
+            self._actions.append(DiscardCopies(self._hosted, tuple(unwanted)))
+        answers: dict[str, tuple[list[int], dict[int, str]]] = {}
+        for row in (*event.taken, *event.failed):
+            if not self._is_taking(event, row):
+                continue
+            owner, count = self._taking.pop(row)
+            rows, failed = answers.setdefault(owner, ([], {}))
+            if row in event.failed:
+                failed[row] = event.failed[row]
+                continue
+            self._discard([row])
+            self.held[row] = HeldCopy(event.taken[row], owner, count)
+            rows.append(row)
+        for owner, (rows, failed) in answers.items():
+            self._send(owner, CopiesTaken(self._session, self._epoch, self._view, _column(rows), failed))
+        return self._finish()
+
+    # Views.
+
+    def run(self, hosted: Any, view: View) -> list[CopyAction]:
+        """Note that the session runs in this view on this node."""
+        self._hosted, self._members = hosted, tuple(place.node for place in view.members)
+        self._is_stopped = False
+        early, self._early = self._early, []
+        for peer, message in early:
+            self._dispatch(peer, message)
+        for row in self._count:
+            self._fill(row)
+        return self._finish()
+
+    def stop(self) -> None:
+        """Keep all copies and ask for none, since the view changes."""
+        self._is_stopped = True
+
+    def report(self) -> bytes:
+        """Return the rows of the copies that are here, for `MemberReport`."""
+        return pack_column(np.array(sorted(self.held), dtype=np.int32)) if self.held else b""
+
+    def next_view(self, decision: ViewDecision) -> dict[int, Handle]:
+        """Go on in the next view; return the copies that become contents, since their drops are now of this member.
+
+        The actions that follow come from `run`.
+        """
+        self._view = decision.view.number
+        members = {place.node for place in decision.view.members}
+        reset = set(unpack_column(decision.reset, np.int32).tolist())
+        owner = _owners(self.held, decision)
+        self.failed, self._taking, self._unsent, self._asked = {}, {}, {}, {}
+        for row in [row for row in self._count if row in reset]:
+            self._forget(row)
+        self.safe = {row: left for row, holders in self.safe.items() if (left := holders & members)}
+        self._discard([row for row in self.held if row in reset])
+        adopted = {row: copy.handle for row, copy in self.held.items() if owner[row] == self._node}
+        for row in adopted:
+            self._count[row] = self.held.pop(row).count
+        announced: dict[str, list[int]] = {}
+        for row, copy in self.held.items():
+            self.held[row] = msgspec.structs.replace(copy, owner=owner[row])
+            announced.setdefault(owner[row], []).append(row)
+        for peer, rows in announced.items():
+            self._send(peer, CopiesTaken(self._session, self._epoch, self._view, _column(rows)))
+        return adopted
+
+    # What follows.
+
+    def _fill(self, row: int) -> None:
+        """Ask more members for copies of a content, if there are too few and other members."""
+        has = self.safe.get(row, set()) | self._asked.get(row, set())
+        missing = self._count[row] - len(has)
+        if missing <= 0 or self._node not in self._members:
+            return
+        # Neighbours in the order of the members hold each other's copies, from another one on for each row.
+        others = [name for name in self._members if name != self._node]
+        start = self._members.index(self._node) + row
+        order = [others[(start + step) % len(others)] for step in range(len(others))]
+        for member in order:
+            if missing and member not in has and member not in self.failed.get(row, {}):
+                self._asked.setdefault(row, set()).add(member)
+                self._unsent.setdefault(member, set()).add(row)
+                missing -= 1
+
+    def _forget(self, row: int) -> set[str]:
+        """Want no copies of a content; return the members that may have one."""
+        self._count.pop(row, None)
+        self.failed.pop(row, None)
+        for rows in self._unsent.values():
+            rows.discard(row)
+        return self.safe.pop(row, set()) | self._asked.pop(row, set())
+
+    def _on_request(self, peer: str, message: CopyContents) -> None:
+        counts = dict(zip((content.drop for content in message.contents), message.counts, strict=False))
+        here = [drop for drop in counts if drop in self.held]
+        new = tuple(content for content in message.contents if content.drop not in self.held)
+        for drop in here:  # from an earlier view
+            self.held[drop] = msgspec.structs.replace(self.held[drop], owner=peer, count=counts[drop])
+        for content in new:
+            self._taking[content.drop] = (peer, counts.get(content.drop, 1))
+        if here:
+            self._send(peer, CopiesTaken(self._session, self._epoch, self._view, _column(here)))
+        if new:
+            self._actions.append(TakeCopies(self._session, self._epoch, self._view, self._hosted, peer, new))
+
+    def _on_taken(self, peer: str, message: CopiesTaken) -> None:
+        unwanted = []
+        for row in message.rows():
+            self._answered(row, peer)
+            if row in self._count:
+                self.safe.setdefault(row, set()).add(peer)
+            else:
+                unwanted.append(row)
+        if unwanted:
+            self._send(peer, ReleaseCopies(self._session, self._epoch, self._view, _column(unwanted)))
+        for row, why in message.failed.items():
+            self._answered(row, peer)
+            if row in self._count:
+                self.failed.setdefault(row, {})[peer] = why
+                self._fill(row)
+
+    def _answered(self, row: int, peer: str) -> None:
+        asked = self._asked.get(row, set())
+        asked.discard(peer)
+        if not asked:
+            self._asked.pop(row, None)
+
+    def _on_release(self, peer: str, message: ReleaseCopies) -> None:
+        for row in message.rows():
+            if self._taking.get(row, ("", 0))[0] == peer:
+                del self._taking[row]
+        self._discard([row for row in message.rows() if row in self.held and self.held[row].owner == peer])
+
+    def _is_taking(self, event: CopyWritten, row: int) -> bool:
+        return event.view == self._view and row in self._taking
+
+    def _discard(self, rows: Iterable[int]) -> None:
+        copies = tuple(self.held.pop(row).handle for row in tuple(rows) if row in self.held)
+        if copies:
+            self._actions.append(DiscardCopies(self._hosted, copies))
+
+    def _send(self, peer: str, message: CopyMessage) -> None:
+        self._actions.append(SendCopyMessage(peer, message))
+
+    def _finish(self) -> list[CopyAction]:
+        """Return the actions, with requests for copies if the session runs."""
+        if not self._is_stopped:
+            for member, wanted in self._unsent.items():
+                rows = sorted(wanted)
+                for start in range(0, len(rows), _BATCH):
+                    counts = {row: self._count[row] for row in rows[start : start + _BATCH]}
+                    offer = OfferCopies(self._session, self._epoch, self._view, self._hosted, member, counts)
+                    self._actions.append(offer)
+            self._unsent = {}
+        actions, self._actions = self._actions, []
+        return actions
+
+
+def _owners(rows: Collection[int], decision: ViewDecision) -> dict[int, str]:
+    """Return the nodes of drops in a view."""
+    if not rows:
+        return {}
+    placement = unpack_column(decision.placement, np.uint16)[list(rows)].tolist()
+    return {row: decision.places[place] for row, place in zip(rows, placement, strict=True)}
+
+
+def _column(rows: Iterable[int]) -> bytes:
+    return np.array(list(rows), dtype="<i4").tobytes()

@@ -1,0 +1,128 @@
+"""Copies of contents on other nodes, and the loss of the nodes that own them, on virtual time."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow.data.read_content import read
+from dropflow.engine.session import Session
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from managers.machine_calls import Answered
+from managers.node.hosted_session import HostedSession
+from managers.node.session_table import SessionRecord
+from managers.simulation.cluster import SimulatedCluster
+from managers.simulation.simulated_node import SimulatedNode, Workload
+from tests.managers.simulation.test_cluster import _fan
+
+
+class Runs:
+    """Counts the attempts of each drop that have ended."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+
+    def workload(self, size: int = 10) -> Workload:
+        """Return work that is counted, with contents of this size."""
+        return Workload(seconds=1.0, content=lambda task, drop: self._content(task.oid, drop, size))
+
+    def _content(self, oid: str, drop: int, size: int) -> bytes:
+        self.count[oid] += 1
+        return b"%d" % drop * size
+
+
+def _record(node: SimulatedNode) -> SessionRecord:
+    record = node.owner._machine.table.get("s")  # type: ignore[attr-defined]
+    assert isinstance(record, SessionRecord)
+    return record
+
+
+def _hosted(node: SimulatedNode) -> HostedSession:
+    hosted = node.sessions["s"]
+    assert isinstance(hosted, HostedSession)
+    return hosted
+
+
+def _own_contents(node: SimulatedNode) -> dict[int, bytes]:
+    """Return the contents of the drops of a node, by row."""
+    hosted = _hosted(node)
+    piece = hosted.piece
+    found = hosted.session.call(Session.contents)
+    return {int(piece.drop[drop]): read(handle) for drop, handle in found.items() if piece.is_own[drop]}
+
+
+def _results(count: int) -> PhysicalGraph:
+    """Return applications on six nodes in turn that each write a result, and a chain that waits for all of them."""
+    builder = GraphBuilder("results").app("join")
+    last, parts = "join", [0]
+    for step in range(10):
+        builder.data(f"data{step}").app(f"step{step}")
+        builder.connect(last, f"data{step}").connect(f"data{step}", f"step{step}")
+        last, parts = f"step{step}", [*parts, 0, 0]
+    for number in range(count):
+        builder.app(f"make{number}").data(f"result{number}", persist=True)
+        builder.connect(f"make{number}", f"result{number}").connect(f"result{number}", "join")
+        parts += [number % 6] * 2
+    return replace(builder.build(), part=np.array(parts, dtype=np.int32), places=tuple(f"#{n}" for n in range(6)))
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) -> None:
+    """After the loss of their owner, the copies are the contents; small ones and ones that had to be fetched.
+
+    Another copy of each is made on a node that is left.
+    """
+    runs = Runs()
+    cluster = SimulatedCluster(5, tmp_path, workload=runs.workload(size))
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(_results(30), "s"), Answered)
+    cluster.simulation.wait(2.5)
+    lost = cluster.nodes["n1-2"]
+    contents, copies = _own_contents(lost), _record(lost).copies
+    assert copies is not None
+    rows = list(contents)
+    lost.owner._carry_out(copies.ask({"n1-1": rows[::2], "n2-3": rows[1::2]}))
+    assert copies.waits_for(rows)
+    cluster.simulation.wait(0.5)
+    assert not copies.waits_for(rows)
+    assert not copies.unsafe(rows)
+    before = Counter(runs.count)
+    lost.process.crash()
+    ended = cluster.finish("s", seconds=200.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 81})
+    left = [node for node in cluster.nodes.values() if node is not lost]
+    found = {row: content for node in left for row, content in _own_contents(node).items()}
+    assert len(rows) > 2
+    assert {row: found[row] for row in rows} == contents
+    graph = _hosted(lost).directory.graph()
+    assert all(runs.count[oid(graph, row - 1)] == before[oid(graph, row - 1)] == 1 for row in rows)
+    held = [row for node in left for record in [_record(node).copies] if record is not None for row in record.held]
+    assert sorted(held) == sorted(rows), "each has a copy again"
+
+
+def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> None:
+    """The member that holds a copy removes it after the last use of the content."""
+    cluster = SimulatedCluster(6, tmp_path, workload=Runs().workload(3000))
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    cluster.simulation.wait(3.0)
+    held = 0
+    for node in cluster.nodes.values():
+        copies = _record(node).copies
+        assert copies is not None
+        others = [name for name in cluster.nodes if name != node.name]
+        node.owner._carry_out(copies.ask(dict.fromkeys(others, _own_contents(node))))
+    cluster.simulation.wait(0.3)
+    held = len(list(tmp_path.rglob("copies/*/content")))
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert ended.status == "FINISHED"
+    assert held
+    assert not list(tmp_path.rglob("copies/*/content"))
