@@ -8,16 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import Kind, Template
-from translator.planning.quantities import MEMORY, quantity
+from dropflow.graph.resource_needs import needs_of
+from dropflow.graph.templates import Kind
 
-__all__ = ["MEMORY_FIELDS", "Bits", "Floats", "GraphWork", "work_of"]
+__all__ = ["Bits", "Floats", "GraphWork", "work_of"]
 
 Floats = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
-
-MEMORY_FIELDS = ("memory", "mem_usage")
-"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +72,9 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
         drops=graph.drops,
         is_app=column(kinds, np.bool_),
         seconds=column([max(one.weight, 0.0) if app else 0.0 for one, app in pairs], np.float64),
-        cpus=column([max(one.cpus, 1) if app else 0 for one, app in pairs], np.int32),
-        memory=column([_memory(one) if app else 0.0 for one, app in pairs], np.float64),
+        cpus=column([needs_of(one).cpus if app else 0 for one, app in pairs], np.int32),
+        memory=column([needs_of(one).memory for one in graph.templates], np.float64),
         volume=column([0.0 if app else max(one.weight, 0.0) for one, app in pairs], np.float64),
         source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
         target=graph.successors.neighbour,
     )
-
-
-def _memory(template: Template) -> float:
-    """Return the bytes that an application declares; 0 if it declares none, or a value that is no size."""
-    for name in MEMORY_FIELDS:
-        argument = template.argument(name)
-        if argument is not None and argument.value not in (None, ""):
-            return max(quantity(argument.value, MEMORY) or 0.0, 0.0)
-    return 0.0

@@ -28,8 +28,8 @@ from typing import Any
 
 from dropflow.errors import BadFileError
 from dropflow.problems import Problem, refuse_errors
+from dropflow.quantities import BANDWIDTH, MEMORY, SECONDS, quantity
 from translator.planning.machines import DEFAULT_BANDWIDTH, LinkSpeed, Machines, NodeCapacity
-from translator.planning.quantities import BANDWIDTH, MEMORY, SECONDS, quantity
 from translator.problem_codes import problem
 
 __all__ = ["parse_machines", "read_machines"]

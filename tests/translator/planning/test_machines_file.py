@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.problems import Problem
+from dropflow.quantities import BANDWIDTH, MEMORY, SECONDS, quantity
 from translator.planning.machines import Machines
 from translator.planning.machines_file import parse_machines, read_machines
-from translator.planning.quantities import BANDWIDTH, MEMORY, SECONDS, quantity
 
 
 def _problems(text: str) -> list[tuple[str, str]]:
