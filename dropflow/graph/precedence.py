@@ -12,7 +12,7 @@ from dropflow.graph.templates import Axis, Link, Template
 
 __all__ = ["Precedence"]
 
-_LOOP = "loop"
+_LOOP, _GATHER = "loop", "gather"
 
 
 class _Name(NamedTuple):
@@ -84,8 +84,18 @@ class Precedence:
         return False
 
     def _loop_of(self, carry: Link) -> _Name | None:
-        """Return the innermost loop around both ends of a carry."""
+        """Return the innermost loop around both ends of a carry.
+
+        None for one that leads from a gather into other copies: it may feed back to the scatter that is gathered. Which
+        copies are later then depends on the width of the gather, which templates do not have.
+        """
         source, target = self._axes[carry.source], self._axes[carry.target]
+        left, entered = (
+            [axis for name, axis in one.items() if name not in other]
+            for one, other in ((source, target), (target, source))
+        )
+        if left and entered and left[0].kind == _GATHER:
+            return None
         return next((name for name in reversed(source) if source[name].kind == _LOOP and name in target), None)
 
 

@@ -160,7 +160,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     streaming : bool
         Whether the consumer reads the data while it is being written.
     carry : bool
-        Whether the link carries data from one iteration of a loop to the next.
+        Whether the link carries data from one iteration of a loop to the next, or from a gather back to the scatter
+        that it gathers, to the copies after those that it has taken.
     """
 
     source: int

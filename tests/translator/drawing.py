@@ -38,7 +38,11 @@ class Drawing:
 
     def app(self, name: str, category: str = "DALiuGEApp", **values: Any) -> "Drawing":
         """Add an application in the construct that is open."""
-        return self._node(name, category, NodeKind.APP, {"dropclass": "dlg.apps.simple.SleepApp", **values})
+        return self._node(name, category, NodeKind.APP, {**self.application(name), **values})
+
+    def application(self, name: str) -> dict[str, Any]:  # noqa: ARG002 - drawings that run use the name
+        """Return the fields of an application."""
+        return {"dropclass": "dlg.apps.simple.SleepApp"}
 
     def link(
         self, *names: str, aware: bool = False, closes: bool = False, ports: tuple[str, str] = ("", "")
@@ -59,13 +63,15 @@ class Drawing:
         return self
 
     @contextmanager
-    def construct(self, category: str, name: str, size: Any = None, *, app: str = "", out: str = "") -> Iterator[None]:
+    def construct(
+        self, category: str, name: str, size: Any = None, *, app: str = "", out: str = "", **values: Any
+    ) -> Iterator[None]:
         """Open a construct; `app` and `out` name its input and output application."""
-        values = {} if size is None else {_SIZES[category]: size}
+        values |= {} if size is None else {_SIZES[category]: size}
         self._node(name, category, NodeKind.CONSTRUCT, values)
         for embedded, role in ((app, Role.INPUT), (out, Role.OUTPUT)):
             if embedded:
-                fields = _fields(embedded, {"dropclass": "dlg.apps.simple.SleepApp"})
+                fields = _fields(embedded, self.application(embedded))
                 self.nodes.append(
                     LogicalNode(
                         id=embedded,
@@ -98,6 +104,10 @@ class Drawing:
     def groupby(self, name: str, keys: Any = None, *, app: str = "") -> Any:
         """Open a group-by."""
         return self.construct("GroupBy", name, keys, app=app)
+
+    def mkn(self, name: str, m: Any, k: Any, n: Any = 1, *, app: str = "", out: str = "") -> Any:
+        """Open an MKN."""
+        return self.construct("MKN", name, app=app, out=out, m=m, k=k, n=n)
 
     def graph(self) -> LogicalGraph:
         """The graph drawn so far."""

@@ -6,6 +6,8 @@ A construct has its applications in its own attributes, with names that changed 
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from dropflow.problems import Problem
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
@@ -21,10 +23,10 @@ _SIDES = {
     Role.INPUT: (("inputApplication", "inputApp"), ("inputAppFields", "appFields")),
     Role.OUTPUT: (("outputApplication", "exitApplication", "outputApp"), ("outputAppFields", "exitAppFields")),
 }
-_PORTS_OF = {
-    Role.INPUT: ("inputPorts", "inputLocalPorts"),
-    Role.OUTPUT: ("outputLocalPorts", "outputPorts"),
-}
+_OUTER_PORTS = {Role.INPUT: "inputPorts", Role.OUTPUT: "outputPorts"}
+_INNER_PORTS = ("inputLocalPorts", "outputLocalPorts")
+_INNER_USAGES = {Role.INPUT: "OutputPort", Role.OUTPUT: "InputPort"}
+"""The input application of a construct writes to the inside, and its output application reads from there."""
 _NO_APPLICATION = frozenset({"", "none", "unknown"})
 _SIDES_OF_A_NODE = frozenset("BTLR")
 _SWITCHES = {"streaming": "streaming", "precious": "persist"}
@@ -48,6 +50,8 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
         for pointer, raw in objects(document, "nodeDataArray")
     ]
     names = _Names(identity, raw_nodes)
+    for _, raw in objects(document, "linkDataArray"):
+        names.use(raw)
     nodes = tuple(_node(raw, id_, names, pointer, problems) for pointer, raw, id_ in raw_nodes if id_)
     configurations, active = read_configurations(document, names.find)
     return Records(
@@ -66,11 +70,17 @@ class _Names:
     def __init__(self, identity: Identity, nodes: list[tuple[str, Json, str]]) -> None:
         self.identity = identity
         self.known: dict[str, str] = {}
+        self.used: dict[tuple[str, str], str] = {}
         for attribute in (identity, *Identity):
             for _, raw, id_ in nodes:
                 given = identity_text(raw.get(attribute.value), Identity.ID)
                 if given and id_:
                     self.known.setdefault(given, id_)
+
+    def use(self, link: Json) -> None:
+        """Remember in which direction a link uses the ports at its ends."""
+        for end, port, usage in (("from", "fromPort", "OutputPort"), ("to", "toPort", "InputPort")):
+            self.used.setdefault((self.find(link.get(end)), text(link, port)), usage)
 
     def find(self, value: object) -> str:
         """Return the id of the node that `value` refers to; if there is none, `value` as text."""
@@ -86,8 +96,8 @@ def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Probl
         )
     applications = tuple(_applications(raw, id_, names, pointer, problems))
     if not applications:
-        ports = [port for old in PORT_LISTS for port in read_ports(raw, old, pointer=pointer, owner=id_)]
-        fields = merge_ports(fields, ports)
+        outer = [port for old in _OUTER_PORTS.values() for port in read_ports(raw, old, pointer=pointer, owner=id_)]
+        fields = merge_ports(fields, [*outer, *_inner_ports(raw, id_, names, pointer)])
     return NodeRecord(
         id=id_,
         name=text(raw, "name", "text"),
@@ -115,8 +125,13 @@ def _applications(
         fields: tuple[Field, ...] = ()
         for old in lists:
             fields += read_fields(raw, old, pointer=pointer, owner=f"{id_}/{role.value}", problems=problems)
-        sides = _PORTS_OF[role] if len(given) > 1 else tuple(PORT_LISTS)
+        sides = [_OUTER_PORTS[role]] if len(given) > 1 else _OUTER_PORTS.values()
         ports = [port for old in sides for port in read_ports(raw, old, pointer=pointer, owner=id_)]
+        ports += [
+            port
+            for port in _inner_ports(raw, id_, names, pointer)
+            if len(given) == 1 or port.usage == _INNER_USAGES[role]
+        ]
         own = (raw.get(name) for name in APPLICATION_IDS[names.identity.value] if name.startswith(prefixes))
         yield ApplicationRecord(
             role=role,
@@ -126,6 +141,17 @@ def _applications(
             fields=merge_ports(fields, ports),
             pointer=pointer,
         )
+
+
+def _inner_ports(raw: Json, id_: str, names: _Names, pointer: str) -> Iterator[Field]:
+    """Yield the ports on the inside of a construct, with the direction in which links use them.
+
+    Some files list the ports that write to the inside as `inputLocalPorts`, and others as `outputLocalPorts`.
+    """
+    for old in _INNER_PORTS:
+        for port in read_ports(raw, old, pointer=pointer, owner=id_):
+            usage = names.used.get((id_, port.id)) or names.used.get((id_, port.name)) or port.usage
+            yield replace(port, usage=usage)
 
 
 def _category(raw: Json, role: Role) -> str:

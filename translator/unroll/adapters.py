@@ -40,6 +40,8 @@ def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[st
         Keys of templates; the key of the adapter is added.
     """
     at_source = source.is_app
+    if plain.chunk_of_source:
+        return _at_gather(wire, source, target, plain, taken)
     standing = [counter for counter in plain.counters if (counter.source if at_source else counter.target)]
     levels: Levels = tuple(msgspec.structs.replace(counter.level, size=counter.size) for counter in standing)
     steps = dict(zip(map(id, standing), strides(levels), strict=True))
@@ -62,6 +64,17 @@ def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[st
         template=_template(wire, source, target, levels, taken),
         before=IndexMap(counters=before, source_start=plain.source_start),
         after=msgspec.structs.replace(plain, counters=after, source_start=0),
+    )
+
+
+def _at_gather(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[str]) -> Adapted:
+    """Insert an adapter for each instance of a source that feeds back, so that its chunks keep their numbers."""
+    counters = tuple(
+        IndexCounter(level, level.size, step, step)
+        for level, step in zip(source.levels, strides(source.levels), strict=True)
+    )
+    return Adapted(
+        template=_template(wire, source, target, source.levels, taken), before=IndexMap(counters=counters), after=plain
     )
 
 

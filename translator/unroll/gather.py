@@ -17,18 +17,24 @@ from translator.unroll.levels import LOOP, Level, Levels, part, strides
 from translator.unroll.link_maps import assemble, in_step, unpaired
 from translator.unroll.values import Findings, multiplicity, pointer
 
-__all__ = ["chunks", "gather_map", "width"]
+__all__ = ["chunks", "gather_map", "gathered_levels", "width"]
 
 
 def width(node: LogicalNode, findings: Findings) -> int:
     """Return the number of inputs in a chunk; 0 for all inputs of a context."""
-    if node.value("num_of_inputs") is None:
+    name = _width_field(node)
+    if node.value(name) is None:
         return 0
     # Zero is documented to mean "all inputs", so it is not reported.
     found: Findings = []
-    size = multiplicity(node, "num_of_inputs", found)
+    size = multiplicity(node, name, found)
     findings.extend(finding for finding in found if finding.code != ZERO_MULTIPLICITY)
     return size
+
+
+def _width_field(node: LogicalNode) -> str:
+    """Return the name of the field with the width: the M of an MKN is one."""
+    return "m" if node.category == "MKN" else "num_of_inputs"
 
 
 def chunks(
@@ -43,7 +49,7 @@ def chunks(
     Parameters
     ----------
     node : LogicalNode
-        The gather.
+        The gather or MKN.
     context : tuple of Level
         Levels of its context.
     sources : sequence of tuples of Level
@@ -55,19 +61,26 @@ def chunks(
     """
     taken = width(node, findings)
     if not sources:
-        findings.append(problem("LG072", f"gather {node.name!r} has no input", where=node.pointer))
+        if node.category != "MKN":  # the input application of an MKN may be where the data come from
+            findings.append(problem("LG072", f"gather {node.name!r} has no input", where=node.pointer))
         return 1
     inputs = [_inputs(levels, context, options) for levels in sources]
     for number in sorted(set(inputs)):
         if taken and number % taken:
-            text = f"gather {node.name!r} takes {taken} inputs at a time, which does not divide {number}"
-            findings.append(problem("LG022", text, where=pointer(node, "num_of_inputs")))
+            kind = "MKN" if node.category == "MKN" else "gather"
+            text = f"{kind} {node.name!r} takes {taken} inputs at a time, which does not divide {number}"
+            findings.append(problem("LG022", text, where=pointer(node, _width_field(node))))
     return max(-(-number // taken) for number in inputs) if taken else 1
 
 
 def _inputs(source: Levels, context: Levels, options: UnrollOptions) -> int:
     """Return the number of instances of the source for each instance of the context."""
     return prod(source[level].size for level in _parted(source, context, options)[1])
+
+
+def gathered_levels(source: Levels, context: Levels, options: UnrollOptions) -> Levels:
+    """Return the levels of an input that a gather in a context counts through, outermost first."""
+    return tuple(source[level] for level in _parted(source, context, options)[1])
 
 
 def gather_map(source: Levels, target: Levels, *, position: int, width: int, options: UnrollOptions) -> IndexMap:

@@ -49,13 +49,15 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     source_start, target_start : int
         First instance numbers.
     chunk : Level or None
-        The level of the gather that the link enters.
+        The level of the gather that the link enters, or feeds back from.
     width : int
         Number of inputs in a chunk of that gather.
     chunk_stride : int
-        Stride of the number of the target from one chunk to the next.
+        Stride of the number of the target (or source) from one chunk to the next.
     one_by_one : bool
         Whether that gather is set to one input at a time.
+    chunk_of_source : bool
+        Whether the chunk is at the source: the link feeds back from the gather to what it gathers.
     """
 
     counters: tuple[IndexCounter, ...] = ()
@@ -65,6 +67,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 1
     chunk_stride: int = 0
     one_by_one: bool = False
+    chunk_of_source: bool = False
 
     @property
     def edges(self) -> int:
@@ -104,7 +107,10 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
             _count(flat, 0, sizes, [counter.flat for counter in counters])
             flat //= min(self.width, np.iinfo(np.int32).max)  # a number of inputs in a graph has no upper bound
             flat *= self.chunk_stride
-            target += flat
+            if self.chunk_of_source:
+                source += flat
+            else:
+                target += flat
 
 
 def _count(out: npt.NDArray[Any], start: int, sizes: list[int], strides: list[int]) -> None:

@@ -16,7 +16,9 @@ from translator.unroll.gather import chunks
 from translator.unroll.gather_exits import with_exits
 from translator.unroll.groupby import group_keys
 from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SUBGRAPH, Level, Levels
+from translator.unroll.mkn import Mkn, find_applications, mkn_levels
 from translator.unroll.values import Findings, multiplicity
+from translator.unroll.zipped import zip_with
 
 __all__ = ["Layout", "lay_out"]
 
@@ -25,7 +27,6 @@ COLLECTING = ("Gather", "GroupBy")
 
 _REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
 _INSTEAD = {
-    "MKN": "draw a Gather of m inputs, in it a Scatter of k copies, and after both a Gather",
     "Service": "draw its application as an ordinary component",
 }
 _TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
@@ -50,6 +51,8 @@ class Layout:
         Levels of the content of a construct, by construct id.
     ranks : dict
         The level of the ranks of an MPI application, by node id.
+    mkn : Mkn
+        The applications and outputs of MKN constructs.
     entries : dict
         Links that enter a gather or group-by, by construct id, in the order of the file.
     """
@@ -60,6 +63,7 @@ class Layout:
     collector: dict[str, str] = field(default_factory=dict)
     content: dict[str, Levels] = field(default_factory=dict)
     ranks: dict[str, Levels] = field(default_factory=dict)
+    mkn: Mkn = field(default_factory=Mkn)
     entries: dict[str, list[LogicalLink]] = field(default_factory=dict)
 
     def around(self, node: str) -> Iterator[str]:
@@ -107,7 +111,10 @@ class Layout:
         return () if construct is None else self.content[construct]
 
     def entered(self, link: LogicalLink) -> str | None:
-        """Return the id of the gather or group-by that a link enters, or None for an ordinary link."""
+        """Return the id of the gather, group-by or MKN that a link enters, or None for an ordinary link."""
+        construct = self.mkn.inputs.get(link.target)
+        if construct is not None:
+            return None if construct in self.around(link.source) else construct
         construct = self.owner(link.target)
         if construct is None or self.graph.by_id[construct].category not in COLLECTING:
             return None
@@ -117,6 +124,11 @@ class Layout:
 
     def levels_of(self, node: str) -> Levels:
         """Return the levels of a data or application node; for a construct, those of its content."""
+        if node in self.mkn.apps:
+            return self.content[self.mkn.apps[node]][:-1]
+        if node in self.mkn.outputs:
+            construct = self.mkn.outputs[node]
+            return (*self.content[construct][:-1], *self.mkn.copies[construct])
         return self.content[node] if node in self.content else self.within(self.home[node]) + self.ranks.get(node, ())
 
 
@@ -138,6 +150,7 @@ def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> 
     if graph is not layout.graph:
         layout = Layout(graph, options)
         _place(layout, [])
+    find_applications(layout.mkn, graph, layout.home, findings)
     for link in graph.links:
         if link.source in layout.home and link.target in layout.home:
             construct = layout.entered(link)
@@ -194,6 +207,7 @@ def _order(layout: Layout, findings: Findings) -> list[str]:
             source = layout.graph.by_id[link.source]
             needs[node.id].update([source.id] if source.kind is NodeKind.CONSTRUCT else [])
             needs[node.id].update(list(layout.around(source.id))[:1])
+            needs[node.id].update(layout.mkn.owners(source.id))
     while True:
         try:
             return list(TopologicalSorter(needs).static_order())
@@ -212,12 +226,15 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
     """Return the levels that a construct adds to those of its context."""
     if node.category in _REPEATING:
         kind, name = _REPEATING[node.category]
-        return (_level(node, kind, multiplicity(node, name, findings)),)
+        return (_level(node, kind, multiplicity(node, name, findings), zip_with(layout.graph, node, findings)),)
     if node.category in _TRANSPARENT:
         return (_level(node, _TRANSPARENT[node.category], 1),)
+    context = layout.context(node.id)
+    sources = [layout.levels_of(link.source) for link in layout.entries.get(node.id, ())]
+    if node.category == "MKN":
+        takes = node.id in layout.mkn.inputs.values()
+        return mkn_levels(node, chunks(node, context, sources, layout.options, findings) if takes else 1, findings)
     if node.category in COLLECTING:
-        context = layout.context(node.id)
-        sources = [layout.levels_of(link.source) for link in layout.entries.get(node.id, ())]
         if node.category == "Gather":
             return (_level(node, GATHER, chunks(node, context, sources, layout.options, findings)),)
         keys = group_keys(node, context, sources, findings)
@@ -236,5 +253,5 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
     return (_level(node, SUBGRAPH, 1),)
 
 
-def _level(node: LogicalNode, kind: str, size: int) -> Level:
-    return Level(node.id, node.name, kind, size, group_keys=(node.name, node.id))
+def _level(node: LogicalNode, kind: str, size: int, zipped: tuple[str, ...] = ()) -> Level:
+    return Level(node.id, node.name, kind, size, group_keys=(node.name, node.id), zip_with=zipped)

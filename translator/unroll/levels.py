@@ -56,6 +56,8 @@ class Level(msgspec.Struct, frozen=True):
         The level of the input that a level of a group-by repeats.
     group_keys : tuple of str
         Keys of group-bys for this level: name and id of its construct, then those of the level it repeats.
+    zip_with : tuple of str
+        Names or ids of scatters whose copies are linked to those of this one, number by number.
     """
 
     construct: str
@@ -65,6 +67,11 @@ class Level(msgspec.Struct, frozen=True):
     place: int = 0
     repeats: LevelId | None = None
     group_keys: tuple[str, ...] = ()
+    zip_with: tuple[str, ...] = ()
+
+    def is_zipped(self, other: "Level") -> bool:
+        """Whether one of two levels names the other in `zip_with`."""
+        return not {*self.group_keys}.isdisjoint(other.zip_with) or not {*other.group_keys}.isdisjoint(self.zip_with)
 
     @property
     def id(self) -> LevelId:

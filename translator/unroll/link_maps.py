@@ -141,8 +141,8 @@ def in_step(
 ) -> list[tuple[int, int]]:
     """Pair all remaining levels of one side with levels of the other, in order; return no pairs if that is impossible.
 
-    Loops are paired with loops and MPI ranks with MPI ranks, of equal size. Other levels are paired only with the
-    option `zip_scatters`.
+    Loops are paired with loops and MPI ranks with MPI ranks, of equal size. Other levels of equal size are paired only
+    if one of them names the other in its field `zip_with`, or with the option `zip_scatters`.
     """
     if not (left and right):
         return []
@@ -181,7 +181,7 @@ def _may_pair(first: Level, second: Level, options: UnrollOptions) -> bool:
         return False
     if first.kind in (LOOP, MPI) or second.kind in (LOOP, MPI):
         return first.kind == second.kind
-    return options.zip_scatters
+    return options.zip_scatters or first.is_zipped(second)
 
 
 def restricted(levels: Levels, rest: Sequence[int], *, aware: bool, options: UnrollOptions) -> set[int]:

@@ -46,7 +46,7 @@ def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], f
     component = _components(marked)
     closed = [
         wire
-        if wire.closes or component[wire.source] != component[wire.target]
+        if wire.closes or component.get(wire.source) != component.get(wire.target)
         else _unmarked(layout, units, wire, findings)
         for wire in marked
     ]
@@ -58,9 +58,9 @@ def close_loops(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], f
 
 
 def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
-    """Return the ids of the units of every cycle without a carry, from the first unit in the order of the file."""
+    """Return the ids of the units of every cycle without carry or feedback, from the first unit in the file."""
     order = {unit: position for position, unit in enumerate(units)}
-    graph, _ = _digraph([wire for wire in wires if not wire.closes])
+    graph, _ = _digraph([wire for wire in wires if not (wire.closes or wire.feedback)])
     found: list[list[str]] = []
     for group in rustworkx.strongly_connected_components(graph):
         if len(group) == 1 and not graph.has_edge(group[0], group[0]):
@@ -142,7 +142,7 @@ def _digraph(wires: Iterable[Wire]) -> tuple["rustworkx.PyDiGraph[str, None]", d
 
 def _components(wires: Iterable[Wire]) -> dict[str, int]:
     """Return the strongly connected component of each unit, along wires that are not carries."""
-    graph, rows = _digraph([wire for wire in wires if not wire.closes])
+    graph, rows = _digraph([wire for wire in wires if not (wire.closes or wire.feedback)])
     groups = enumerate(rustworkx.strongly_connected_components(graph))
     numbers = {row: number for number, group in groups for row in group}
     return {unit: numbers[row] for unit, row in rows.items()}

@@ -15,6 +15,7 @@ from translator.logical import LogicalGraph
 from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.adapters import adapt
+from translator.unroll.feedback import feedback_hint, feedback_map, with_feedback
 from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby_map import groupby_joint, groupby_map
 from translator.unroll.index_map import IndexMap
@@ -24,6 +25,7 @@ from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.values import Findings
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
+from translator.unroll.zipped import why_not_zipped, zip_hint
 
 __all__ = ["UnrollPlan", "plan"]
 
@@ -92,7 +94,8 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
     findings: Findings = []
     layout = lay_out(graph, options, findings)
     units = list_units(layout, findings)
-    wires = close_loops(layout, units, draw_wires(layout, units, findings), findings)
+    drawn = with_feedback(layout, units, draw_wires(layout, units, findings), findings)
+    wires = close_loops(layout, units, drawn, findings)
     for circle in cycles(units, wires):
         names = " -> ".join(_names_of(units, [*circle, circle[0]]))
         where = layout.graph.by_id[units[circle[0]].node].pointer
@@ -143,7 +146,7 @@ def _connect(
             source_port=wire.source_port,
             target_port=wire.target_port,
             streaming=wire.streaming,
-            carry=wire.closes,
+            carry=wire.closes or bool(wire.feedback),
         )
         if source.is_app is not target.is_app:
             links.append(link)
@@ -154,7 +157,7 @@ def _connect(
         row = len(templates)
         templates.append(adapted.template)
         links.append(Link(source=link.source, target=row, source_port=wire.source_port, streaming=wire.streaming))
-        links.append(Link(source=row, target=link.target, target_port=wire.target_port, carry=wire.closes))
+        links.append(msgspec.structs.replace(link, source=row, source_port="", streaming=False))
         maps += [adapted.before, adapted.after]
     return _collecting(templates, links, maps), links, maps
 
@@ -184,11 +187,11 @@ def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -
 def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | None:
     names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
     try:
-        edges = _levels_map(layout, wire, units)
+        edges = feedback_map(layout, units, wire) if wire.feedback else _levels_map(layout, wire, units)
     except Unpairable as verdict:
         findings.append(_unpairable(layout.options, units, wire, verdict))
         return None
-    if wire.aware:
+    if wire.aware and not wire.feedback:
         findings += _unaware(layout, wire, units)
     if edges.edges > _MANY_PAIRS:
         text = f"the edge from {names} becomes {in_words(edges.edges)} edges"
@@ -242,7 +245,10 @@ def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verd
     names = f"{source.template.name!r} to {target.template.name!r}"
     text = f"the edge from {names} leads out of {spelled(verdict.left)} and into {spelled(verdict.right)}: "
     kinds = {level.kind for level in (*verdict.left, *verdict.right)}
-    if kinds == {LOOP}:
+    zipped = why_not_zipped(verdict.left, verdict.right)
+    if zipped:
+        text += zipped
+    elif kinds == {LOOP}:
         text += "loops are paired only if they have equal numbers of iterations"
     else:
         text += "there is no rule for pairing their copies"
@@ -252,6 +258,10 @@ def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verd
         ways.append(
             "mark the edge as loop-aware: it then leaves loops from the last iteration and enters them at the first"
         )
+    if hint := zip_hint(verdict.left, verdict.right):
+        ways.append(hint)
+    if hint := feedback_hint(source.levels, target.levels):
+        ways.append(hint)
     ways.append(f"gather {source.template.name!r} first")
     if verdict.left[-1].kind != MPI:
         ways.append(f"move {target.template.name!r} into {verdict.left[-1].label}")

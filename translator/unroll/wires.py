@@ -63,6 +63,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         Id of the gather or group-by that the wire enters; empty for none.
     once : tuple of str
         Ids of loops that the wire enters only in the first iteration, because a carry ends on the same port.
+    feedback : str
+        Id of the gather from which the wire feeds back to the scatter that it gathers; empty for none.
     pointer : str
         JSON pointer of the link.
     """
@@ -77,6 +79,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     event: bool = False
     entry: str = ""
     once: tuple[str, ...] = ()
+    feedback: str = ""
     pointer: str = ""
 
 
@@ -165,16 +168,23 @@ def starts(layout: Layout, construct: str) -> list[str]:
 def draw_wires(layout: Layout, units: dict[str, Unit], findings: Findings) -> list[Wire]:
     """Return the wires of all links in the order of the file, then those from groups to their content."""
     wires: dict[tuple[str, str, str, str, str], Wire] = {}
+    bare: dict[str, int] = {}
     for link in layout.graph.links:
         if link.source not in layout.home or link.target not in layout.home:
             continue  # `validate` reports ends that are not nodes as LG003
-        for wire in _wires_of(layout, units, link, findings):
+        for wire in _wires_of(layout, units, link, bare, findings):
             key = (wire.source, wire.target, wire.source_port, wire.target_port, wire.entry)
             if key in wires:
                 text = f"the edge from {_named(units, wire)} appears more than once; one is kept"
                 findings.append(problem("LG042", text, where=link.pointer))
             else:
                 wires[key] = wire
+    for construct, number in bare.items():
+        node = layout.graph.by_id[construct]
+        edges = "an edge ends" if number == 1 else f"{number} edges end"
+        text = f"{edges} on {node.category} {node.name!r}, which has no application"
+        hint = "give the construct an application, or link to a node inside it"
+        findings.append(problem("LG032", text, where=node.pointer, hint=hint))
     drawn = {(wire.source, wire.target) for wire in wires.values()}
     return [*wires.values(), *(wire for wire in _group_wires(layout, units) if (wire.source, wire.target) not in drawn)]
 
@@ -183,8 +193,13 @@ def _named(units: dict[str, Unit], wire: Wire) -> str:
     return f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
 
 
-def _wires_of(layout: Layout, units: dict[str, Unit], link: LogicalLink, findings: Findings) -> Iterator[Wire]:
-    """Yield the wires of one link: one, or for a gather without application one to each of its first nodes."""
+def _wires_of(
+    layout: Layout, units: dict[str, Unit], link: LogicalLink, bare: dict[str, int], findings: Findings
+) -> Iterator[Wire]:
+    """Yield the wires of one link: one, or for a gather without application one to each of its first nodes.
+
+    Ends on other constructs without application are counted in `bare`.
+    """
     entry = layout.entered(link)
     targets = [link.target]
     if entry == link.target and entry not in units:
@@ -196,10 +211,7 @@ def _wires_of(layout: Layout, units: dict[str, Unit], link: LogicalLink, finding
         source = _handing_on(layout, units, link.source, target)
         missing = [end for end in (source, target) if end not in units]
         for end in missing:
-            node = layout.graph.by_id[end]
-            text = f"an edge ends on {node.category} {node.name!r}, which has no application"
-            hint = "give the construct an application, or link to a node inside it"
-            findings.append(problem("LG032", text, where=link.pointer, hint=hint))
+            bare[end] = bare.get(end, 0) + 1
         if not missing:
             yield _wire(layout, link, source, target, entry or "")
 

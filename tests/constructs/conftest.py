@@ -1,0 +1,5 @@
+"""Node managers in this process, as in the tests of node managers."""
+
+from tests.managers.node.conftest import make_cluster
+
+__all__ = ["make_cluster"]

@@ -1,0 +1,89 @@
+"""Drawings that run: each application returns its name around what it read, so that results show the structure."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropflow import local
+from dropflow.graph.order import leaves
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oids
+from dropflow.states import SessionState
+from tests.managers.node.conftest import Cluster
+from tests.translator.drawing import Drawing
+from translator.logical import Field
+from translator.pipeline import translate
+
+__all__ = ["Worked", "run_here", "run_on_nodes", "unrolled"]
+
+_CODE = """
+def {name}(input=None):
+    def flat(value):
+        return [one for item in value for one in flat(item)] if isinstance(value, list) else [value]
+    return "{name}" + ("" if input is None else "(" + " ".join(flat(input)) + ")")
+"""
+
+
+class Worked(Drawing):
+    """A drawing whose applications are functions with the ports ``input`` and ``output``."""
+
+    def application(self, name: str) -> dict[str, Any]:
+        """Return the fields of a function that returns its name around its inputs."""
+        return {
+            "dropclass": "dlg.apps.pyfunc.PyFuncApp",
+            "func_name": name,
+            "func_code": _CODE.format(name=name),
+            "input": _port(name, "input", "InputPort"),
+            "output": _port(name, "output", "OutputPort"),
+        }
+
+    def link(
+        self, *names: str, aware: bool = False, closes: bool = False, ports: tuple[str, str] = ("", "")
+    ) -> "Worked":
+        """Link nodes in a chain, at the ports of the functions."""
+        for source, target in pairwise(names):
+            at = (ports[0] or f"{source}.output", ports[1] or f"{target}.input")
+            super().link(source, target, aware=aware, closes=closes, ports=at)
+        return self
+
+
+def _port(node: str, name: str, usage: str) -> Field:
+    return Field(id=f"{node}.{name}", name=name, type="Object", usage=usage, parameter_type="ApplicationArgument")
+
+
+def unrolled(drawing: Drawing) -> PhysicalGraph:
+    """Return the physical graph of a drawing, which must have no errors."""
+    return translate(drawing.graph()).graph
+
+
+def run_here(graph: PhysicalGraph, directory: Path) -> list[str]:
+    """Run a graph in this process; return the contents of its leaves, sorted."""
+    result = local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    assert result.status is SessionState.FINISHED
+    return sorted(_text(path.read_bytes()) for path in (directory / "results").iterdir())
+
+
+def run_on_nodes(graph: PhysicalGraph, make_cluster: Callable[..., Cluster], seed: int) -> list[str]:
+    """Run a graph on three nodes, each drop on a random one; return the contents of its leaves, sorted."""
+    cluster = make_cluster(3)
+    part = np.random.default_rng(seed).integers(0, 3, graph.drops).astype(np.int32)
+    part[:3] = np.arange(3)[: len(part)]
+    placed = replace(graph, part=part)
+    ended = cluster.run(placed)
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    rows = leaves(graph)
+    names = list(cluster.nodes)
+    found = [
+        b"".join(cluster[names[part[row]]].data("s", oid).chunks)
+        for row, oid in zip(rows.tolist(), oids(graph, rows.tolist()), strict=True)
+    ]
+    return sorted(_text(one) for one in found)
+
+
+def _text(content: bytes) -> str:
+    return str(pickle.loads(content))  # noqa: S301 - written by this test
