@@ -208,6 +208,18 @@ class Manager(SessionContents, Protocol):
         """
         ...
 
+    def rebalance(self, session: str) -> SessionInfo:
+        """Move drops that have not begun, so that all nodes of a session end at about the same time.
+
+        Attempts that run go on where they are, and what has completed stays.
+
+        Raises
+        ------
+        ConflictError
+            The session does not run, or has too few nodes.
+        """
+        ...
+
     def delete(self, session: str) -> None:
         """Cancel a session, and delete it with all its files."""
         ...

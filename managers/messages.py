@@ -57,6 +57,7 @@ __all__ = [
     "Reject",
     "RejectView",
     "ReleaseCopies",
+    "RequestView",
     "SessionDone",
     "StopSession",
     "StreamUpdate",
@@ -454,6 +455,15 @@ class AdoptView(msgspec.Struct, frozen=True, array_like=True, tag="view-adopt"):
     decision: bytes
 
 
+class RequestView(msgspec.Struct, frozen=True, array_like=True, tag="view-request"):
+    """A member is asked to have the successor of `view` decided, with `change`, an encoded `RequestedChange`."""
+
+    session: _Name
+    epoch: _Natural
+    view: _Natural
+    change: bytes
+
+
 class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
     """All drops of the sender, and of its neighbours as far as it knows, are settled in this view."""
 
@@ -532,8 +542,8 @@ class ReleaseCopies(msgspec.Struct, frozen=True, array_like=True, tag="uncopy"):
 CopyMessage = CopyContents | CopiesTaken | ReleaseCopies
 """What members of a session exchange about copies of contents."""
 
-ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView | AdoptView
-"""What the voters of a session exchange to agree on its next view."""
+ViewMessage = PrepareView | PromiseView | ProposeView | AcceptView | RejectView | AdoptView | RequestView
+"""What the voters of a session exchange about its next view."""
 
 
 Message = Events | StopSession | ViewMessage | PartDone | SessionDone | CopyMessage

@@ -33,6 +33,7 @@ _COMMANDS = {
     "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
     "pause": "Start nothing more of SESSION.",
     "continue": "Continue SESSION after 'dropflow pause'.",
+    "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
     "delete": "Remove SESSION and all of its files, also its results.",
     "nodes": "List the nodes at or below a manager, with their load.",
     "doctor": "Check a manager, all managers below it, and the network between them.",

@@ -40,6 +40,8 @@ class FrozenSession(msgspec.Struct, frozen=True):
         Drops whose attempt was aborted because it ran ahead of its inputs.
     is_paused : bool
         Whether it was paused.
+    durations : mapping of int to (int, float)
+        By template: attempts that have succeeded, and how many seconds they took together.
     items : tuple
         What attempts have delivered since the session was frozen, and requests of users.
     """
@@ -52,6 +54,7 @@ class FrozenSession(msgspec.Struct, frozen=True):
     in_flight: int
     aborted: frozenset[int] = frozenset()
     is_paused: bool = False
+    durations: Mapping[int, tuple[int, float]] = {}
     items: tuple[HandedOver, ...] = ()
 
 

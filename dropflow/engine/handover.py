@@ -59,6 +59,10 @@ class Handover:
             parts.setdefault(producer, {})[drop] = part
         return parts
 
+    def durations(self) -> dict[int, tuple[int, float]]:
+        """Return by template how many attempts have succeeded, and how many seconds they took together."""
+        return dict(self._inputs.durations)
+
     def take(self, items: Sequence[SessionInput]) -> FrozenSession:
         """Return everything, and abort the attempts that run ahead of their inputs.
 
@@ -81,6 +85,7 @@ class Handover:
             in_flight=self._inputs.in_flight,
             aborted=ahead,
             is_paused=self._core.status is SessionState.PAUSED,
+            durations=self.durations(),
             items=tuple(item for item in items if isinstance(item, HandedOver)),
         )
 

@@ -341,6 +341,7 @@ class Session:
         if frozen is not None:
             self._contents.restore_parts(frozen.parts)
             self._inputs.in_flight = frozen.in_flight
+            self._inputs.durations = dict(frozen.durations)
             self._left_over += frozen.items
         self._process([begin, Pause()] if frozen is not None and frozen.is_paused else [begin])
         self._ready.submit()

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
 from dropflow.engine.content_table import ContentTable
@@ -66,6 +67,8 @@ class SessionInputs:
         "_failures",
         "_outgoing",
         "_streams",
+        "_template_of",
+        "durations",
         "has_continued",
         "in_flight",
         "postponed",
@@ -82,6 +85,8 @@ class SessionInputs:
     ) -> None:
         self.in_flight = 0
         """How many attempts are with the runner."""
+        self.durations: dict[int, tuple[int, float]] = {}
+        """By template: attempts that have succeeded, and how many seconds they took together."""
         self.postponed = 0
         """How many attempts were not started because of the walltime."""
         self.has_continued = False
@@ -89,6 +94,7 @@ class SessionInputs:
         self.reason = ""
         """Why the session was cancelled."""
         self._core = core
+        self._template_of = np.ascontiguousarray(core.graph.template).data
         self._contents = contents
         self._streams = streams
         self._outgoing = outgoing
@@ -188,6 +194,9 @@ class SessionInputs:
             except DropflowError as error:
                 failure = Failure.of(error)
             else:
+                template = self._template_of[drop]
+                count, seconds = self.durations.get(template, (0, 0.0))
+                self.durations[template] = count + 1, seconds + result.seconds
                 return [Finished(drop, result.attempt, result.skipped)]
         if failure.infrastructure:
             self._contents.discard_attempt(drop, result.attempt)

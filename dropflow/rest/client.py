@@ -195,6 +195,10 @@ class _SessionCalls(OperationCaller):
         """Continue a session after a pause."""
         return self.call(operations.UNPAUSE, session)
 
+    def rebalance(self, session: str) -> SessionInfo:
+        """Move drops of a session that have not begun, so that all its nodes end at about the same time."""
+        return self.call(operations.REBALANCE, session)
+
     def delete(self, session: str) -> None:
         """Delete a session and its files."""
         self.call(operations.DELETE, session)

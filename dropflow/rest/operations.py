@@ -282,6 +282,16 @@ UNPAUSE = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+REBALANCE = Operation(
+    name="rebalance",
+    method="POST",
+    path=_SESSION + "/rebalance",
+    answer=SessionInfo,
+    summary="Move what has not begun, so that all nodes end at about the same time",
+    tag="sessions",
+    patience=65.0,
+    errors=(NotFoundError, ConflictError, LinkError),
+)
 EVENTS = Operation(
     name="events",
     method="GET",
@@ -447,6 +457,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     CANCEL,
     PAUSE,
     UNPAUSE,
+    REBALANCE,
     EVENTS,
     FAILURES,
     RESULTS,

@@ -108,6 +108,8 @@ class _Controls:
         Deployments by session and epoch.
     undone : list
         Session, epoch and reason of each `undo`.
+    rebalanced : list
+        Name of the session of each `rebalance`.
     refused : dict
         Errors by operation.
     closed : bool
@@ -127,6 +129,7 @@ class _Controls:
         self.clock = clock or VirtualClock()
         self.prepared: dict[tuple[str, int], Any] = {}
         self.undone: list[tuple[str, int, str]] = []
+        self.rebalanced: list[str] = []
         self.refused: dict[str, DropflowError] = {}
         self._role: Role = role
         self._url = url
@@ -328,6 +331,14 @@ class FakeManager(_ManagerAndChildren):
     def unpause(self, session: str) -> SessionInfo:
         """Set a session that is paused to RUNNING."""
         return self._switch(session, "PAUSED", "RUNNING")
+
+    def rebalance(self, session: str) -> SessionInfo:
+        """Count the views of a session."""
+        found = self._find(session)
+        if is_over(found.status):
+            raise ConflictError(f"session {session!r} is {found.status}")
+        self.rebalanced.append(session)
+        return self.session(session)
 
     def _switch(self, session: str, before: str, after: str) -> SessionInfo:
         found = self._find(session)

@@ -134,7 +134,7 @@ class SimulatedRunner:
         while self._waiting and not self._is_held and len(self._running) < self._workers:
             task = self._waiting.popleft()
             now, seconds = self._clock.monotonic(), self._duration(task)
-            attempt = _Attempt(task)
+            attempt = _Attempt(task, seconds)
             self._running[task.drop, task.attempt] = attempt
             for output in task.outputs:
                 if output.streams and not output.shared:
@@ -196,15 +196,16 @@ class SimulatedRunner:
             attempt.writers.clear()
         attempt.abandon()
         del self._running[task.drop, task.attempt]
-        self._deliver([AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure)])
+        self._deliver([AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure, attempt.seconds)])
         self._begin()
 
 
 class _Attempt:
     """An attempt that runs, with the streams that it reads and writes."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, seconds: float) -> None:
         self.task = task
+        self.seconds = seconds
         self.writers: dict[int, StreamedWriter] = {}
         self._readers: dict[int, StreamReader] | None = None
 

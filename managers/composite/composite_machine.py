@@ -152,6 +152,7 @@ class CompositeMachine:
             "cancel": self._sessions.cancel,
             "pause": partial(self._sessions.switch, "pause"),
             "unpause": partial(self._sessions.switch, "unpause"),
+            "rebalance": self._sessions.rebalance,
             "delete": self._sessions.delete,
             "ask_children": self._ask_children,
             "parts": self._parts,

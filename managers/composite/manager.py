@@ -216,6 +216,10 @@ class Composite(ContentQueries):
         """Cancel a session on all children that answer."""
         return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason, grace=grace))
 
+    def rebalance(self, session: str) -> SessionInfo:
+        """Have the members of a session end at about the same time."""
+        return cast(SessionInfo, self._owner.call("rebalance", session=session))
+
     def delete(self, session: str) -> None:
         """Delete a session everywhere; on children that do not answer, as soon as they do.
 

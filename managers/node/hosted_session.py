@@ -239,7 +239,7 @@ class HostedSession:
         elif session.is_over and (not self._survives_losses or session.has_given_up):
             self._finish()
         elif session.is_frozen:
-            self._report(Frozen(self.name, self.epoch, report_of(session, self.piece)))
+            self._report(Frozen(self.name, self.epoch, report_of(session, self.piece, workers=self._resources.workers)))
         elif session.is_over:
             self._report(PartFinished(self.name, self.epoch, self._view.number))
         else:  # it stopped at its walltime

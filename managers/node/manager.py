@@ -263,6 +263,11 @@ class NodeManager(SessionQueries):
             return SessionInfo(session=session, graph="", status=SessionState.CANCELLED.name, text=text)
         return found.info()
 
+    def rebalance(self, session: str) -> SessionInfo:
+        """Have the members of a session end at about the same time."""
+        self._owner.call("rebalance", session=session)
+        return self._find(session).info()
+
     def delete(self, session: str) -> None:
         """Stop a session, and remove all of its files."""
         self._owner.call("delete", session=session)

@@ -7,6 +7,7 @@ after its thread has ended.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import count
 
 from dropflow.errors import (
     ConflictError,
@@ -55,6 +56,7 @@ from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
+from managers.recovery.records import RequestedChange
 
 __all__ = ["NodeMachine"]
 
@@ -67,8 +69,8 @@ _MOST_WITHDRAWN = 1000
 class NodeMachine:
     """The decisions of one node manager.
 
-    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch` and `close`, as in `managers.api`. They
-    return None; `cancel` returns the instance of the session, None if it is removed.
+    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `rebalance`, `watch` and `close`, as in
+    `managers.api`. They return None; `cancel` returns the instance of the session, None if it is removed.
 
     Parameters
     ----------
@@ -106,6 +108,7 @@ class NodeMachine:
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
         self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
+        self._requests = count(1)
         self._is_closing = False
         self._closing: list[int] = []
         self._operations: Mapping[str, Callable[..., None]] = {
@@ -115,6 +118,7 @@ class NodeMachine:
             "cancel": self._cancel,
             "delete": self._delete,
             "watch": self._watch,
+            "rebalance": self._rebalance,
             "close": self._close,
         }
 
@@ -264,6 +268,14 @@ class NodeMachine:
         """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
         self._sessions.watch(self._visible(session), call, version, now + seconds, now)
 
+    def _rebalance(self, call: int, now: float, *, session: str) -> None:
+        """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
+        change = RequestedChange(self._next_request(), is_rebalancing=True)
+        self._views.request(self._visible(session), call, change, now)
+
+    def _next_request(self) -> str:
+        return f"{self._name}:{self._incarnation}:{next(self._requests)}"
+
     def _visible(self, session: str) -> SessionRecord:
         record = self.table.get(session)
         if record is None or record.instance is None:
@@ -296,6 +308,7 @@ class NodeMachine:
                 sessions.changed(record)
             case Over():
                 record.result = event.status
+                self._views.over(record)
                 sessions.over(record)
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():

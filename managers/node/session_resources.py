@@ -36,6 +36,11 @@ OnStop = Callable[[Exception | None], None]
 class SessionResources(Protocol):
     """Makes the parts of hosted sessions, and executes them."""
 
+    @property
+    def workers(self) -> int:
+        """How many attempts of a session run at a time."""
+        ...
+
     def make_exchange(
         self,
         piece: Slice,
@@ -110,6 +115,11 @@ class ProcessResources:
     runner: str
     pool: WorkerPool
     in_place: bool
+
+    @property
+    def workers(self) -> int:
+        """How many attempts of a session run at a time."""
+        return self.pool.size
 
     def make_exchange(
         self,

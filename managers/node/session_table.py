@@ -22,6 +22,7 @@ from dropflow.errors import InternalError
 from dropflow.states import SessionState
 from managers.deployment import Place
 from managers.node.content_copies import ContentCopies
+from managers.node.view_requests import ViewRequests
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable", "Work"]
@@ -180,6 +181,8 @@ class SessionRecord:
         View in which its part is finished, -1 for none; it may wait for copies.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
+    requests : ViewRequests or None
+        The changes of its members that were asked for here.
     """
 
     name: str
@@ -206,6 +209,7 @@ class SessionRecord:
     is_stopping: bool = False
     part_finished: int = -1
     parts_done: dict[int, set[str]] = field(default_factory=dict)
+    requests: ViewRequests | None = None
 
     @property
     def status(self) -> SessionState:

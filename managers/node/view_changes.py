@@ -4,14 +4,15 @@ A session with at least three voters goes on after the loss of a node: its voter
 `managers.recovery.view_change`. Pure decisions; they append actions to a list that the machine owns.
 """
 
+from collections.abc import Iterable
 from math import inf
 
 import msgspec
 
-from dropflow.errors import LinkError
+from dropflow.errors import ConflictError, LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
-from managers.deployment import Deployment
+from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
 from managers.node.content_copies import ContentCopies
 from managers.node.copy_events import CopiesReleased, CopyAction, CopyEvent, CopyWritten, OffersRefused, ViewBegun
@@ -19,6 +20,7 @@ from managers.node.events import (
     Action,
     AllowFailure,
     CancelSession,
+    ConnectPeers,
     ContentUnavailable,
     Continued,
     ContinueSession,
@@ -38,15 +40,17 @@ from managers.node.events import (
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.session_table import Phase, SessionRecord, SessionTable, Work
+from managers.node.view_requests import ViewRequests
 from managers.recovery.events import (
     AdoptDecision,
+    ConnectMembers,
     LeaveSession,
     PlanView,
     SendViewMessage,
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import FEWEST_VOTERS, MemberReport, View
+from managers.recovery.records import FEWEST_VOTERS, MemberReport, RequestedChange, View
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
@@ -103,6 +107,7 @@ class ViewChanges:
             view = View(0, tuple(deployment.places))
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
             record.copies = ContentCopies(self._node, record.name, record.epoch)
+            record.requests = ViewRequests(self._node, record.name, record.epoch, self._actions)
             self._open.append(record)
 
     def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
@@ -121,6 +126,38 @@ class ViewChanges:
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
 
+    def request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
+        """Have the next view of a session decided with a change; the call is answered when there is one that has it.
+
+        Raises
+        ------
+        ConflictError
+            The session does not run, or has too few nodes.
+        """
+        if record.result is not None or not record.phase.is_started:
+            why = f"is {record.status.name}" if record.result is not None else "does not run yet"
+            raise ConflictError(f"session {record.name!r} {why}", where=self._node)
+        if record.views is None or record.requests is None:
+            raise ConflictError(
+                f"session {record.name!r} has fewer than {FEWEST_VOTERS} nodes: they cannot change",
+                where=self._node,
+                hint=f"submit sessions while there are {FEWEST_VOTERS} nodes",
+            )
+        record.requests.add(change, call, now)
+        self._send_requests(record, now)
+
+    def over(self, record: SessionRecord) -> None:
+        """Refuse what was asked for of a session that is over."""
+        if record.requests is not None:
+            record.requests.refuse("is over")
+
+    def _send_requests(self, record: SessionRecord, now: float) -> None:
+        views = record.views
+        if views is None or not record.requests:
+            return
+        for change in record.requests.send(views, record.lost):
+            self._carry_out(record, views.request(change, now), now)
+
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
         # Looked at after every event, so without the sessions that are over, which may be many.
@@ -128,12 +165,18 @@ class ViewChanges:
         for record in tuple(self._open):
             if record.views is not None and record.views.deadline() <= now:
                 self._carry_out(record, record.views.tick(now), now)
+            if record.requests is not None:
+                record.requests.tick(now, record.waiting)
             if record.gives_up_at <= now:
                 self._give_up(record, now)
 
     def deadline(self) -> float:
         """Return when `tick` is to be called next."""
-        due = [min(one.views.deadline(), one.gives_up_at) for one in self._open if one.views is not None]
+        due = [
+            min(one.views.deadline(), one.gives_up_at, one.requests.deadline())
+            for one in self._open
+            if one.views is not None and one.requests is not None
+        ]
         return min(due, default=inf)
 
     # Events.
@@ -299,6 +342,8 @@ class ViewChanges:
                     self._freeze(record)
                 case PlanView():
                     self._actions.append(PlanNextView(record.name, record.epoch, record.instance, action))
+                case ConnectMembers():
+                    self._connect(record, action.places)
                 case AdoptDecision():
                     self._adopt(record, action, now)
                 case LeaveSession():
@@ -328,8 +373,14 @@ class ViewChanges:
         view = action.decision.view
         lost = ", ".join(f"{node} ({why})" for node, why in action.decision.lost.items()) or "no node"
         members = ", ".join(place.node for place in view.members)
-        text = f"session {record.name} goes on in view {view.number} on {members}; lost: {lost}"
+        changed = [f"left: {node}" for node in action.decision.left] + [
+            f"joined: {node}" for node in action.decision.joined
+        ]
+        text = "; ".join(
+            [f"session {record.name} goes on in view {view.number} on {members}", f"lost: {lost}", *changed]
+        )
         self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
+        self._connect(record, [place for place in view.voters if place != record.peers.get(place.node)])
         record.former_peers = {**record.former_peers, **record.peers}
         record.peers = {place.node: place for place in view.voters if place.node != self._node}
         record.work = Work.NEXT_VIEW
@@ -340,6 +391,14 @@ class ViewChanges:
         # Members that were lost have answered. If they are lost again, that is a new loss.
         record.lost, record.gone = {}, set()
         self.losses += self._peers.need(record.name, record.peers, now)
+        if record.requests is not None:
+            record.requests.decided(action.decision)
+        self._send_requests(record, now)
+
+    def _connect(self, record: SessionRecord, places: Iterable[Place]) -> None:
+        addresses = {place.node: place.address for place in places if place.node != self._node}
+        if addresses:
+            self._actions.append(ConnectPeers(record.name, record.epoch, addresses))
 
     def _give_up(self, record: SessionRecord, now: float) -> None:
         """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
@@ -360,6 +419,8 @@ class ViewChanges:
     def _leave(self, record: SessionRecord, now: float) -> None:
         text = f"session {record.name} goes on without this node, which was out of reach: its part is removed"
         self._actions += [Log(text, record.name), SilenceSession(record.instance)]
+        if record.requests is not None:
+            record.requests.refuse("goes on without this node")
         self._sessions.withdraw(record, now)
 
     def _part_done(self, record: SessionRecord, member: str, view: int, now: float) -> None:

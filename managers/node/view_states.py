@@ -28,8 +28,14 @@ _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
 BooleanColumn = npt.NDArray[np.bool_]
 
 
-def report_of(session: Session, piece: Slice) -> MemberReport:
-    """Return the report of a session that is frozen, without the copies that are here."""
+def report_of(session: Session, piece: Slice, *, workers: float) -> MemberReport:
+    """Return the report of a session that is frozen, without the copies that are here.
+
+    Parameters
+    ----------
+    workers : float
+        Attempts that this node can run at a time.
+    """
     drops, rows = session.core.drops, piece.drop
     states = np.frombuffer(session.handover.states(), dtype=np.uint8)
     available = np.zeros(len(rows), dtype=np.uint8)
@@ -43,6 +49,8 @@ def report_of(session: Session, piece: Slice) -> MemberReport:
         parts=pack_column(rows[np.array(pairs, dtype=np.int32).reshape(-1)]) if pairs else b"",
         attempts={int(rows[drop]): attempt for drop, attempt in drops.attempts.items()},
         causes={int(rows[drop]): _row(rows, cause) for drop, cause in drops.error_causes().items()},
+        workers=workers,
+        durations=session.handover.durations(),
     )
 
 
@@ -99,6 +107,9 @@ def continuation_in_view(
     running = [drop for drop in frozen.drops.running if kept[drop] and states[drop] == _WRITING]
     again = np.flatnonzero(has_attempts(graph) & is_own & is_reset).tolist()
     attempts, uncounted = _attempts(frozen, decision, rows, again, np.flatnonzero(new).tolist())
+    for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
+        attempts.pop(drop, None)
+        uncounted.pop(drop, None)
     return Continuation(
         known=KnownStates(
             states=states.tobytes(),
@@ -108,7 +119,10 @@ def continuation_in_view(
             skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
             reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
             lost=_without_content(frozen.contents.keys() | adopted.keys(), piece, states, is_own),
-            reason=" and ".join(f"node {node} was lost ({why})" for node, why in decision.lost.items()),
+            reason=" and ".join(
+                [f"node {node} was lost ({why})" for node, why in decision.lost.items()]
+                + [f"node {node} has left" for node in decision.left]
+            ),
             running=tuple(sorted(running)),
         ),
         contents={drop: content for drop, content in frozen.contents.items() if kept[drop]} | dict(adopted),

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from managers.deployment import Place
 from managers.messages import ViewMessage
-from managers.recovery.records import View, ViewDecision
+from managers.recovery.records import RequestedChange, View, ViewDecision
 
-__all__ = ["AdoptDecision", "Ballot", "LeaveSession", "PlanView", "SendViewMessage", "ViewAction"]
+__all__ = ["AdoptDecision", "Ballot", "ConnectMembers", "LeaveSession", "PlanView", "SendViewMessage", "ViewAction"]
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
@@ -37,12 +38,21 @@ class PlanView(msgspec.Struct, frozen=True):
         The encoded `MemberReport` of each member that goes on.
     lost : mapping of str to str
         The other members, and why they are lost.
+    changes : tuple of RequestedChange
+        What was asked for.
     """
 
     ballot: Ballot
     view: View
     reports: Mapping[str, bytes]
     lost: Mapping[str, str]
+    changes: tuple[RequestedChange, ...] = ()
+
+
+class ConnectMembers(msgspec.Struct, frozen=True):
+    """Open links to nodes that are to become members, before anything is sent to them."""
+
+    places: tuple[Place, ...]
 
 
 class AdoptDecision(msgspec.Struct, frozen=True):
@@ -57,4 +67,4 @@ class LeaveSession(msgspec.Struct, frozen=True):
     decision: ViewDecision
 
 
-ViewAction = SendViewMessage | StopForReport | PlanView | AdoptDecision | LeaveSession
+ViewAction = SendViewMessage | StopForReport | PlanView | ConnectMembers | AdoptDecision | LeaveSession

@@ -11,7 +11,15 @@ from msgspec import Meta
 from dropflow.errors import ProtocolError
 from managers.deployment import Place
 
-__all__ = ["FEWEST_VOTERS", "MemberReport", "View", "ViewDecision", "pack_column", "unpack_column"]
+__all__ = [
+    "FEWEST_VOTERS",
+    "MemberReport",
+    "RequestedChange",
+    "View",
+    "ViewDecision",
+    "pack_column",
+    "unpack_column",
+]
 
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -32,11 +40,14 @@ class View(msgspec.Struct, frozen=True):
     witnesses : tuple of Place
         Further voters. They hold no drops, and stay voters when they do not answer: leaving one out would only make
         the next loss worse.
+    draining : tuple of str
+        Members that get no drops, because they are to leave.
     """
 
     number: _Natural
     members: tuple[Place, ...]
     witnesses: tuple[Place, ...] = ()
+    draining: tuple[str, ...] = ()
 
     @property
     def voters(self) -> tuple[Place, ...]:
@@ -47,6 +58,33 @@ class View(msgspec.Struct, frozen=True):
     def majority(self) -> int:
         """How many voters decide."""
         return len(self.voters) // 2 + 1
+
+
+class RequestedChange(msgspec.Struct, frozen=True):
+    """A change of a view that was asked for, although no member is lost.
+
+    Attributes
+    ----------
+    id : str
+        Tells it from all others of the session.
+    add : tuple of Place
+        Nodes that are prepared, and become members. Drops that have not begun move to them.
+    workers : dict of str to float
+        Attempts that each of these can run at a time.
+    drain : tuple of str
+        Members that give away what they have not begun, and get nothing more.
+    leave : tuple of str
+        Members that are members no more. What they have, they need not be asked for any more.
+    is_rebalancing : bool
+        Whether drops that have not begun move, so that all members end at about the same time.
+    """
+
+    id: str
+    add: tuple[Place, ...] = ()
+    workers: dict[str, float] = {}
+    drain: tuple[str, ...] = ()
+    leave: tuple[str, ...] = ()
+    is_rebalancing: bool = False
 
 
 class MemberReport(msgspec.Struct, frozen=True):
@@ -69,6 +107,10 @@ class MemberReport(msgspec.Struct, frozen=True):
         By row of a drop in ERROR: row of the drop that started it.
     copies : bytes
         int32, rows: completed data drops of other members whose content is also on this one.
+    workers : float
+        Attempts that it can run at a time.
+    durations : dict of int to (int, float)
+        By template: attempts that have succeeded here, and how many seconds they took together.
     """
 
     rows: bytes
@@ -78,6 +120,8 @@ class MemberReport(msgspec.Struct, frozen=True):
     attempts: dict[int, int] = {}
     causes: dict[int, int] = {}
     copies: bytes = b""
+    workers: float = 1.0
+    durations: dict[int, tuple[int, float]] = {}
 
 
 class ViewDecision(msgspec.Struct, frozen=True):
@@ -101,7 +145,13 @@ class ViewDecision(msgspec.Struct, frozen=True):
     attempts : dict of int to int
         By row of a drop that is taken over: number of its last known attempt.
     lost : dict of str to str
-        Nodes that are members no more, and why.
+        Nodes that are members no more because they are lost, and why.
+    left : tuple of str
+        Nodes that are members no more because that was asked for.
+    joined : tuple of str
+        Nodes that are new members.
+    answered : tuple of str
+        The changes that were asked for, and that this view has; see `RequestedChange.id`.
     is_over : bool
         Whether the session is over: all members had finished their parts. Nothing but the view is used then.
     """
@@ -114,6 +164,9 @@ class ViewDecision(msgspec.Struct, frozen=True):
     causes: dict[int, int] = {}
     attempts: dict[int, int] = {}
     lost: dict[str, str] = {}
+    left: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
     is_over: bool = False
 
 

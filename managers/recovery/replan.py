@@ -11,12 +11,15 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.recovery import must_run_again
 from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.reassignment import app_weights, reassign
+from dropflow.graph.reassignment import reassign
+from dropflow.graph.rebalancing import excess_drops, may_move
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
+from managers.deployment import Place
 from managers.recovery.events import PlanView
 from managers.recovery.implied_states import with_implied_completions
 from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
+from managers.recovery.speeds import Durations, Speeds, measure
 
 __all__ = ["decide", "explain_decision"]
 
@@ -59,52 +62,169 @@ class _Known(NamedTuple):
 def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
     """Return the next view of a session: its members, the node of every drop, and what runs again.
 
-    The members are those of the view that ends that have reported. Drops of the others go to members. What is known of
-    these drops is what their neighbours on members were told, and what follows from that: the others begin anew. A drop
-    whose content a member has a copy of goes to that member, and does not run again.
+    The members are those of the view that ends that have reported, without those that are to leave, and with those that
+    are to join. Drops of the others go to members. What is known of drops of lost nodes is what their neighbours on
+    members were told, and what follows from that: the others begin anew. A drop whose content a member has a copy of
+    goes to that member, and does not run again. If that was asked for, drops that have not begun move as well; see
+    `_Placement`.
 
     Parameters
     ----------
     graph : PhysicalGraph
         The whole graph, as it is placed in the view that ends.
     plan : PlanView
-        That view, and the reports.
+        That view, the reports, and what was asked for.
 
     Raises
     ------
     ProtocolError
         No member has reported, or a report cannot be read or is not about this graph.
     """
-    members = tuple(place for place in plan.view.members if place.node in plan.reports)
-    if not members:
+    reported = tuple(place for place in plan.view.members if place.node in plan.reports)
+    if not reported:
         raise ProtocolError("no member of the session has reported")
-    names = tuple(place.node for place in members)
-    numbers = {name: number for number, name in enumerate(names)}
+    numbers = {place.node: number for number, place in enumerate(reported)}
     number_of_part = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)
     owner: IntColumn = number_of_part[graph.part]
-    known = _merge(graph, owner, [_decoded(graph, name, plan.reports[name]) for name in names])
+    reports = [_decoded(graph, place.node, plan.reports[place.node]) for place in reported]
+    placement = _Placement(plan, reported, reports)
+    known = _merge(graph, owner, reports, stays=placement.stays)
     unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
     states = with_implied_completions(graph, known.states, unknown)
     reset = must_run_again(graph, states.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
     runs = ~_is_settled(states) | reset
-    moved = owner == _NO_MEMBER
-    stays = np.where(moved, known.holder, owner)
-    anywhere = stays == _NO_MEMBER
-    work = np.where(runs, app_weights(graph), 0.0)
-    load = np.bincount(stays[~anywhere], weights=work[~anywhere], minlength=len(names)).tolist()
-    placement = reassign(graph, stays, anywhere, range(len(names)), load, work=work) if anywhere.any() else stays
+    has_not_begun = (known.states == _INITIALIZED) & ~unknown
+    moved, new_owner = placement.place(
+        graph, owner, known.holder, runs=runs, movable=may_move(graph, has_not_begun, _written(graph, known))
+    )
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
-        view=View(plan.view.number + 1, members, plan.view.witnesses),
-        places=names,
-        placement=pack_column(placement.astype(np.uint16)),
+        view=View(plan.view.number + 1, placement.members, plan.view.witnesses, placement.draining),
+        places=tuple(place.node for place in placement.members),
+        placement=pack_column(new_owner.astype(np.uint16)),
         reset=pack_column(np.flatnonzero(reset).astype(np.int32)),
         taken_over=pack_column(taken_over) if moved.any() else b"",
         causes={drop: cause for drop, cause in known.causes.items() if taken_over[drop] == _ERROR},
         attempts={drop: last + will_run[drop] for drop, last in known.attempts.items() if is_moved[drop]},
         lost=dict(plan.lost),
+        left=placement.left,
+        joined=placement.joined,
+        answered=tuple(change.id for change in plan.changes),
     )
+
+
+class _Placement:
+    """Which members the next view has, and which drops go to which of them.
+
+    Drops of lost nodes and of those that leave move; of those that drain, what has not begun; and of all, if nodes join
+    or the session is to be rebalanced, what has not begun and is more than the share of a member.
+
+    Parameters
+    ----------
+    plan : PlanView
+        The view that ends, and what was asked for.
+    reported : tuple of Place
+        Its members that have reported. Owners are numbered in their order, and then come those that join.
+    reports : list of _Report
+        Of these.
+
+    Attributes
+    ----------
+    members : tuple of Place
+        Of the next view.
+    left : tuple of str
+        Members that have reported and leave.
+    joined : tuple of str
+        Members that join.
+    draining : tuple of str
+        Members that get no drops.
+    stays : bool array, shape (members that have reported,)
+        Which of them stay.
+    """
+
+    def __init__(self, plan: PlanView, reported: tuple[Place, ...], reports: list["_Report"]) -> None:
+        names = {place.node for place in reported}
+        leave = {node for change in plan.changes for node in change.leave}
+        joining = {place.node: place for change in plan.changes for place in change.add if place.node not in names}
+        if names <= leave and not joining:
+            leave = set()  # without a member the session would end
+        self.stays = np.array([place.node not in leave for place in reported], dtype=np.bool_)
+        staying = [number for number, place in enumerate(reported) if place.node not in leave]
+        self._everybody = (*reported, *joining.values())
+        self._reports = reports
+        self._numbers = [*staying, *range(len(reported), len(self._everybody))]
+        self.members = tuple(self._everybody[number] for number in self._numbers)
+        self.joined = tuple(joining)
+        self.left = tuple(place.node for place in reported if place.node in leave)
+        drain = {*plan.view.draining, *(node for change in plan.changes for node in change.drain)}
+        self.draining = tuple(place.node for place in self.members if place.node in drain)
+        self._workers = {node: count for change in plan.changes for node, count in change.workers.items()}
+        self._is_rebalancing = bool(joining) or any(change.is_rebalancing for change in plan.changes)
+
+    def place(
+        self,
+        graph: PhysicalGraph,
+        owner: IntColumn,
+        holder: IntColumn,
+        *,
+        runs: BooleanColumn,
+        movable: BooleanColumn,
+    ) -> tuple[BooleanColumn, IntColumn]:
+        """Return the drops that move, and the index in `members` of the owner of each drop.
+
+        Parameters
+        ----------
+        owner : int array
+            Number of the owner of each drop, or that of no member.
+        holder : int array
+            Number of a member with a copy of the content, for drops whose member does not stay, or that of no member.
+        runs : bool array
+            Drops that are not settled in the next view.
+        movable : bool array
+            Drops that may move although their member stays.
+        """
+        measured = self._measured(graph)
+        work = np.where(runs, measured.seconds[graph.template], 0.0)
+        free = [number for number in self._numbers if self._everybody[number].node not in self.draining]
+        targets = free or self._numbers
+        speed = [measured.capacities[number] for number in targets]
+        goes = np.append(~self.stays, True)  # the last for drops without a member, whose number is -1
+        is_left: BooleanColumn = goes[owner]
+        stays = np.where(is_left, holder, owner)
+        moved: BooleanColumn = stays == _NO_MEMBER
+        if self.draining and free:
+            full = [number for number in self._numbers if self._everybody[number].node in self.draining]
+            moved |= movable & np.isin(owner, full)
+        if self._is_rebalancing:
+            moved |= excess_drops(
+                graph, np.where(moved, _NO_MEMBER, stays), movable, work, members=targets, capacities=speed
+            )
+        placed = stays
+        if moved.any():
+            load = np.bincount(stays[~moved], weights=work[~moved], minlength=len(self._everybody))
+            had = [float(load[number]) for number in targets]
+            placed = reassign(graph, stays, moved, targets, had, capacities=speed, work=work)
+        index = np.zeros(len(self._everybody), dtype=np.int32)
+        index[self._numbers] = np.arange(len(self._numbers), dtype=np.int32)
+        return moved | is_left, index[placed]
+
+    def _measured(self, graph: PhysicalGraph) -> Speeds:
+        """Return how fast each of all nodes is; those that join have the mean speed."""
+        joining = self._everybody[len(self._reports) :]
+        workers = [report.workers for report in self._reports]
+        workers += [self._workers.get(place.node, 1.0) for place in joining]
+        return measure(graph, workers, [*(report.durations for report in self._reports), *({} for _ in joining)])
+
+
+def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
+    """Return the data of which a producer has written its part, or has completed."""
+    out = graph.successors
+    source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
+    found = np.zeros(graph.drops, dtype=np.bool_)
+    found[out.neighbour[known.states[source] == _COMPLETED]] = True
+    found[[drop for _, drop in known.parts]] = True
+    return found
 
 
 def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
@@ -116,19 +236,34 @@ def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
         The whole graph, as it is placed in the view before.
     """
     placement = unpack_column(decision.placement, np.uint16)
+    numbers = {name: number for number, name in enumerate(decision.places)}
+    before = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)[graph.part]
     clauses = []
-    for node, why in decision.lost.items():
+    away = np.zeros(graph.drops, dtype=np.bool_)
+
+    def shares(drops: BooleanColumn) -> str:
+        counts = np.bincount(placement[drops], minlength=len(decision.places)).tolist()
+        return _listed([f"{name} ({count})" for name, count in zip(decision.places, counts, strict=True) if count])
+
+    for node, what in {
+        **{node: f"is lost ({why})" for node, why in decision.lost.items()},
+        **dict.fromkeys(decision.left, "has left, as was asked for"),
+    }.items():
         was_there = np.array([place == node for place in graph.places], dtype=np.bool_)[graph.part]
-        counts = np.bincount(placement[was_there], minlength=len(decision.places)).tolist()
-        shares = [f"{name} ({count})" for name, count in zip(decision.places, counts, strict=True) if count]
-        drops = _counted(sum(counts), "drop")
-        goes = f"{drops} {'goes' if sum(counts) == 1 else 'go'} to {_listed(shares)}" if shares else "it had no drops"
-        clauses.append(f"node {node} is lost ({why}): {goes}")
+        away |= was_there
+        count = int(was_there.sum())
+        goes = f"{_counted(count, 'drop')} {'goes' if count == 1 else 'go'} to {shares(was_there)}"
+        clauses.append(f"node {node} {what}: {goes if count else 'it had no drops'}")
+    clauses += [f"node {node} has joined" for node in decision.joined]
+    moved = (before != placement) & ~away
+    if moved.any():
+        what = "had not begun and moves" if moved.sum() == 1 else "had not begun and move"
+        clauses.append(f"{_counted(int(moved.sum()), 'drop')} {what} to {shares(moved)}")
     again = len(unpack_column(decision.reset, np.int32))
     if again:
         runs = "runs" if again == 1 else "run"
         clauses.append(f"{_counted(again, 'completed drop')} {runs} again because their contents were lost")
-    return "; ".join(clauses) or "no node is lost, and nothing runs again"
+    return "; ".join(clauses) or "all members stay, and nothing moves"
 
 
 def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
@@ -146,6 +281,8 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         attempts=packed.attempts,
         causes=packed.causes,
         copies=unpack_column(packed.copies, np.int32).astype(np.int32, copy=False),
+        workers=packed.workers,
+        durations=packed.durations,
     )
     others = np.array([*packed.attempts, *packed.causes], dtype=np.int64)
     named = np.concatenate([rows, parts, found.copies, others])
@@ -165,27 +302,34 @@ class _Report(NamedTuple):
     attempts: Mapping[int, int]
     causes: Mapping[int, int]
     copies: npt.NDArray[np.int32]
+    workers: float
+    durations: Durations
 
 
-def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report]) -> _Known:
-    """Return what the reports say together: the owner about its drops, neighbours about those of lost nodes."""
+def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, stays: BooleanColumn) -> _Known:
+    """Return what the reports say together: the owner about its drops, neighbours about those of lost nodes.
+
+    What a member that leaves has is not available any more.
+    """
     nowhere = np.full(graph.drops, _NO_MEMBER, dtype=np.int32)
     known = _Known(np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_), [], {}, {}, nowhere)
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost_drop, neighbour_owner = _cut_edges(graph, owner)
+    has_home = np.append(stays, False)  # the last for drops without a member
     for number, report in enumerate(reports):
         rows, is_own = report.rows, owner[report.rows] == number
         known.states[rows[is_own]] = report.states[is_own]
-        known.available[rows[is_own]] = report.available[is_own]
+        known.available[rows[is_own]] = report.available[is_own] & stays[number]
         # Others than neighbours keep rows of drops that they hear nothing about.
         is_near = np.zeros(graph.drops, dtype=np.bool_)
         is_near[lost_drop[neighbour_owner == number]] = True
         is_new = is_near[rows] & _is_settled(report.states) & (known.states[rows] == _INITIALIZED)
         known.states[rows[is_new]] = report.states[is_new]
-        here = report.parts[owner[report.parts[:, 1]] != _NO_MEMBER]
+        here = report.parts[has_home[owner[report.parts[:, 1]]]] if stays[number] else report.parts[:0]
         known.parts.extend(zip(here[:, 0].tolist(), here[:, 1].tolist(), strict=True))
-        copied = report.copies[(owner[report.copies] == _NO_MEMBER) & is_data[report.copies]]
-        known.holder[copied[known.holder[copied] == _NO_MEMBER]] = number
+        if stays[number]:
+            copied = report.copies[~has_home[owner[report.copies]] & is_data[report.copies]]
+            known.holder[copied[known.holder[copied] == _NO_MEMBER]] = number
         for drop, attempt in report.attempts.items():
             known.attempts[drop] = max(attempt, known.attempts.get(drop, 1))
         for drop, cause in report.causes.items():

@@ -5,6 +5,10 @@ of that instance (Lamport, Malkhi, Zhou, "Reconfiguring a state machine", 2010, 
 the view change of Liskov and Cowling, "Viewstamped Replication revisited", 2012, section 4.2). So at most one successor
 of a view is ever decided, also with several candidates at once, and a minority decides nothing.
 
+A change may also be asked for, as when a node is to join: then a member stands as candidate although no other is lost,
+and the next view has the change. A view that was decided for another reason may not have it; who asked finds that out
+from the view that is adopted, and asks again.
+
 A member stops its session before it promises anything, so its report stays true until the decision. Messages between
 two processes arrive once and in order while both live, so nothing is sent twice. A process that was started again is
 not the voter that it was, so nothing is stored on disks.
@@ -28,18 +32,20 @@ from managers.messages import (
     PromiseView,
     ProposeView,
     RejectView,
+    RequestView,
     ViewMessage,
 )
 from managers.recovery.events import (
     AdoptDecision,
     Ballot,
+    ConnectMembers,
     LeaveSession,
     PlanView,
     SendViewMessage,
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import View, ViewDecision
+from managers.recovery.records import RequestedChange, View, ViewDecision
 
 __all__ = ["ViewChange"]
 
@@ -47,6 +53,9 @@ _NONE: Ballot = (0, 0)
 _END: Ballot = (0, 1)
 """Ballot with which the first member proposes that the session is over. Those of candidates begin with (1, 0)."""
 _decoder = msgspec.msgpack.Decoder(ViewDecision)
+_change_decoder = msgspec.msgpack.Decoder(RequestedChange)
+_UNHURRIED = 3.0
+"""How much longer a candidate waits for a member that is silent and not lost if no other one is lost."""
 
 
 @dataclass(slots=True)
@@ -74,7 +83,7 @@ class ViewChange:
     session, epoch :
         The session and its deployment.
     view : View
-        The first view; this node is one of its voters.
+        The first view that this node knows. It is one of its voters, or is to join it.
     patience : float
         Seconds after which another voter becomes a candidate if no decision came, and after which a candidate goes on
         without a member that does not answer although it is not lost.
@@ -91,6 +100,8 @@ class ViewChange:
         self._epoch = epoch
         self._patience = patience
         self._lost: dict[str, str] = {}
+        self._wanted: dict[str, RequestedChange] = {}
+        """What was asked for, by the id of the request."""
         self._promised: Ballot = _NONE
         self._accepted: tuple[Ballot, bytes] = (_NONE, b"")
         self._report: bytes | None = None
@@ -120,11 +131,16 @@ class ViewChange:
         self._lost = {name: why for name, why in lost.items() if name != self._node}
         if self.is_over:
             return []
-        if self.is_frozen or any(place.node in self._lost for place in self.view.voters):
+        if self.is_frozen or self._wanted or any(place.node in self._lost for place in self.view.voters):
             self._wait(now)
             self._advance(now)
         else:
             self._due = inf if self._candidacy is None else self._due
+        return self._finish(now)
+
+    def request(self, change: RequestedChange, now: float) -> list[ViewAction]:
+        """Have the next view decided now, with a change. A view that is being decided already may not have it."""
+        self._on_request(change, now)
         return self._finish(now)
 
     def receive(self, peer: str, message: ViewMessage, now: float) -> list[ViewAction]:
@@ -210,14 +226,14 @@ class ViewChange:
             return
         if candidacy.since == inf:
             candidacy.since, self._due = now, now + self._patience
-        late = now >= candidacy.since + self._patience
+        late = now >= candidacy.since + self._patience * (1.0 if self._lost else _UNHURRIED)
         members = [place.node for place in self.view.members]
         if not late and any(name not in candidacy.promises and name not in self._lost for name in members):
             return
         candidacy.is_planning = True
         reports = {name: candidacy.promises[name].report for name in members if name in candidacy.promises}
         lost = {name: self._lost.get(name, "it does not answer") for name in members if name not in reports}
-        self._actions.append(PlanView(candidacy.ballot, self.view, reports, lost))
+        self._actions.append(PlanView(candidacy.ballot, self.view, reports, lost, tuple(self._wanted.values())))
 
     def _propose(self, candidacy: _Candidacy, decision: bytes) -> None:
         candidacy.decision = decision
@@ -250,6 +266,14 @@ class ViewChange:
                 self._on_accept(peer, message)
             case RejectView():
                 self._on_reject(message, now)
+            case RequestView():
+                self._on_request(_change_decoder.decode(message.change), now)
+
+    def _on_request(self, change: RequestedChange, now: float) -> None:
+        self._wanted[change.id] = change
+        # A candidate that has not planned yet includes it. Of another candidacy nothing is known, so it is waited for.
+        if self._candidacy is None and not self.is_frozen and not self.is_over:
+            self._due = now
 
     def _on_prepare(self, peer: str, message: PrepareView, now: float) -> None:
         if message.ballot < self._promised:
@@ -294,8 +318,12 @@ class ViewChange:
         candidacy.accepted.add(peer)
         if len(candidacy.accepted) >= self.view.majority:
             adopt = AdoptView(self._session, self._epoch, self.view.number, candidacy.decision)
-            new = {place.node for place in _decoder.decode(candidacy.decision).view.voters}
-            for name in sorted({place.node for place in self.view.voters} | new):
+            old = {place.node for place in self.view.voters}
+            new = {place.node: place for place in _decoder.decode(candidacy.decision).view.voters}
+            joining = tuple(place for place in new.values() if place not in self.view.voters)
+            if joining:
+                self._actions.append(ConnectMembers(joining))
+            for name in sorted(old | new.keys()):
                 self._send(name, adopt)
 
     def _on_reject(self, message: RejectView, now: float) -> None:
@@ -311,6 +339,7 @@ class ViewChange:
         self.view, self.is_over = decision.view, decision.is_over
         self._latest = message
         self._lost = {}
+        self._wanted = {}
         self._promised, self._accepted = _NONE, (_NONE, b"")
         self._report = self._unanswered = self._candidacy = None
         self.is_frozen = False

@@ -46,6 +46,9 @@ from managers.simulation.virtual_time import SimulatedProcess
 
 __all__ = ["SimulatedNode", "Workload"]
 
+_WORKERS = 4
+"""Attempts of each session that run at a time on a node."""
+
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What attempts do.
@@ -54,6 +57,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     seconds : float
         Mean virtual time of an attempt; each takes between nothing and twice as long.
+    slowness : mapping of str to float
+        By node: how many times as long attempts take there, 1 by default.
     fails : callable
         Whether a task fails, given the task and the name of the node.
     dies : callable
@@ -67,6 +72,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seconds: float = 0.05
+    slowness: Mapping[str, float] = {}
     fails: Callable[[Task, str], bool] = lambda _task, _node: False
     dies: Callable[[Task, str], bool] = lambda _task, _node: False
     skips: Callable[[Task], Collection[int]] = lambda _: ()
@@ -235,6 +241,11 @@ class _SimulatedResources:
         self._process = process
         self._workload = workload
 
+    @property
+    def workers(self) -> int:
+        """How many attempts of a session run at a time."""
+        return _WORKERS
+
     def make_exchange(
         self,
         piece: Slice,
@@ -290,13 +301,14 @@ class _SimulatedResources:
         runner = SimulatedRunner(
             simulation,
             self._process.call_at,
-            duration=lambda _: 2 * work.seconds * simulation.random.random(),
+            duration=lambda _: 2 * work.seconds * simulation.random.random() * work.slowness.get(node, 1.0),
             failure=failure,
             skips=work.skips,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
             stopping=lambda _: work.stopping,
             open_stream=partial(self._open_stream, graph, repository.workspace),
             on_written=self.file_watcher.look_soon,
+            workers=_WORKERS,
         )
         session = make_session(
             graph,

@@ -67,6 +67,15 @@ def test_a_session_is_paused_and_continued(ask: Command, manager: FakeManager) -
     assert ask("continue", "running").text == "running: RUNNING\n"
 
 
+def test_a_session_is_rebalanced(ask: Command, manager: FakeManager) -> None:
+    """The manager is asked once; one that is over is refused."""
+    assert ask("rebalance", "running").text == "running: RUNNING\n"
+    assert manager.rebalanced == ["running"]
+    refused = ask("rebalance", "finished")
+    assert refused.status != 0
+    assert "session 'finished' is FINISHED" in refused.err
+
+
 def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> None:
     """The session goes on, and the answer has the state of each drop."""
     open_drops = manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2]

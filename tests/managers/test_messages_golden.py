@@ -68,6 +68,7 @@ EXAMPLES: list[Packet | Message] = [
     messages.AcceptView("s-1", 1, 2, (3, 0)),
     messages.RejectView("s-1", 1, 2, (4, 1)),
     messages.AdoptView("s-1", 1, 2, b"decision"),
+    messages.RequestView("s-1", 1, 2, b"change"),
     messages.PartDone("s-1", 1, 2),
     messages.SessionDone("s-1", 1, 2),
     messages.CopyContents("s-1", 1, 2, (messages.Content(1, Handle(kind="file", final="./files/x", size=9)),), (1,)),

@@ -24,7 +24,7 @@ from dropflow.testing.shapes import triples
 from dropflow.testing.strategies import graphs
 from managers.deployment import Place
 from managers.recovery.events import PlanView
-from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
+from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide, explain_decision
 from tests.engine.test_known_states import World, outcomes
 
@@ -105,30 +105,51 @@ class Cluster(World):
         )
         return msgspec.msgpack.encode(report)
 
-    def lose(self, lost: Collection[str], *, tells_skips: bool) -> ViewDecision:
+    def lose(
+        self, lost: Collection[str], *, tells_skips: bool, changes: tuple[RequestedChange, ...] = ()
+    ) -> ViewDecision:
         """Lose nodes, and go on with what is decided: in one core, as the nodes together would."""
-        left = [place.node for place in self.view.members if place.node not in lost]
-        reports = {name: self.report(name, tells_skips=tells_skips) for name in left}
-        plan = PlanView((1, 0), self.view, reports, dict.fromkeys(lost, "silent for 15 s"))
+        reporting = [place.node for place in self.view.members if place.node not in lost]
+        reports = {name: self.report(name, tells_skips=tells_skips) for name in reporting}
+        plan = PlanView((1, 0), self.view, reports, dict.fromkeys(lost, "silent for 15 s"), changes)
         decision = decide(self.placed, plan)
         assert decide(self.placed, plan) == decision, "every candidate decides the same"
-        self.check(decision, left)
+        leaving = {node for change in changes for node in change.leave}
+        left = [name for name in reporting if name not in leaving]
+        joining = {place.node: place for change in changes for place in change.add if place.node not in reporting}
+        if not left and not joining:
+            left = reporting
+        for name in joining:
+            self.pieces[name] = slice_for(with_placement(self.graph, np.zeros(self.graph.drops), ("",)), name)
+        self.check(decision, left, tuple(joining.values()), changes)
         self.go_on(decision, left, tells_skips=tells_skips)
         return decision
 
-    def check(self, decision: ViewDecision, left: list[str]) -> None:
-        """Check that every drop has an owner, and that nothing runs again that is there."""
+    def check(
+        self, decision: ViewDecision, left: list[str], joining: tuple[Place, ...], changes: tuple[RequestedChange, ...]
+    ) -> None:
+        """Check that every drop has an owner, and that nothing moves or runs again that is there."""
         placement = unpack_column(decision.placement, np.uint16).tolist()
         reset = unpack_column(decision.reset, np.int32).tolist()
         assert decision.view == View(
             self.view.number + 1,
-            tuple(place for place in self.view.members if place.node in left),
+            (*(place for place in self.view.members if place.node in left), *joining),
             self.view.witnesses,
+            decision.view.draining,
         )
+        running = {run.drop for run in self.running}
+        may_go = {node for change in changes for node in change.drain} | set(self.view.draining)
+        if joining or any(change.is_rebalancing for change in changes):
+            may_go |= set(left)
         assert len(placement) == self.graph.drops
         for drop, member in enumerate(placement):
-            assert decision.places[member] in left
-            assert decision.places[member] == self.owner(drop) or self.owner(drop) not in left
+            now, before = decision.places[member], self.owner(drop)
+            assert now in left or now in {place.node for place in joining}
+            if now != before and before in left:
+                assert before in may_go
+                assert self.core.drops.state(drop) <= W, "it is settled"
+                assert drop not in running, "it runs"
+                assert not any(target == drop for _, target in self.parts), "a part of it is there"
         for drop in reset:
             if self.owner(drop) in left:
                 assert self.core.drops.state(drop) is C
@@ -140,7 +161,9 @@ class Cluster(World):
 
     def go_on(self, decision: ViewDecision, left: list[str], *, tells_skips: bool) -> None:
         """Begin again from the decision and what the members have."""
-        drops, here = self.core.drops, [self.owner(drop) in left for drop in range(self.graph.drops)]
+        part = unpack_column(decision.placement, np.uint16).astype(np.int32)
+        drops, owner = self.core.drops, [decision.places[number] for number in part.tolist()]
+        here = [self.owner(drop) in left and self.owner(drop) == owner[drop] for drop in range(self.graph.drops)]
         reset = set(unpack_column(decision.reset, np.int32).tolist())
         taken_over = unpack_column(decision.taken_over, np.uint8).tolist()
         assert len(taken_over) in (0, self.graph.drops)
@@ -177,10 +200,12 @@ class Cluster(World):
         )
         self.saved = frozenset(pair for pair in self.parts if here[pair[1]] and states[pair[0]] == C)
         self.allowed = {drop for drop, state in enumerate(states) if state <= W}
-        part = unpack_column(decision.placement, np.uint16).astype(np.int32)
         self.placed, self.view = with_placement(self.graph, part, decision.places), decision.view
         self.copies = frozenset((name, drop) for name, drop in self.copies if self.owner(drop) != name)
-        self.pieces = {name: slice_for(self.placed, name, first=self.pieces[name].drop) for name in left}
+        self.pieces = {
+            place.node: slice_for(self.placed, place.node, first=self.pieces[place.node].drop)
+            for place in decision.view.members
+        }
         self.begin(Begin(known))
         self.running += runs
 
@@ -223,6 +248,107 @@ def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObj
     cluster.check_end()
     if all(template.effective_inputs <= 0 for template in graph.templates):
         assert cluster.states() == oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.data())
+def test_changes_that_are_asked_for_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:
+    """Nodes join, drain and leave, and sessions are rebalanced, also while others are lost: all settles as without it.
+
+    What runs, is settled, or has been written in part stays on a member that stays.
+    """
+    fails, leaves_out = outcomes(graph, data)
+    fails = {drop: 99 if times else 0 for drop, times in fails.items()}
+    cluster = Cluster(
+        graph,
+        random.Random(data.draw(st.integers(0, 2**32))),  # noqa: S311 - to be the same each time
+        fails=fails,
+        leaves_out=leaves_out,
+    )
+    cluster.place(data.draw(st.integers(1, 4)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        cluster.play(data.draw(st.integers(0, 2 * graph.drops)))
+        names = [place.node for place in cluster.view.members]
+        lost = data.draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names) - 1))
+        others = st.lists(st.sampled_from(NODES), unique=True, max_size=2)
+        some = st.lists(st.sampled_from(names), unique=True, max_size=2)
+        change = RequestedChange(
+            "one",
+            add=tuple(Place(name, f"tcp://{name}", 2) for name in data.draw(others)),
+            workers=dict.fromkeys(data.draw(others), 2.0),
+            drain=tuple(data.draw(some)),
+            leave=tuple(data.draw(some)),
+            is_rebalancing=data.draw(st.booleans()),
+        )
+        decision = cluster.lose(lost, tells_skips=data.draw(st.booleans()), changes=(change,))
+        assert decision.answered == ("one",)
+    cluster.play()
+
+    cluster.check_end()
+    if all(template.effective_inputs <= 0 for template in graph.templates):
+        assert cluster.states() == oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+
+
+def _asked(plan: PlanView, **change: Any) -> PlanView:
+    return msgspec.structs.replace(plan, changes=(RequestedChange("one", **change),))
+
+
+def test_a_node_that_joins_gets_its_share_of_what_has_not_begun() -> None:
+    """Whole chains move to it, and what runs or is settled stays."""
+    drawing = ", ".join(f"A{number} -> b{number} -> C{number} -> d{number}" for number in range(10))
+    names = {letter: [f"{letter}{number}" for number in range(10)] for letter in "AbCd"}
+    graph = placed(drawing, alpha=" ".join(name for letter in names.values() for name in letter))
+    graph = with_placement(graph, graph.part, ("alpha", "beta"))
+    states = {"A0": C, "b0": C, "C0": W, "A1": W}
+    plan = _asked(plan_of(graph, states, [], available="b0"), add=(Place("gamma", "tcp://g", 1),))
+    decision = decide(graph, plan)
+    owner = owners(graph, decision)
+
+    counts = {node: sum(owner[row(graph, name)] == node for name in names["C"]) for node in ("alpha", "beta", "gamma")}
+    assert counts == {"alpha": 4, "beta": 3, "gamma": 3}
+    assert all(len({owner[row(graph, f"{letter}{number}")] for letter in "AbCd"}) == 1 for number in range(10))
+    assert (owner[row(graph, "A0")], owner[row(graph, "A1")]) == ("alpha", "alpha")
+    assert explain_decision(graph, decision) == (
+        "node gamma has joined; 24 drops had not begun and move to beta (12) and gamma (12)"
+    )
+
+
+def test_a_slow_member_gets_less() -> None:
+    """Capacities are the numbers of workers, times the speed that was measured on each member."""
+    graph = placed(
+        ", ".join(f"A{number} -> b{number}" for number in range(40)),
+        alpha=" ".join(f"A{number} b{number}" for number in range(20)),
+        beta=" ".join(f"A{number} b{number}" for number in range(20, 40)),
+    )
+    plan = plan_of(graph, {}, [])
+    template = int(graph.template[row(graph, "A0")])
+    reports = {}
+    for name, seconds in {"alpha": 40.0, "beta": 10.0}.items():
+        report = msgspec.msgpack.decode(plan.reports[name], type=MemberReport)
+        measured = msgspec.structs.replace(report, durations={template: (10, seconds)})
+        reports[name] = msgspec.msgpack.encode(measured)
+    plan = _asked(msgspec.structs.replace(plan, reports=reports), is_rebalancing=True)
+    owner = owners(graph, decide(graph, plan))
+
+    assert [sum(owner[row(graph, f"A{at}")] == node for at in range(40)) for node in ("alpha", "beta")] == [9, 31]
+
+
+def test_a_member_that_drains_keeps_what_it_has_begun() -> None:
+    """It gets nothing more, also when another one is lost later; when it leaves, its contents are gone."""
+    graph = placed("A -> b -> C -> d, X -> y -> Z -> w", alpha="A b C d", beta="X y Z w")
+    states = {"A": C, "b": C, "X": W}
+    draining = decide(graph, _asked(plan_of(graph, states, [], available="b"), drain=("alpha",)))
+    assert (draining.view.draining, draining.lost) == (("alpha",), {})
+    assert owners(graph, draining) == [
+        "alpha" if name in ("A", "b") else "beta" for name in ("A", "b", "C", "d", "X", "y", "Z", "w")
+    ]
+    leaving = decide(graph, _asked(plan_of(graph, states, [], available="b"), leave=("alpha",)))
+    assert [place.node for place in leaving.view.members] == ["beta"]
+    assert unpack_column(leaving.reset, np.int32).tolist() == named(graph, "A b")
+    assert explain_decision(graph, leaving) == (
+        "node alpha has left, as was asked for: 4 drops go to beta (4); "
+        "2 completed drops run again because their contents were lost"
+    )
 
 
 def plan_of(graph: PhysicalGraph, states: dict[str, DropState], lost: list[str], available: str = "") -> PlanView:
@@ -277,7 +403,7 @@ def test_without_losses_nothing_changes() -> None:
     assert decision.view == View(4, plan.view.members)
     assert not len(unpack_column(decision.reset, np.int32))
     assert (decision.taken_over, decision.causes, decision.attempts, decision.lost) == (b"", {}, {}, {})
-    assert explain_decision(graph, decision) == "no node is lost, and nothing runs again"
+    assert explain_decision(graph, decision) == "all members stay, and nothing moves"
 
 
 def test_only_what_is_needed_runs_again() -> None:

@@ -3,21 +3,23 @@
 import math
 import random
 from collections import deque
+from typing import Any
 
 import msgspec
 import pytest
 
 from managers.deployment import Place
-from managers.messages import AdoptView, ViewMessage
+from managers.messages import AdoptView, RequestView, ViewMessage
 from managers.recovery.events import (
     AdoptDecision,
+    ConnectMembers,
     LeaveSession,
     PlanView,
     SendViewMessage,
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import View, ViewDecision
+from managers.recovery.records import RequestedChange, View, ViewDecision
 from managers.recovery.view_change import ViewChange
 
 _PATIENCE = 10.0
@@ -46,6 +48,7 @@ class _Voters:
         self.stopped: set[str] = set()
         self.decided: dict[int, ViewDecision] = {}
         self.left: set[str] = set()
+        self.connected: set[str] = set()
         self.planned = 0
         self.planners_die = 0
 
@@ -62,6 +65,9 @@ class _Voters:
             elif isinstance(action, StopForReport | PlanView):
                 self.jobs.append((name, action))
             else:
+                if isinstance(action, ConnectMembers):
+                    self.connected |= {place.node for place in action.places}
+                    continue
                 assert isinstance(action, AdoptDecision | LeaveSession)
                 number = action.decision.view.number
                 assert not any(one.is_over for before, one in self.decided.items() if before < number), "it was over"
@@ -120,10 +126,19 @@ class _Voters:
                 self.dead.add(name)
                 return
             self.planned += 1
+            leave = {node for change in action.changes for node in change.leave}
             members = tuple(place for place in action.view.members if place.node in action.reports)
             assert all(action.reports[place.node] == place.node.encode() for place in members)
+            members = tuple(place for place in members if place.node not in leave)
+            members += tuple(place for change in action.changes for place in change.add if place not in members)
             view = View(action.view.number + 1, members, action.view.witnesses)
-            decision = ViewDecision(view, (name,), bytes(str(self.planned), "ascii"), lost=dict(action.lost))
+            decision = ViewDecision(
+                view,
+                (name,),
+                bytes(str(self.planned), "ascii"),
+                lost=dict(action.lost),
+                answered=tuple(change.id for change in action.changes),
+            )
             self.act(name, voter.planned(action.ballot, decision, self.now))
 
 
@@ -235,6 +250,62 @@ def test_a_change_of_the_view_comes_before_the_end() -> None:
     assert [voters.decided[number].is_over for number in (1, 2)] == [False, True]
 
 
+def _change(key: str = "one", **fields: Any) -> RequestedChange:
+    return RequestedChange(key, **fields)
+
+
+@pytest.mark.parametrize("asked", ["n0", "n2"])
+def test_a_change_is_decided_although_nobody_is_lost(asked: str) -> None:
+    """The member that is asked stands as candidate, and the next view has the change; all others stay."""
+    voters = _Voters(_view(3), seed=1)
+    voters.act(asked, voters.voters[asked].request(_change(is_rebalancing=True), 0.0))
+    voters.run()
+    assert voters.decided[1].answered == ("one",)
+    assert [place.node for place in voters.decided[1].view.members] == ["n0", "n1", "n2"]
+    assert not voters.stopped
+    assert len(voters.decided) == 1
+
+
+def test_a_request_of_another_member_is_a_message() -> None:
+    """A member that gets it does as if it had been asked itself; one of an earlier view is told of the present one."""
+    voters = _Voters(_view(3), seed=1)
+    change = msgspec.msgpack.encode(_change())
+    first = voters.voters["n0"]
+    voters.act("n0", first.receive("n2", RequestView("s", 1, 0, change), 0.0))
+    voters.run()
+    assert voters.decided[1].answered == ("one",)
+    answers = first.receive("n2", RequestView("s", 1, 0, change), voters.now)
+    assert [type(action.message) for action in answers if isinstance(action, SendViewMessage)] == [AdoptView]
+
+
+def test_a_node_joins_and_another_one_leaves() -> None:
+    """The new member gets the decision without having voted, and votes from then on; the other one leaves."""
+    voters = _Voters(_view(3), seed=1)
+    new = Place("n9", "tcp://n9", 1)
+    voters.voters["n9"] = ViewChange("n9", "s", 1, _view(3), patience=_PATIENCE)
+    voters.act("n1", voters.voters["n1"].request(_change(add=(new,), leave=("n2",)), 0.0))
+    voters.run()
+    assert voters.connected == {"n9"}
+    assert voters.left == {"n2"}
+    assert [place.node for place in voters.voters["n9"].view.members] == ["n0", "n1", "n9"]
+    voters.dead = {"n0"}
+    voters.lose("n0")
+    voters.run()
+    assert [place.node for place in voters.decided[2].view.members] == ["n1", "n9"]
+
+
+def test_a_request_alone_waits_longer_for_a_silent_member() -> None:
+    """A member that is only slow is not left out because of a change that can wait; one that is lost is."""
+    voters = _Voters(_view(3), seed=1)
+    voters.cut = {frozenset({"n0", "n2"})}
+    voters.act("n0", voters.voters["n0"].request(_change(), 0.0))
+    voters.run(2 * _PATIENCE - 1)
+    assert not voters.decided
+    voters.cut = set()
+    voters.run()
+    assert len(voters.decided[1].view.members) == 3
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_at_most_one_successor_of_each_view(seed: int) -> None:
     """Whatever is lost and cut, no two views with one number are adopted; at the end no living member stays frozen."""
@@ -257,6 +328,8 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
             voters.act(name, voters.voters[name].lose(lost, voters.now))
             if draw.random() < 0.1:
                 voters.end(name)
+            asked = [_change(str(voters.now))] if draw.random() < 0.2 else []
+            voters.act(name, [action for one in asked for action in voters.voters[name].request(one, voters.now)])
         voters.run(draw.choice([0.0, 5.0, 30.0]))
     _check_healed(voters)
 
