@@ -27,7 +27,7 @@ def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: Boolea
     has_not_begun : bool array, shape (drops,)
         Drops that are not settled, and have no attempt that runs.
     written : bool array, shape (drops,)
-        Data drops of which a part is there already.
+        Data drops that have a part already.
     """
     is_app: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
     found: BooleanColumn = has_not_begun & (is_app | ~written)

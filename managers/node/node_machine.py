@@ -7,7 +7,6 @@ after its thread has ended.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import count
 
 from dropflow.errors import (
     ConflictError,
@@ -52,11 +51,11 @@ from managers.node.events import (
     ViewEvent,
 )
 from managers.node.lifecycle import Lifecycle
+from managers.node.member_operations import MemberOperations
 from managers.node.peer_monitor import Loss, PeerMonitor
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
-from managers.recovery.records import RequestedChange
 
 __all__ = ["NodeMachine"]
 
@@ -108,7 +107,7 @@ class NodeMachine:
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
         self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
-        self._requests = count(1)
+        self._members = MemberOperations(f"{name}:{incarnation}", self._views, self._visible)
         self._is_closing = False
         self._closing: list[int] = []
         self._operations: Mapping[str, Callable[..., None]] = {
@@ -118,7 +117,7 @@ class NodeMachine:
             "cancel": self._cancel,
             "delete": self._delete,
             "watch": self._watch,
-            "rebalance": self._rebalance,
+            "rebalance": self._members.rebalance,
             "close": self._close,
         }
 
@@ -267,14 +266,6 @@ class NodeMachine:
     def _watch(self, call: int, now: float, *, session: str, version: int, seconds: float) -> None:
         """Answered once the session's version is not `version`, or it is over, or `seconds` have passed."""
         self._sessions.watch(self._visible(session), call, version, now + seconds, now)
-
-    def _rebalance(self, call: int, now: float, *, session: str) -> None:
-        """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
-        change = RequestedChange(self._next_request(), is_rebalancing=True)
-        self._views.request(self._visible(session), call, change, now)
-
-    def _next_request(self) -> str:
-        return f"{self._name}:{self._incarnation}:{next(self._requests)}"
 
     def _visible(self, session: str) -> SessionRecord:
         record = self.table.get(session)

@@ -155,8 +155,8 @@ class ViewChanges:
         views = record.views
         if views is None or not record.requests:
             return
-        for change in record.requests.send(views, record.lost):
-            self._carry_out(record, views.request(change, now), now)
+        for request in record.requests.send(views, record.lost):
+            self._carry_out(record, views.receive(self._node, request, now), now)
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""

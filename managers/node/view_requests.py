@@ -66,19 +66,20 @@ class ViewRequests:
         """Wait for a view with a change."""
         self._open[change.id] = _Open(change, call, now + REQUEST_SECONDS)
 
-    def send(self, views: ViewChange, lost: Collection[str]) -> list[RequestedChange]:
-        """Ask the first member that is not lost for all changes; return them if that is this node."""
+    def send(self, views: ViewChange, lost: Collection[str]) -> list[RequestView]:
+        """Ask the first member that is not lost for all changes; return the requests if that is this node."""
         if views.is_frozen:
             return []  # sent again if the view that is being decided does not have them
         present = [place.node for place in views.view.members if place.node not in lost]
         first = present[0] if present else self._node
-        changes = [one.change for one in self._open.values()]
+        number = views.view.number
+        requests = [
+            RequestView(self._session, self._epoch, number, msgspec.msgpack.encode(one.change))
+            for one in self._open.values()
+        ]
         if first == self._node:
-            return changes
-        for change in changes:
-            encoded = msgspec.msgpack.encode(change)
-            message = RequestView(self._session, self._epoch, views.view.number, encoded)
-            self._actions.append(SendToPeer(first, message))
+            return requests
+        self._actions += [SendToPeer(first, request) for request in requests]
         return []
 
     def decided(self, decision: ViewDecision) -> None:

@@ -218,7 +218,7 @@ class _Placement:
 
 
 def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
-    """Return the data of which a producer has written its part, or has completed."""
+    """Return the data that have a part already, or a producer that has completed."""
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
     found = np.zeros(graph.drops, dtype=np.bool_)

@@ -138,13 +138,8 @@ class ViewChange:
             self._due = inf if self._candidacy is None else self._due
         return self._finish(now)
 
-    def request(self, change: RequestedChange, now: float) -> list[ViewAction]:
-        """Have the next view decided now, with a change. A view that is being decided already may not have it."""
-        self._on_request(change, now)
-        return self._finish(now)
-
     def receive(self, peer: str, message: ViewMessage, now: float) -> list[ViewAction]:
-        """Take in a message of another voter."""
+        """Take in a message of another voter, or a request of this one."""
         self._dispatch(peer, message, now)
         return self._finish(now)
 
@@ -267,13 +262,11 @@ class ViewChange:
             case RejectView():
                 self._on_reject(message, now)
             case RequestView():
-                self._on_request(_change_decoder.decode(message.change), now)
-
-    def _on_request(self, change: RequestedChange, now: float) -> None:
-        self._wanted[change.id] = change
-        # A candidate that has not planned yet includes it. Of another candidacy nothing is known, so it is waited for.
-        if self._candidacy is None and not self.is_frozen and not self.is_over:
-            self._due = now
+                change = _change_decoder.decode(message.change)
+                self._wanted[change.id] = change
+                # A candidate that has not planned yet includes it; another candidate is waited for.
+                if self._candidacy is None and not self.is_frozen:
+                    self._due = now
 
     def _on_prepare(self, peer: str, message: PrepareView, now: float) -> None:
         if message.ballot < self._promised:

@@ -250,15 +250,15 @@ def test_a_change_of_the_view_comes_before_the_end() -> None:
     assert [voters.decided[number].is_over for number in (1, 2)] == [False, True]
 
 
-def _change(key: str = "one", **fields: Any) -> RequestedChange:
-    return RequestedChange(key, **fields)
+def _request(key: str = "one", **fields: Any) -> RequestView:
+    return RequestView("s", 1, 0, msgspec.msgpack.encode(RequestedChange(key, **fields)))
 
 
 @pytest.mark.parametrize("asked", ["n0", "n2"])
 def test_a_change_is_decided_although_nobody_is_lost(asked: str) -> None:
     """The member that is asked stands as candidate, and the next view has the change; all others stay."""
     voters = _Voters(_view(3), seed=1)
-    voters.act(asked, voters.voters[asked].request(_change(is_rebalancing=True), 0.0))
+    voters.act(asked, voters.voters[asked].receive(asked, _request(is_rebalancing=True), 0.0))
     voters.run()
     assert voters.decided[1].answered == ("one",)
     assert [place.node for place in voters.decided[1].view.members] == ["n0", "n1", "n2"]
@@ -269,12 +269,11 @@ def test_a_change_is_decided_although_nobody_is_lost(asked: str) -> None:
 def test_a_request_of_another_member_is_a_message() -> None:
     """A member that gets it does as if it had been asked itself; one of an earlier view is told of the present one."""
     voters = _Voters(_view(3), seed=1)
-    change = msgspec.msgpack.encode(_change())
     first = voters.voters["n0"]
-    voters.act("n0", first.receive("n2", RequestView("s", 1, 0, change), 0.0))
+    voters.act("n0", first.receive("n2", _request(), 0.0))
     voters.run()
     assert voters.decided[1].answered == ("one",)
-    answers = first.receive("n2", RequestView("s", 1, 0, change), voters.now)
+    answers = first.receive("n2", _request(), voters.now)
     assert [type(action.message) for action in answers if isinstance(action, SendViewMessage)] == [AdoptView]
 
 
@@ -283,7 +282,7 @@ def test_a_node_joins_and_another_one_leaves() -> None:
     voters = _Voters(_view(3), seed=1)
     new = Place("n9", "tcp://n9", 1)
     voters.voters["n9"] = ViewChange("n9", "s", 1, _view(3), patience=_PATIENCE)
-    voters.act("n1", voters.voters["n1"].request(_change(add=(new,), leave=("n2",)), 0.0))
+    voters.act("n1", voters.voters["n1"].receive("n1", _request(add=(new,), leave=("n2",)), 0.0))
     voters.run()
     assert voters.connected == {"n9"}
     assert voters.left == {"n2"}
@@ -298,7 +297,7 @@ def test_a_request_alone_waits_longer_for_a_silent_member() -> None:
     """A member that is only slow is not left out because of a change that can wait; one that is lost is."""
     voters = _Voters(_view(3), seed=1)
     voters.cut = {frozenset({"n0", "n2"})}
-    voters.act("n0", voters.voters["n0"].request(_change(), 0.0))
+    voters.act("n0", voters.voters["n0"].receive("n0", _request(), 0.0))
     voters.run(2 * _PATIENCE - 1)
     assert not voters.decided
     voters.cut = set()
@@ -328,8 +327,8 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
             voters.act(name, voters.voters[name].lose(lost, voters.now))
             if draw.random() < 0.1:
                 voters.end(name)
-            asked = [_change(str(voters.now))] if draw.random() < 0.2 else []
-            voters.act(name, [action for one in asked for action in voters.voters[name].request(one, voters.now)])
+            asked = [_request(str(voters.now))] if draw.random() < 0.2 else []
+            voters.act(name, [action for one in asked for action in voters.voters[name].receive(name, one, voters.now)])
         voters.run(draw.choice([0.0, 5.0, 30.0]))
     _check_healed(voters)
 
