@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from itertools import count
 
+from dropflow.errors import ConflictError
 from managers.node.session_table import SessionRecord
 from managers.node.view_changes import ViewChanges
-from managers.recovery.records import RequestedChange
+from managers.recovery.records import FEWEST_VOTERS, RequestedChange
 
 __all__ = ["MemberOperations"]
 
@@ -15,23 +16,61 @@ class MemberOperations:
 
     Parameters
     ----------
-    process : str
-        Name and incarnation of the node, which no other process has.
+    node : str
+        Name of the node.
+    incarnation : int
+        Incarnation of its process.
     views : ViewChanges
         Asks for changes.
     visible : callable
         Returns the record of a session by its name, or raises `NotFoundError`.
     """
 
-    def __init__(self, process: str, views: ViewChanges, visible: Callable[[str], SessionRecord]) -> None:
-        self._process = process
+    def __init__(
+        self, node: str, incarnation: int, views: ViewChanges, visible: Callable[[str], SessionRecord]
+    ) -> None:
+        self._node = node
+        self._process = f"{node}:{incarnation}"
         self._views = views
         self._visible = visible
         self._numbers = count(1)
 
     def rebalance(self, call: int, now: float, *, session: str) -> None:
         """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
-        self._views.request(self._visible(session), call, self._change(is_rebalancing=True), now)
+        self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
 
-    def _change(self, *, is_rebalancing: bool = False) -> RequestedChange:
-        return RequestedChange(f"{self._process}:{next(self._numbers)}", is_rebalancing=is_rebalancing)
+    def take_adopted(self, now: float) -> None:
+        """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
+        while self._views.adopted:
+            record, decision = self._views.adopted.pop(0)
+            if record.requests is not None:
+                record.requests.decided(decision)
+            self._send(record, now)
+
+    def over(self, record: SessionRecord) -> None:
+        """Refuse what was asked for of a session that is over."""
+        if record.requests is not None:
+            record.requests.refuse("is over")
+
+    def _new_id(self) -> str:
+        return f"{self._process}:{next(self._numbers)}"
+
+    def _request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
+        """Have the next view of a session decided with a change; the call is answered when there is one that has it."""
+        if record.result is not None or not record.phase.is_started:
+            why = f"is {record.status.name}" if record.result is not None else "does not run yet"
+            raise ConflictError(f"session {record.name!r} {why}", where=self._node)
+        if record.views is None or record.requests is None:
+            raise ConflictError(
+                f"session {record.name!r} has fewer than {FEWEST_VOTERS} nodes: they cannot change",
+                where=self._node,
+                hint=f"submit sessions while there are {FEWEST_VOTERS} nodes",
+            )
+        record.requests.add(change, call, now)
+        self._send(record, now)
+
+    def _send(self, record: SessionRecord, now: float) -> None:
+        if record.views is None or not record.requests:
+            return
+        for request in record.requests.send(record.views, record.lost):
+            self._views.on_view_message(record, self._node, request, now)

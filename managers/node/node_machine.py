@@ -107,7 +107,7 @@ class NodeMachine:
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
         self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
-        self._members = MemberOperations(f"{name}:{incarnation}", self._views, self._visible)
+        self._members = MemberOperations(name, incarnation, self._views, self._visible)
         self._is_closing = False
         self._closing: list[int] = []
         self._operations: Mapping[str, Callable[..., None]] = {
@@ -299,7 +299,7 @@ class NodeMachine:
                 sessions.changed(record)
             case Over():
                 record.result = event.status
-                self._views.over(record)
+                self._members.over(record)
                 sessions.over(record)
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():
@@ -377,6 +377,7 @@ class NodeMachine:
                 self._sessions.withdraw(record, now, trouble)
 
     def _take_losses(self, now: float) -> None:
+        self._members.take_adopted(now)
         while self._views.losses:
             losses, self._views.losses = self._views.losses, []
             self._lose(losses, now)

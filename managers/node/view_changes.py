@@ -9,7 +9,7 @@ from math import inf
 
 import msgspec
 
-from dropflow.errors import ConflictError, LinkError
+from dropflow.errors import LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment, Place
@@ -50,7 +50,7 @@ from managers.recovery.events import (
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import FEWEST_VOTERS, MemberReport, RequestedChange, View
+from managers.recovery.records import FEWEST_VOTERS, MemberReport, View, ViewDecision
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
@@ -98,6 +98,8 @@ class ViewChanges:
         self._patience = patience
         self._open: list[SessionRecord] = []
         """Sessions with views that are not over."""
+        self.adopted: list[tuple[SessionRecord, ViewDecision]] = []
+        """Views that sessions go on in; the machine takes them."""
         self.losses: list[Loss] = []
         """Losses that came to light; the machine takes them."""
 
@@ -125,38 +127,6 @@ class ViewChanges:
             record.gone.add(peer)
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
-
-    def request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
-        """Have the next view of a session decided with a change; the call is answered when there is one that has it.
-
-        Raises
-        ------
-        ConflictError
-            The session does not run, or has too few nodes.
-        """
-        if record.result is not None or not record.phase.is_started:
-            why = f"is {record.status.name}" if record.result is not None else "does not run yet"
-            raise ConflictError(f"session {record.name!r} {why}", where=self._node)
-        if record.views is None or record.requests is None:
-            raise ConflictError(
-                f"session {record.name!r} has fewer than {FEWEST_VOTERS} nodes: they cannot change",
-                where=self._node,
-                hint=f"submit sessions while there are {FEWEST_VOTERS} nodes",
-            )
-        record.requests.add(change, call, now)
-        self._send_requests(record, now)
-
-    def over(self, record: SessionRecord) -> None:
-        """Refuse what was asked for of a session that is over."""
-        if record.requests is not None:
-            record.requests.refuse("is over")
-
-    def _send_requests(self, record: SessionRecord, now: float) -> None:
-        views = record.views
-        if views is None or not record.requests:
-            return
-        for request in record.requests.send(views, record.lost):
-            self._carry_out(record, views.receive(self._node, request, now), now)
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -207,7 +177,7 @@ class ViewChanges:
             case SessionDone():
                 self._finish(record)
             case _:
-                self._on_view_message(record, event.peer, message, now)
+                self.on_view_message(record, event.peer, message, now)
 
     def _tell_end(self, record: SessionRecord, event: PeerSent) -> None:
         """Answer that the session is over here, and so it is everywhere."""
@@ -246,7 +216,7 @@ class ViewChanges:
         is_former = former is not None and former.incarnation == event.incarnation
         if is_former and isinstance(event.message, ViewMessage):
             # The voter that decided without it may be lost, so any other one answers.
-            self._on_view_message(record, event.peer, event.message, now)
+            self.on_view_message(record, event.peer, event.message, now)
         return False
 
     def on_session(self, record: SessionRecord, event: ViewEvent, now: float) -> None:
@@ -320,9 +290,8 @@ class ViewChanges:
 
     # What follows.
 
-    def _on_view_message(
-        self, record: SessionRecord, peer: str, message: ViewMessage | CopyMessage, now: float
-    ) -> None:
+    def on_view_message(self, record: SessionRecord, peer: str, message: ViewMessage | CopyMessage, now: float) -> None:
+        """Take in a message of a voter, or a request of this node."""
         if isinstance(message, CopyMessage):
             if record.copies is not None:
                 self._carry_out_copies(record, record.copies.receive(peer, message), now)
@@ -343,7 +312,7 @@ class ViewChanges:
                 case PlanView():
                     self._actions.append(PlanNextView(record.name, record.epoch, record.instance, action))
                 case ConnectMembers():
-                    self._connect(record, action.places)
+                    self._actions.append(_connection(record, action.places, self._node))
                 case AdoptDecision():
                     self._adopt(record, action, now)
                 case LeaveSession():
@@ -380,7 +349,7 @@ class ViewChanges:
             [f"session {record.name} goes on in view {view.number} on {members}", f"lost: {lost}", *changed]
         )
         self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
-        self._connect(record, [place for place in view.voters if place != record.peers.get(place.node)])
+        self._actions.append(_connection(record, view.voters, self._node))
         record.former_peers = {**record.former_peers, **record.peers}
         record.peers = {place.node: place for place in view.voters if place.node != self._node}
         record.work = Work.NEXT_VIEW
@@ -391,14 +360,7 @@ class ViewChanges:
         # Members that were lost have answered. If they are lost again, that is a new loss.
         record.lost, record.gone = {}, set()
         self.losses += self._peers.need(record.name, record.peers, now)
-        if record.requests is not None:
-            record.requests.decided(action.decision)
-        self._send_requests(record, now)
-
-    def _connect(self, record: SessionRecord, places: Iterable[Place]) -> None:
-        addresses = {place.node: place.address for place in places if place.node != self._node}
-        if addresses:
-            self._actions.append(ConnectPeers(record.name, record.epoch, addresses))
+        self.adopted.append((record, action.decision))
 
     def _give_up(self, record: SessionRecord, now: float) -> None:
         """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
@@ -437,6 +399,11 @@ class ViewChanges:
         if record.result is None and record.work is not Work.END:
             record.work = Work.END
             self._actions.append(FinishSession(record.instance))
+
+
+def _connection(record: SessionRecord, places: Iterable[Place], node: str) -> ConnectPeers:
+    """Return what opens the links to nodes; those that are open stay."""
+    return ConnectPeers(record.name, record.epoch, {one.node: one.address for one in places if one.node != node})
 
 
 def _is_hopeless(record: SessionRecord) -> bool:
