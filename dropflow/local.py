@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.component_findings import check
-from dropflow.apps.runner_factory import RUNNERS, make_runner
+from dropflow.apps.runner_factory import RUNNERS, capacity_notes, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
@@ -182,7 +182,8 @@ def execute(
             continuation=continuation,
             check_invariants=options.check_invariants,
         )
-        session.notes += [*placement_notes(graph), *notes]
+        capacity = capacity_notes(graph, options.runner, options.workers)
+        session.notes += [*placement_notes(graph), *capacity, *notes]
         if options.on_session is not None:
             options.on_session(session)
         result = session.run()

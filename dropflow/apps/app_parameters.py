@@ -25,7 +25,15 @@ COMMON_APP: tuple[Parameter, ...] = (
         default=1,
         minimum=1,
         parameter_type="ConstraintParameter",
-        description="Cores that one attempt keeps busy, for the partitioner.",
+        description="Cores that one attempt keeps busy. Attempts that run together on a node need at most its cores.",
+    ),
+    Parameter(
+        name="memory",
+        type="String",
+        default="",
+        parameter_type="ConstraintParameter",
+        description="Memory that one attempt needs, such as 2 GiB or a number of bytes; empty if that does not matter. "
+        "Attempts that run together on a node need at most its memory.",
     ),
     Parameter(
         name="group_start",

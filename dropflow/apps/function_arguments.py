@@ -25,6 +25,7 @@ from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.missing_inputs import describe_state
 from dropflow.engine.parameters import Unset, Unusable, convert_field, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
+from dropflow.graph.resource_needs import MEMORY_FIELDS
 from dropflow.graph.templates import Argument, Template
 from dropflow.states import DropState
 
@@ -38,6 +39,7 @@ _OF_THE_DROP = frozenset(
     fold(name)
     for name in (
         *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
+        *MEMORY_FIELDS,
         *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
         *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
     )

@@ -3,10 +3,13 @@
 import os
 from pathlib import Path
 
+import numpy as np
+
 from dropflow.apps.component_findings import with_time_limit
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import app_class
 from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
@@ -16,7 +19,7 @@ from dropflow.errors import BadGraphError, UnknownComponentError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["RUNNERS", "make_runner"]
+__all__ = ["RUNNERS", "capacity_notes", "make_runner"]
 
 RUNNERS = ("inline", "threads", "processes")
 _WAITING_THREADS = 64
@@ -75,7 +78,7 @@ def make_runner(
         return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
     computing: Runner
     if kind == "threads":
-        computing = ThreadRunner(LocalExecutor(spec), threads=count)
+        computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
     else:
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     if not any(waits):
@@ -83,6 +86,14 @@ def make_runner(
     return MixedRunner(
         waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
     )
+
+
+def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) -> tuple[str, ...]:
+    """Return a note on each application that declares more processors or memory than its runner has, or no size."""
+    if kind == "inline":
+        return ()  # one attempt at a time
+    used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
+    return unusual_needs(used, workers or len(os.sched_getaffinity(0)), memory_of_host())
 
 
 def _waits(template: Template) -> bool:

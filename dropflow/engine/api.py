@@ -103,7 +103,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `index` is the drop's position in each axis of its template. For a root data drop `inputs` and `outputs` are empty
     and the executor gives the drop its initial content, as output handle of the drop itself. With `is_ahead`, some of
     its inputs are still being written, and the attempt may last until they are complete. With `is_suspect`, the process
-    of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used.
+    of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used. Of the
+    attempts that wait, those with the greatest `priority` are started first.
     """
 
     drop: int
@@ -115,6 +116,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outputs: tuple[Output, ...] = ()
     is_ahead: bool = False
     is_suspect: bool = False
+    priority: int = 0
 
 
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):

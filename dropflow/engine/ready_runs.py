@@ -1,4 +1,7 @@
-"""Attempts that can begin: they wait as integers, and become tasks when the runner has room for them."""
+"""Attempts that can begin: they wait as integers, and become tasks when the runner has room for them.
+
+Those of drops with the greatest priority become tasks first; without priorities, those that waited longest.
+"""
 
 import math
 from collections import deque
@@ -11,6 +14,7 @@ from dropflow.engine.core import Core
 from dropflow.engine.delayed_runs import DelayedRuns
 from dropflow.engine.events import Abort, Event, Run, Stopped
 from dropflow.engine.open_streams import OpenStreams
+from dropflow.engine.priority_queue import PriorityQueue
 from dropflow.engine.session_inputs import SessionInputs
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.states import SessionState
@@ -75,7 +79,10 @@ class ReadyRuns:
         self._inputs = inputs
         self._tasks = tasks
         self._runner = runner
-        self._ready: deque[Run] = deque()
+        priority = tasks.priority
+        self._ready: deque[Run] | PriorityQueue[Run] = (
+            deque() if priority is None else PriorityQueue(lambda run: priority[run.drop])
+        )
         self._delayed = DelayedRuns(clock)
         self._on_submit = on_submit
         self._has_aborted = False
@@ -132,10 +139,12 @@ class ReadyRuns:
         """Submit as many tasks as the runner has room for."""
         current = self._core.drops.is_current
         if self._delayed:
-            self._ready += [run for run in self._delayed.take_due() if current(run.drop, run.attempt)]
+            self._ready.extend([run for run in self._delayed.take_due() if current(run.drop, run.attempt)])
         if self._has_aborted:
             # An aborted attempt may want inputs that are gone: its task must not be built.
-            self._ready = deque(run for run in self._ready if current(run.drop, run.attempt))
+            wanted = [run for run in self._ready if current(run.drop, run.attempt)]
+            self._ready.clear()
+            self._ready.extend(wanted)
             self._has_aborted = False
         room = self._runner.window - self._inputs.in_flight
         if room <= 0 or not self._ready or self._core.status is SessionState.PAUSED:

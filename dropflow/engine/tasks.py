@@ -41,6 +41,8 @@ class TaskBuilder:
         self._is_app = [bool(template.kind) for template in graph.templates]
         streamed = {graph.links[link].source for link in streams}
         self._is_streamed = [row in streamed for row in range(len(graph.templates))]
+        self.priority = None if graph.priority is None else np.ascontiguousarray(graph.priority).data
+        """Priority of each drop; None if the graph has none."""
         self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:
@@ -75,7 +77,7 @@ class TaskBuilder:
                 inputs.append(())
                 outputs.append(())
         names = iter(oids(self._graph, np.array(rows, dtype=np.int32)))
-        suspects = core.drops.faults
+        suspects, priority = core.drops.faults, self.priority
         return [
             Task(
                 run.drop,
@@ -87,6 +89,7 @@ class TaskBuilder:
                 self._outputs(run.drop, given, names) if given else (),
                 core.streaming.is_ahead(run.drop),
                 run.drop in suspects,
+                0 if priority is None else priority[run.drop],
             )
             for run, taken, given in zip(batch, inputs, outputs, strict=True)
         ]

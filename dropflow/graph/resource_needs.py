@@ -2,13 +2,16 @@
 
 from typing import NamedTuple
 
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.quantities import MEMORY, quantity
 
-__all__ = ["MEMORY_FIELDS", "ResourceNeeds", "needs_of"]
+__all__ = ["MEMORY_FIELDS", "ResourceNeeds", "needs_of", "unreadable_memory"]
 
 MEMORY_FIELDS = ("memory", "mem_usage")
-"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``."""
+"""Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``.
+
+Application arguments of these names belong to the application itself.
+"""
 
 
 class ResourceNeeds(NamedTuple):
@@ -41,9 +44,20 @@ def needs_of(template: Template) -> ResourceNeeds:
     return ResourceNeeds(max(template.cpus, 1), _memory(template))
 
 
+def unreadable_memory(template: Template) -> str:
+    """Return the value that declares memory, if it is not a size; otherwise an empty text."""
+    field = _memory_field(template)
+    return "" if field is None or quantity(field.value, MEMORY) is not None else str(field.value)
+
+
 def _memory(template: Template) -> float:
+    field = _memory_field(template)
+    return 0.0 if field is None else max(quantity(field.value, MEMORY) or 0.0, 0.0)
+
+
+def _memory_field(template: Template) -> Argument | None:
     for name in MEMORY_FIELDS:
-        argument = template.argument(name)
-        if argument is not None and argument.value not in (None, ""):
-            return max(quantity(argument.value, MEMORY) or 0.0, 0.0)
-    return 0.0
+        field = template.argument(name)
+        if field is not None and field.parameter_type != "ApplicationArgument" and field.value not in (None, ""):
+            return field
+    return None

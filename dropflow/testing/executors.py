@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
 from dropflow.failure import Failure
@@ -11,12 +12,15 @@ from dropflow.stopping import GRACE_SECONDS
 
 __all__ = ["ScriptedExecutor", "build", "refuse"]
 
+_TRACK_SECONDS = 0.01
+
 
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
     ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
-    the id of its process. Every other component copies its inputs to its outputs.
+    the id of its process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that:
+    ``begin`` or ``end``, and its row. Every other component copies its inputs to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:
@@ -37,6 +41,8 @@ class ScriptedExecutor:
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":
             os._exit(7)
+        if script == "track":
+            self._track(task)
         if script in ("hang", "deaf"):
             aborted = self._aborts.setdefault((task.drop, task.attempt), threading.Event())
             (aborted if script == "hang" else threading.Event()).wait()
@@ -45,6 +51,13 @@ class ScriptedExecutor:
         body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
         part = Handle(body=body, size=len(body))
         return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+
+    def _track(self, task: Task) -> None:
+        # Lines that are appended to a file by single writes do not mix.
+        with Path(self._spec.directory, "files", "track").open("a", buffering=1, encoding="ascii") as track:
+            track.write(f"begin {task.drop}\n")
+            threading.Event().wait(_TRACK_SECONDS)
+            track.write(f"end {task.drop}\n")
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol
         """End an attempt that hangs."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dropflow.apps.runner_factory import make_runner
+from dropflow.apps.runner_factory import capacity_notes, make_runner
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
@@ -167,7 +167,7 @@ class ProcessResources:
             runner = make_runner(graph, directory, self.runner, self.pool.size, session=name, pool=self.pool)
         else:
             runner = before.runner
-        return make_session(
+        session = make_session(
             graph,
             repository,
             runner,
@@ -181,6 +181,9 @@ class ProcessResources:
             continuation=continuation,
             check_invariants=deployment.check,
         )
+        if before is None:
+            session.notes += capacity_notes(graph, self.runner, self.pool.size)
+        return session
 
     def execute(self, session: Session, name: str, on_stop: OnStop) -> None:
         """Execute a session in a thread of its own, until it is over or frozen."""

@@ -24,6 +24,13 @@ def test_memory_is_a_size_or_none(name: str, value: object, memory: float) -> No
     assert needs_of(template).memory == memory
 
 
+def test_an_argument_of_the_application_declares_nothing() -> None:
+    """An application may have an argument called memory, which is its own."""
+    field = Argument(name="memory", value="2 GiB", parameter_type="ApplicationArgument")
+
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).memory == 0
+
+
 @pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1)])
 def test_an_application_needs_at_least_one_processor(cpus: int, needed: int) -> None:
     """Fewer than one processor counts as one."""

@@ -3,7 +3,8 @@
 A worker gets as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so
 that small ones cost little and long ones are spread evenly. Runners take turns. What waits behind an attempt that turns
 out to be long is taken back as soon as another worker is idle. An attempt that takes part in a stream waits for an idle
-worker, and has it to itself; while it waits, no worker is given anything ahead.
+worker, and has it to itself; while it waits, no worker is given anything ahead. So does an attempt that declares memory
+or several processors: it waits until as many workers are idle, and only one of them works while it runs.
 
 A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
 used, and has it to itself: if that dies too, no other attempt can be the reason, and none is lost. Such a worker takes
@@ -11,12 +12,14 @@ the place of the first one that is idle.
 """
 
 import itertools
+import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from operator import itemgetter
 
 from dropflow.engine.api import AttemptResult, StreamOpened, Task
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.capacity import Capacity
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.pool_clock import PoolClock
 from dropflow.engine.runners.runner_queue import RunnerQueue
@@ -24,10 +27,12 @@ from dropflow.engine.runners.worker_messages import AbortTask, CloseExecutor, Op
 from dropflow.engine.runners.worker_process import WorkerProcess
 from dropflow.errors import WorkerStartError
 from dropflow.failure import Failure
+from dropflow.graph.resource_needs import ResourceNeeds
 from dropflow.stopping import kill_after
 
 __all__ = ["Dispatcher"]
 
+_PLAIN = ResourceNeeds()
 _CLOSE_SECONDS = 1.0
 """How long the attempts of a runner that is closed may continue before their workers are killed."""
 
@@ -43,10 +48,15 @@ class Dispatcher:
         The time of the pool.
     factory : str
         ``package.module:function`` that makes an `Executor` from a spec.
+    memory : float
+        Bytes that attempts may declare together.
     """
 
-    def __init__(self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str) -> None:
+    def __init__(
+        self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str, *, memory: float = math.inf
+    ) -> None:
         self._workers = workers
+        self._memory = memory
         self._clock = clock
         self._factory = factory
         self._runners: dict[int, RunnerQueue] = {}
@@ -136,18 +146,38 @@ class Dispatcher:
             if not runner.pending:
                 continue
             if runner.needs_own_worker:
-                worker = next((worker for worker in self._workers if worker.is_idle), None)
+                needs = self._admitted(runner.needs[runner.pending[0].template])
+                worker = self._worker_for(needs)
                 self._next = runner if worker is None else None
-                room, count = int(worker is not None), 1
+                count = 1
             else:
-                room, worker = max(((one.room(now), one) for one in self._workers), key=itemgetter(0))
+                needs, room, worker = _PLAIN, 0, None
+                if usable := self._usable_workers():
+                    room, worker = max(((one.room(now), one) for one in usable), key=itemgetter(0))
                 # What is waiting is spread over the workers, and none of the runners fills them all.
                 share = -(-len(runner.pending) // len(self._workers))
                 count = min(max(room // waiting, 1), share)
-            if worker is None or room <= 0:
+                worker = worker if room > 0 else None
+            if worker is None:
                 return
-            self._give(worker, runner, runner.take(count), now)
+            self._give(worker, runner, runner.take(count), now, needs)
             waiting -= not runner.pending
+
+    def _admitted(self, needs: ResourceNeeds) -> ResourceNeeds:
+        return Capacity(len(self._workers), self._memory).admitted(needs)
+
+    def _worker_for(self, needs: ResourceNeeds) -> WorkerProcess | None:
+        """Return an idle worker if as many processors and as much memory as an attempt declares are free."""
+        capacity = Capacity(len(self._workers), self._memory)
+        for worker in self._workers:
+            capacity.take(worker.taken)
+        return next((one for one in self._workers if one.is_idle), None) if capacity.fits(needs) else None
+
+    def _usable_workers(self) -> Sequence[WorkerProcess]:
+        """Return the workers that may be given attempts: idle ones only if their processors are not taken."""
+        if sum(worker.taken.cpus for worker in self._workers) < len(self._workers):
+            return self._workers
+        return [worker for worker in self._workers if not worker.is_idle]
 
     def _assign_suspects(self, now: float) -> bool:
         """Give suspects workers that no attempt has used; return whether other attempts may be given to workers.
@@ -163,7 +193,10 @@ class Dispatcher:
             runner = next((runner for runner in suspects if runner.suspects), None)
             if runner is None:
                 return True
-            self._give(worker, runner, [runner.suspects.popleft()], now)
+            needs = self._admitted(runner.needs[runner.suspects[0].template])
+            if self._worker_for(needs) is None:
+                return False
+            self._give(worker, runner, [runner.suspects.popleft()], now, needs)
         if not any(runner.suspects for runner in suspects) or any(worker.is_retiring for worker in self._workers):
             return True
         idle = next((worker for worker in self._workers if worker.is_idle and not worker.is_fresh), None)
@@ -171,12 +204,14 @@ class Dispatcher:
             idle.retire()
         return idle is not None
 
-    def _give(self, worker: WorkerProcess, runner: RunnerQueue, tasks: Sequence[Task], now: float) -> None:
+    def _give(
+        self, worker: WorkerProcess, runner: RunnerQueue, tasks: Sequence[Task], now: float, needs: ResourceNeeds
+    ) -> None:
         """Send attempts of a runner to a worker, which must have an executor for them."""
         if runner.number not in worker.executors:
             worker.executors.add(runner.number)
             worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
-        worker.assign(runner.number, tasks, now)
+        worker.assign(runner.number, tasks, now, needs)
 
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""

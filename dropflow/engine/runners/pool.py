@@ -33,6 +33,7 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
+from dropflow.engine.runners.capacity import memory_of_host
 from dropflow.engine.runners.dispatcher import Dispatcher
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.oom_killer import OomKiller, counter_files
@@ -86,7 +87,7 @@ class WorkerPool:
         self._workers: list[WorkerProcess] = []
         self._clock = SystemClock()
         self._time = PoolClock(self._clock)
-        self._dispatcher = Dispatcher(self._workers, self._time, factory)
+        self._dispatcher = Dispatcher(self._workers, self._time, factory, memory=memory_of_host())
         self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of, self._abandon)
         self._output_logs = OutputLogs(logs, self._dispatcher, self._clock)
         self._oom_killer = OomKiller(counter_files())

@@ -8,6 +8,7 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
 from dropflow.engine.runners.worker_process import needs_own_worker
 from dropflow.engine.time_limit import time_limit
 from dropflow.failure import Failure
+from dropflow.graph.resource_needs import needs_of
 
 __all__ = ["RunnerQueue"]
 
@@ -30,6 +31,8 @@ class RunnerQueue:
         self.spec = spec
         self.deliver = deliver
         self.limits = tuple(time_limit(template) for template in spec.templates)
+        self.needs = tuple(needs_of(template) for template in spec.templates)
+        """By template: what its attempts declare."""
         self.pending: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         """Attempts that wait for a process that no other attempt has used."""
@@ -51,6 +54,8 @@ class RunnerQueue:
         suspects = [task for task in tasks if task.is_suspect]
         self.suspects.extend(suspects)
         self.pending.extend([task for task in tasks if not task.is_suspect] if suspects else tasks)
+        if self.pending and any(task.priority for task in (self.pending[0], *tasks)):
+            self.pending = deque(sorted(self.pending, key=lambda task: -task.priority))
         if self.broken is not None:
             self.fail_pending(self.broken)
 
@@ -96,12 +101,15 @@ class RunnerQueue:
     @property
     def needs_own_worker(self) -> bool:
         """Whether the attempt that waits first is to have a worker to itself."""
-        return bool(self.pending) and needs_own_worker(self.pending[0])
+        return bool(self.pending) and self._is_alone(self.pending[0])
+
+    def _is_alone(self, task: Task) -> bool:
+        return needs_own_worker(task) or not self.needs[task.template].are_plain
 
     def take(self, most: int) -> list[Task]:
         """Remove the first attempts that wait: up to one that needs a worker to itself, or only that."""
         tasks = [self.pending.popleft()]
-        while len(tasks) < most and not needs_own_worker(self.pending[0]):
+        while len(tasks) < most and not self._is_alone(self.pending[0]):
             tasks.append(self.pending.popleft())
         return tasks
 

@@ -23,11 +23,14 @@ from dropflow.engine.runners.worker_end import WorkerEnd
 from dropflow.engine.runners.worker_messages import Buffer, Recall, Tasks, frame
 from dropflow.engine.runners.worker_output import WorkerOutput
 from dropflow.errors import DropflowError
+from dropflow.graph.resource_needs import ResourceNeeds
 
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
 
 _AHEAD_SECONDS = 0.02
 _LONG_SECONDS = 0.05
+_PLAIN = ResourceNeeds()
+_NOTHING = ResourceNeeds(0)
 SLOW_SECONDS = 0.25
 """How long an attempt may take before the attempts that wait for it run in another, idle worker."""
 MOST_AHEAD = 512
@@ -66,7 +69,7 @@ class WorkerProcess:
         self.since = 0.0
         self.is_recalled = False
         self._aborted: set[int] = set()
-        self._suspect = IDLE
+        self._suspect, self._needs = IDLE, _PLAIN
         self.since_current = 0.0
         """When it was first seen at its current attempt."""
         self.stopped_since: float | None = None
@@ -114,7 +117,8 @@ class WorkerProcess:
 
     def room(self, now: float) -> int:
         """Return how many more attempts it should be given now, by all runners together."""
-        is_alone = any(needs_own_worker(task) for _, task in itertools.islice(self.assigned.values(), 1))
+        first = itertools.islice(self.assigned.values(), 1)
+        is_alone = any(not self._needs.are_plain or needs_own_worker(task) for _, task in first)
         if is_alone or self.deadline is not None or self.stopped_since is not None or self.is_retiring:
             return 0
         if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
@@ -132,8 +136,22 @@ class WorkerProcess:
         """Whether it has no attempts, and can be given some."""
         return not self.assigned and self.deadline is None and self.stopped_since is None and not self.is_retiring
 
-    def assign(self, runner: int, tasks: Sequence[Task], now: float) -> None:
-        """Send attempts to the worker; it must have the executor of their runner."""
+    @property
+    def taken(self) -> ResourceNeeds:
+        """The processors and the memory that it takes: one processor at least, unless it is idle."""
+        if self.assigned:
+            return self._needs
+        return _NOTHING if self.is_idle else _PLAIN
+
+    def assign(self, runner: int, tasks: Sequence[Task], now: float, needs: ResourceNeeds = _PLAIN) -> None:
+        """Send attempts to the worker; it must have the executor of their runner.
+
+        Parameters
+        ----------
+        needs : ResourceNeeds
+            What each of them takes. If that is more than one processor, there is one attempt.
+        """
+        self._needs = needs
         if not self.assigned:
             self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))

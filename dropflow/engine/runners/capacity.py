@@ -1,0 +1,83 @@
+"""The processors and the memory that the attempts of a runner, or of all runners of a pool, share.
+
+An attempt begins when what it declares is free. One that declares more than there is runs when all is free: alone.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from dropflow.formatting import format_size, plural
+from dropflow.graph.resource_needs import ResourceNeeds, needs_of, unreadable_memory
+from dropflow.graph.templates import Template
+
+__all__ = ["Capacity", "memory_of_host", "unusual_needs"]
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class Capacity:
+    """What is free. Used by one thread, or under one lock.
+
+    Parameters
+    ----------
+    cpus : int
+        Processors in all.
+    memory : float
+        Bytes of memory in all.
+    """
+
+    def __init__(self, cpus: int, memory: float = math.inf) -> None:
+        self.cpus = cpus
+        self.memory = memory
+        self._taken = ResourceNeeds(0)
+
+    def admitted(self, needs: ResourceNeeds) -> ResourceNeeds:
+        """Return what an attempt takes: what it needs, or all there is if it needs more than that."""
+        if needs.cpus > self.cpus or needs.memory > self.memory:
+            return ResourceNeeds(self.cpus, min(needs.memory, self.memory))
+        return needs
+
+    def fits(self, needs: ResourceNeeds) -> bool:
+        """Return whether as much is free."""
+        taken = self._taken
+        return taken.cpus + needs.cpus <= self.cpus and (not needs.memory or taken.memory + needs.memory <= self.memory)
+
+    def take(self, needs: ResourceNeeds) -> None:
+        """Note that an attempt begins."""
+        self._taken = ResourceNeeds(self._taken.cpus + needs.cpus, self._taken.memory + needs.memory)
+
+    def free(self, needs: ResourceNeeds) -> None:
+        """Note that an attempt has ended."""
+        self._taken = ResourceNeeds(self._taken.cpus - needs.cpus, self._taken.memory - needs.memory)
+
+
+def memory_of_host() -> float:
+    """Return the bytes of memory that this process may use: those of the host, or of its control group."""
+    limits = [float(psutil.virtual_memory().total)]
+    for path in _CGROUP_LIMITS:
+        try:
+            limits.append(float(Path(path).read_text(encoding="ascii")))
+        except (OSError, ValueError):  # there is no such group, or its limit is "max"
+            continue
+    return min(limits)
+
+
+def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:
+    """Return a note on each application that declares more than there is, or memory that cannot be read."""
+    found = []
+    for template in templates:
+        if text := unreadable_memory(template):
+            found.append(f"{template.name}: {text!r} is not a size, so its memory is not limited; write it as '2 GiB'")
+        needs = needs_of(template)
+        wanted = [plural(needs.cpus, "processor")] if needs.cpus > cpus else []
+        wanted += [format_size(int(needs.memory))] if needs.memory > memory else []
+        if wanted:
+            there = f"{plural(cpus, 'processor')} and {format_size(int(memory))} of memory"
+            text = (
+                f"{template.name} asks for {' and '.join(wanted)}, and there are {there}: each of its drops runs alone"
+            )
+            found.append(text)
+    return tuple(found)

@@ -1,0 +1,169 @@
+"""Which attempts run at a time, and in which order they begin, in every runner."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.engine.api import Runner
+from dropflow.engine.priority_queue import PriorityQueue
+from dropflow.engine.runners.capacity import Capacity, memory_of_host, unusual_needs
+from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.processes import ProcessRunner
+from dropflow.engine.runners.threads import ThreadRunner
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.resource_needs import ResourceNeeds
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.states import SessionState
+from dropflow.testing.drawing import draw
+from dropflow.testing.executors import ScriptedExecutor
+from tests.engine.runners.test_runners import FACTORY, session_of, spec_of
+
+_WORKERS = 3
+_CPUS = (1, 2, 3, 1, 5, 1, 2, 2, 1, 3, 1, 1)
+"""Processors of each application; one wants more than there are."""
+
+
+def _runner(kind: str, graph: PhysicalGraph, directory: Path, workers: int = _WORKERS) -> Runner:
+    spec = spec_of(graph, directory)
+    if kind == "inline":
+        return InlineRunner(ScriptedExecutor(spec))
+    if kind == "threads":
+        return ThreadRunner(ScriptedExecutor(spec), threads=workers, templates=spec.templates)
+    return ProcessRunner(spec, workers=workers, factory=FACTORY)
+
+
+def _tracked(count: int, **fields: dict[str, object]) -> PhysicalGraph:
+    """Return a graph of applications ``A0``, ``A1``... without edges between them, which record when they run."""
+    apps = {f"A{number}": {"component": "track", **fields.get(f"A{number}", {})} for number in range(count)}
+    return draw(", ".join(f"A{number} -> b{number}" for number in range(count)), **apps)
+
+
+def _lines(directory: Path) -> Iterator[tuple[str, int]]:
+    for line in (directory / "files" / "track").read_text().splitlines():
+        what, _, drop = line.partition(" ")
+        yield what, int(drop)
+
+
+def _most_at_a_time(graph: PhysicalGraph, directory: Path) -> list[set[str]]:
+    """Return the applications that ran together, at each begin of one."""
+    running: set[str] = set()
+    found = []
+    for what, drop in _lines(directory):
+        name = graph.templates[graph.template[drop]].name
+        if what == "begin":
+            running.add(name)
+            found.append(set(running))
+        else:
+            running.remove(name)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, tmp_path: Path) -> None:
+    """Attempts that run together need at most as many processors as there are; one that needs more runs alone."""
+    graph = _tracked(len(_CPUS), **{f"A{number}": {"cpus": cpus} for number, cpus in enumerate(_CPUS)})
+    cpus = {template.name: template.cpus for template in graph.templates}
+    result = session_of(graph, _runner(kind, graph, tmp_path), tmp_path).run()
+
+    together = _most_at_a_time(graph, tmp_path)
+    assert result.status is SessionState.FINISHED
+    assert len(together) == len(_CPUS)
+    assert all(len(names) == 1 or sum(cpus[name] for name in names) <= _WORKERS for names in together)
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_running_attempts_declare_no_more_memory_than_there_is(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts that run together declare at most the memory of the host; one that declares more runs alone."""
+    for module in ("pool", "threads"):
+        monkeypatch.setattr(f"dropflow.engine.runners.{module}.memory_of_host", lambda: 1000.0)
+    sizes = (400, 700, 400, 1500, 300, 0, 400, 600)
+    fields = {f"A{number}": {"arguments": (Argument(name="memory", value=size),)} for number, size in enumerate(sizes)}
+    graph = _tracked(len(sizes), **fields)
+    memory = {f"A{number}": size for number, size in enumerate(sizes)}
+    result = session_of(graph, _runner(kind, graph, tmp_path), tmp_path).run()
+
+    together = _most_at_a_time(graph, tmp_path)
+    assert result.status is SessionState.FINISHED
+    assert len(together) == len(sizes)
+    assert all(len(names) == 1 or sum(memory[name] for name in names) <= 1000 for names in together)
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
+def test_attempts_begin_in_the_order_of_their_priorities(kind: str, tmp_path: Path) -> None:
+    """Of the attempts that are ready, that of the drop with the greatest priority begins first."""
+    graph = _tracked(20)
+    priority = np.zeros(graph.drops, dtype=np.int32)
+    apps = [drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].kind is Kind.APP]
+    priority[apps] = np.random.default_rng(5).permutation(len(apps)) - 10
+    graph = replace(graph, priority=priority)
+    session_of(graph, _runner(kind, graph, tmp_path, workers=1), tmp_path).run()
+
+    begun = [drop for what, drop in _lines(tmp_path) if what == "begin"]
+    assert begun == sorted(apps, key=lambda drop: -priority[drop])
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12))), st.randoms(use_true_random=False))
+def test_capacity_is_never_exceeded(needs: list[tuple[int, int]], random: object) -> None:
+    """What fits is free, and what does not fit would exceed the processors or the memory."""
+    capacity = Capacity(4, 10.0)
+    running: list[ResourceNeeds] = []
+    for cpus, memory in needs:
+        if running and random.random() < 0.4:  # type: ignore[attr-defined]
+            capacity.free(running.pop(random.randrange(len(running))))  # type: ignore[attr-defined]
+        wanted = capacity.admitted(ResourceNeeds(cpus, float(memory)))
+        together = [*running, wanted]
+        fits = sum(one.cpus for one in together) <= 4 and (
+            not wanted.memory or sum(one.memory for one in together) <= 10
+        )
+        assert capacity.fits(wanted) == fits
+        assert running or fits, "an attempt would wait forever"
+        if fits:
+            capacity.take(wanted)
+            running.append(wanted)
+
+
+@given(st.lists(st.one_of(st.none(), st.tuples(st.integers(-3, 3), st.integers()))))
+def test_a_priority_queue_is_a_stable_sort(steps: list[tuple[int, int] | None]) -> None:
+    """Items leave by priority, and among equals in the order in which they were added."""
+    queue: PriorityQueue[tuple[int, int]] = PriorityQueue(lambda item: item[0])
+    model: list[tuple[int, int]] = []
+    for step in steps:
+        if step is not None:
+            queue.append(step)
+            model.append(step)
+        elif model:
+            first = max(model, key=lambda item: item[0])
+            assert queue.first == first
+            assert queue.popleft() == first
+            model.remove(first)
+        assert list(queue) == sorted(model, key=lambda item: -item[0])
+        assert len(queue) == len(model)
+
+
+def test_notes_name_unusual_needs() -> None:
+    """An application that asks for more than a host has, or declares no size, is named, with what it declares."""
+    wide = Template(key="w", name="Wide", kind=Kind.APP, cpus=8)
+    large = Template(key="l", name="Large", kind=Kind.APP, arguments=(Argument(name="memory", value="3 GB"),))
+
+    vague = Template(key="v", name="Vague", kind=Kind.APP, arguments=(Argument(name="memory", value="plenty"),))
+
+    notes = unusual_needs([wide, large, vague, Template(key="p", name="Plain", kind=Kind.APP)], 2, 1e9)
+
+    assert [note.partition(",")[0] for note in notes] == [
+        "Wide asks for 8 processors",
+        "Large asks for 3.0 GB",
+        "Vague: 'plenty' is not a size",
+    ]
+
+
+def test_the_memory_of_the_host_is_known() -> None:
+    """The memory that may be used is a finite number of bytes."""
+    assert 0 < memory_of_host() < math.inf
