@@ -93,11 +93,11 @@ EMPTY: tuple[ConstructEntry, ...] = (
     ConstructEntry(
         category="Mpi",
         name="MPI",
-        description=f"A program that runs as several ranks, each a drop of its own. {_NOT_YET}",
+        description="A program that runs as several ranks, each a drop of its own.",
         parameters=(
             Parameter(name="dropclass", default="dlg.apps.mpi.MPIApp", parameter_type="ComponentParameter"),
             _number("num_of_procs", 1, "Number of ranks."),
-            _text("command", "The program and its arguments."),
+            _text("command", "The program and its arguments.", kind="ComponentParameter"),
         ),
     ),
     ConstructEntry(

@@ -45,6 +45,7 @@ APPLICATIONS: Mapping[str, str] = {
     "StreamingInputBashApp": "dropflow.apps.shell:StreamingInputBashApp",
     "StreamingOutputBashApp": "dropflow.apps.shell:StreamingOutputBashApp",
     "StreamingInputOutputBashApp": "dropflow.apps.shell:StreamingInputOutputBashApp",
+    "MPIApp": "dropflow.apps.mpi:MPIApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
     "PythonMemberFunction": "dropflow.apps.member_function:PythonMemberFunction",
     "Branch": "dropflow.apps.builtin.branch:Branch",
@@ -84,7 +85,8 @@ _PLACEHOLDERS = frozenset({"", "PythonApp", "DALiuGEApp", "UnknownApplication", 
 """Placeholders of palettes and old editors in place of a class; also as the last part of a ``dlg`` name."""
 
 _BY_CATEGORY: Mapping[str, str] = {
-    name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
+    "mpi": "MPIApp",
+    **{name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")},
 }
 
 
@@ -274,6 +276,7 @@ def _unsupported(template: Template, last: str) -> MissingDependencyError:
         "which this version of dropflow does not support",
         where=_name(template),
         hint=way_out,
+        of_host=True,
     )
 
 

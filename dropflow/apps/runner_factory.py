@@ -15,7 +15,7 @@ from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.errors import BadGraphError, UnknownComponentError
+from dropflow.errors import BadGraphError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
@@ -57,7 +57,7 @@ def make_runner(
     Raises
     ------
     BadGraphError
-        There is no such kind.
+        There is no such kind, or it cannot run the MPI jobs of the graph.
     """
     if kind not in RUNNERS:
         raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
@@ -70,12 +70,18 @@ def make_runner(
         durable=durable,
         until=until,
     )
+    ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+    if kind == "inline" and ranks > 1:
+        text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
+        raise BadGraphError(text, hint="choose the runner threads or processes")
+    # The ranks of a job come one after the other, and all of them wait until the job has ended.
+    threads = max(_WAITING_THREADS, 2 * ranks)
     if kind == "inline":
         return InlineRunner(LocalExecutor(spec))
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
-        return ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS)
+        return ThreadRunner(LocalExecutor(spec), threads=threads)
     computing: Runner
     if kind == "threads":
         computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
@@ -83,9 +89,7 @@ def make_runner(
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     if not any(waits):
         return computing
-    return MixedRunner(
-        waiting=ThreadRunner(LocalExecutor(spec), threads=_WAITING_THREADS), computing=computing, waits=waits
-    )
+    return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)
 
 
 def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) -> tuple[str, ...]:
@@ -100,7 +104,7 @@ def _waits(template: Template) -> bool:
     """Whether the attempts of a node only wait. The class of a node on other hosts may not be installed here."""
     try:
         return app_class(template).waits
-    except UnknownComponentError as error:
+    except (UnknownComponentError, MissingDependencyError) as error:
         if error.of_host:
             return False
         raise

@@ -40,7 +40,13 @@ from dropflow.engine.parameters import find, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = ["BashShellApp", "StreamingInputBashApp", "StreamingInputOutputBashApp", "StreamingOutputBashApp"]
+__all__ = [
+    "COMMAND_PARAMETERS",
+    "BashShellApp",
+    "StreamingInputBashApp",
+    "StreamingInputOutputBashApp",
+    "StreamingOutputBashApp",
+]
 
 _LONGEST = 128 * 1024 - 1
 """Maximal bytes of one argument of a program on Linux (MAX_ARG_STRLEN)."""
@@ -48,7 +54,7 @@ _LONGEST = 128 * 1024 - 1
 _SIGNALLED = 128
 """Shells report a command that was ended by signal n with status 128 + n."""
 
-_PARAMETERS = (
+COMMAND_PARAMETERS = (
     Parameter(
         name="command",
         parameter_type="ComponentParameter",
@@ -86,6 +92,15 @@ _PARAMETERS = (
 )
 
 
+def _refuse_long(command: str) -> None:
+    size = len(os.fsencode(command))
+    if size > _LONGEST:
+        raise AppError(
+            f"the command has {size} bytes with its values filled in, the limit is {_LONGEST}",
+            hint="give large data by path: set the encoding of the port to 'path'",
+        )
+
+
 def _component(name: str, description: str) -> Component:
     return Component(
         name=name,
@@ -93,7 +108,7 @@ def _component(name: str, description: str) -> Component:
         category="BashShellApp",
         dropclass=f"dlg.apps.bash_shell_app.{name}",
         description=description,
-        parameters=_PARAMETERS,
+        parameters=COMMAND_PARAMETERS,
     )
 
 
@@ -136,19 +151,11 @@ class BashShellApp(App):
         AppError
             The command ended with a status other than 0, or a placeholder has no value.
         """
-        filling = PlaceholderFiller(context)
-        command = filling.fill(self.command)
-        if not self._mentions_arguments:
-            command = " ".join((command, *appended(self.template, filling)))
+        command = self.filled(context)
         source = next((data for data in context.inputs if data.ok), None) if self.reads_input else None
         is_piped = self.writes_output and any(output.streams for output in context.outputs)
         command = self._redirected(context, command, None if source and source.is_open else source, is_piped=is_piped)
-        size = len(os.fsencode(command))
-        if size > _LONGEST:
-            raise AppError(
-                f"the command has {size} bytes with its values filled in, the limit is {_LONGEST}",
-                hint="give large data by path: set the encoding of the port to 'path'",
-            )
+        _refuse_long(command)
         context.log(f"$ {command}")
         status = context.command(
             command,
@@ -163,6 +170,12 @@ class BashShellApp(App):
         if self.writes_output and not is_piped:
             for output in context.outputs[1:]:
                 shutil.copyfile(context.outputs[0].path, output.path)
+
+    def filled(self, context: Context) -> str:
+        """Return the command with the values of its placeholders."""
+        filling = PlaceholderFiller(context)
+        command = filling.fill(self.command)
+        return command if self._mentions_arguments else " ".join((command, *appended(self.template, filling)))
 
     def _redirected(self, context: Context, command: str, data: InputData | None, *, is_piped: bool) -> str:
         """Return the command with files as its standard input and output."""

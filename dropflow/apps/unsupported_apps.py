@@ -1,4 +1,4 @@
-"""Applications of DALiuGE that this version of dropflow does not have: containers, shared libraries, MPI and others.
+"""Applications of DALiuGE that this version of dropflow does not have: containers, shared libraries and others.
 
 `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in
 `dropflow.data.registry`.
@@ -16,7 +16,6 @@ UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
     "DynlibApp": ("a shared library", _COMPILED),
     "DynlibStreamApp": ("a shared library", _COMPILED),
     "DynlibProcApp": ("a shared library", _COMPILED),
-    "MPIApp": ("an MPI program", "start it with mpirun in a BashShellApp node"),
     "ScpApp": ("a copy by scp", "run scp in a BashShellApp node"),
     "NgasArchivingApp": ("an NGAS archive", "write a File and archive it with a BashShellApp node"),
     "ExternalStoreApp": ("an external store", "write a File and store it with a BashShellApp node"),
@@ -36,6 +35,5 @@ UNSUPPORTED_CATEGORIES: Mapping[str, str] = {
     "dynlibprocapp": "DynlibProcApp",
     "dynlibobject": "DynlibApp",
     "dynlibmemberfunction": "DynlibApp",
-    "mpi": "MPIApp",
 }
 """The same by category, in lower case, of nodes without a class."""

@@ -96,7 +96,6 @@ def test_a_node_without_a_class_is_refused(component: str) -> None:
         ("", "Docker"),
         ("", "Singularity"),
         ("dlg.apps.dynlib.DynlibApp", "DynlibApp"),
-        ("dlg.apps.mpi.MPIApp", "Mpi"),
         ("dlg.apps.archiving.NgasArchivingApp", ""),
         ("dlg.apps.plasma.MSStreamingPlasmaProducer", ""),
         ("dlg.apps.subgraph.SubGraphLocal", ""),

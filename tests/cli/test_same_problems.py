@@ -44,8 +44,6 @@ def graph(
 DATA = ("File", "S3", "RDBMS", "Memory")
 
 EVERYWHERE: dict[str, tuple[bytes, str]] = {
-    "MPI": (graph("Mpi", num_of_procs=2, command="hostname"), "DF106"),
-    "Docker": (graph("Docker", image="x", command="ls"), "DF106"),
     "S3": (graph("S3"), "DF106"),
     "database": (graph("RDBMS"), "DF106"),
     "unknown class of ours": (graph("DALiuGEApp", dropclass="dlg.apps.simple.CopyAp"), "DF103"),
@@ -86,6 +84,7 @@ EVERYWHERE: dict[str, tuple[bytes, str]] = {
 """Problems on every host, with the code of the one problem."""
 
 HERE: dict[str, tuple[bytes, str]] = {
+    "Docker": (graph("Docker", image="x", command="ls"), "DF106"),
     "class of a module that is missing": (graph("DALiuGEApp", dropclass="no.such.Class"), "DF103"),
     "class that its module does not have": (graph("DALiuGEApp", dropclass="json.decoder.Nothing"), "DF103"),
     "module that its package does not have": (graph("DALiuGEApp", dropclass="json.nosuch.Thing"), "DF103"),
