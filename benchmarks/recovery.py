@@ -53,9 +53,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.states import DropState
 from managers.deployment import Place
-from managers.node import hosted_session, session_host, view_changes
+from managers.node import hosted_session, session_host
 from managers.node.hosted_session import HostedSession
 from managers.node.view_changes import ViewChanges
+from managers.recovery import records
 from managers.recovery.events import PlanView
 from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
@@ -118,7 +119,7 @@ def _tap(place: Any, name: str, after: Callable[..., None]) -> None:
 
 def watch_unready() -> Callable[[], _Seen]:
     """Have sessions fail when a node is lost, whatever their size; then as `watch`."""
-    hosted_session.FEWEST_VOTERS = view_changes.FEWEST_VOTERS = sys.maxsize
+    records.FEWEST_VOTERS = sys.maxsize
     return watch()
 
 

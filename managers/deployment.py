@@ -24,7 +24,7 @@ from dropflow.ids import SESSION_NAME, is_session_name
 
 __all__ = ["VERSION", "Deployment", "Place", "pack", "unpack"]
 
-VERSION = 2
+VERSION = 3
 """Version of the format. Other versions are not read."""
 
 _MAGIC = b"\x89DFD\r\n\x1a\n"
@@ -58,6 +58,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Seconds since the epoch.
     places : tuple of Place
         All nodes of the session.
+    witnesses : tuple of Place
+        Processes without a part of the session that vote about its views (`managers.recovery.records.View`).
     nodes : tuple of str
         Names of the nodes that the receiver is to prepare, if it is a composite manager. Only the sender knows them: a
         composite that does not know one of its nodes yet must refuse the deployment instead of skipping the node.
@@ -77,6 +79,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     drops: _Natural
     created: float
     places: tuple[Place, ...]
+    witnesses: tuple[Place, ...] = ()
     nodes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     check: bool = False

@@ -465,7 +465,11 @@ class RequestView(msgspec.Struct, frozen=True, array_like=True, tag="view-reques
 
 
 class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
-    """All drops of the sender, and of its neighbours as far as it knows, are settled in this view."""
+    """All drops of the sender, and of its neighbours as far as it knows, are settled in this view.
+
+    To the first member of the view. This asks the others in the same way whether they are still there, and each answers
+    with the same message.
+    """
 
     session: _Name
     epoch: _Natural

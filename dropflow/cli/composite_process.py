@@ -6,7 +6,7 @@ from typing import Literal
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_service import announce_by_zeroconf, rest_service, split_urls
 from dropflow.cli.server_options import DiscoverOptions, ServeOptions
-from dropflow.cli.server_process import ServerContext, serve
+from dropflow.cli.server_process import ServerContext, links_advertise, links_bind, serve
 from dropflow.clock import SystemClock
 from dropflow.rest.client import Client
 from managers.composite.child_discovery import discover_children
@@ -22,6 +22,7 @@ def serve_composite(
     children: Sequence[str],
     suspect_after: float,
     lost_after: float,
+    links_port: int,
     discovery: DiscoverOptions,
 ) -> Exit:
     """Run an island or master manager until it is stopped."""
@@ -33,7 +34,9 @@ def serve_composite(
             children=split_urls(children),
             connect=lambda url: Client(url, secret=context.key.secret),
             clock=SystemClock(),
-            key=context.key.fingerprint,
+            key=context.key,
+            links_bind=links_bind(context, links_port),
+            links_advertise=links_advertise(context),
             suspect_after=suspect_after,
             lost_after=lost_after,
         )

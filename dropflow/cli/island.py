@@ -23,6 +23,13 @@ __all__ = ["command"]
 @click.option(
     "--nodes", multiple=True, metavar="URL", help="A node of the island; several with commas, or repeat the option."
 )
+@click.option(
+    "--links-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="any that is free",
+    help="Port at which nodes reach this manager when it votes about their losses.",
+)
 @suspect_option("A child that does not answer for this long is suspect.")
 @lost_option("A child that does not answer for this long is lost.")
 @discover_options(finds="nodes")
@@ -31,6 +38,7 @@ def command(
     *,
     options: ServeOptions,
     nodes: tuple[str, ...],
+    links_port: int,
     suspect_after: float,
     lost_after: float,
     discovery: DiscoverOptions,
@@ -48,5 +56,6 @@ def command(
         children=nodes,
         suspect_after=suspect_after,
         lost_after=lost_after,
+        links_port=links_port,
         discovery=discovery,
     )

@@ -22,6 +22,13 @@ __all__ = ["command"]
 @serve_options(8002)
 @click.option("--islands", multiple=True, metavar="URL", help="An island; several with commas, or repeat the option.")
 @click.option("--nodes", multiple=True, metavar="URL", help="A node without an island; as --islands.")
+@click.option(
+    "--links-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default="any that is free",
+    help="Port at which nodes reach this manager when it votes about their losses.",
+)
 @suspect_option("A child that does not answer for this long is suspect.")
 @lost_option("A child that does not answer for this long is lost.")
 @discover_options(finds="islands", daliuge=False)
@@ -31,6 +38,7 @@ def command(
     options: ServeOptions,
     islands: tuple[str, ...],
     nodes: tuple[str, ...],
+    links_port: int,
     suspect_after: float,
     lost_after: float,
     discovery: DiscoverOptions,
@@ -47,5 +55,6 @@ def command(
         children=(*islands, *nodes),
         suspect_after=suspect_after,
         lost_after=lost_after,
+        links_port=links_port,
         discovery=discovery,
     )

@@ -53,16 +53,15 @@ def command(
     after a clean end; a second signal ends it immediately, with 128 plus its number.
     """
     from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
-    from dropflow.cli.server_process import serve
+    from dropflow.cli.server_process import links_advertise, links_bind, serve
     from managers.node.manager import NodeManager
 
     def build(context: "ServerContext") -> str:
-        host, reach = _bracketed(options.host), _bracketed(context.advertised_host)
         manager = NodeManager(
             context.name,
             root=context.root,
-            links_bind=f"tcp://{host}:{links_port}",
-            links_advertise="" if reach == host else f"tcp://{reach}:0",
+            links_bind=links_bind(context, links_port),
+            links_advertise=links_advertise(context),
             key=context.key,
             workers=workers,
             suspect_after=suspect_after,
@@ -76,7 +75,3 @@ def command(
         return service.url
 
     return serve("node", options, build)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

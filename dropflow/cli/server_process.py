@@ -37,6 +37,8 @@ __all__ = [
     "browser_url",
     "claim_root",
     "cluster_key",
+    "links_advertise",
+    "links_bind",
     "serve",
 ]
 
@@ -135,6 +137,21 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
             announce(ReadyLine(role=role, url=url, token=token), people=people)
         stop.wait()
     return Exit.FINISHED
+
+
+def links_bind(context: ServerContext, port: int) -> str:
+    """Return the address that the links of a manager listen on."""
+    return f"tcp://{_bracketed(context.options.host)}:{port}"
+
+
+def links_advertise(context: ServerContext) -> str:
+    """Return the address at which others reach its links; empty if it is the one that they listen on."""
+    host, reach = _bracketed(context.options.host), _bracketed(context.advertised_host)
+    return "" if reach == host else f"tcp://{reach}:0"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def announce(ready: msgspec.Struct, *, people: str) -> None:

@@ -102,7 +102,9 @@ class ChildConnections:
 def answer_plan(plan: PlanDeployment, clock: Clock) -> Answered | Unanswered:
     """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
     try:
-        deployment = plan_deployment(plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after)
+        deployment = plan_deployment(
+            plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
+        )
     except DropflowError as error:
         return Unanswered(plan.id, error)
     return Answered(plan.id, deployment)

@@ -21,6 +21,7 @@ from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import LongPoll
 from managers.composite.sessions import Sessions
 from managers.composite.waiting_operations import Gather, Question, Routine, Routines, Until
+from managers.composite.witness import VoterSent, Witness, WitnessListens
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
@@ -73,11 +74,15 @@ class _Asked:
     since: int
 
 
+CompositeEvent = Call | Answered | Unanswered | ChildConfigured | ChildDeparted | VoterSent | WitnessListens
+"""What a `CompositeMachine` takes in."""
+
+
 class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
-    Events are `Call`, `Answered`, `Unanswered`, `ChildConfigured` and `ChildDeparted`; actions are `Return`, `Ask`,
-    `PlanDeployment`, `Discard`, `Disconnect` and `LogWarning`. Operations are the methods of `managers.api.Manager`
+    Events are `CompositeEvent`; actions are `Return`, `Ask`, `PlanDeployment`, `Discard`, `Disconnect`, `SendVote` and
+    `LogWarning`. Operations are the methods of `managers.api.Manager`
     without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
 
     Parameters
@@ -122,9 +127,16 @@ class CompositeMachine:
         )
         self._routines = Routines(self._time, signs=self._children.signs, next_id=partial(next, self._ids))
         self._requests = Requests(self._children)
+        self._witness = Witness()
         self._cache = SessionCache(self._time)
         self._deployments = Deployments(
-            role, self._children, self._requests, self._time, deploy_seconds=deploy_seconds, log=self._log
+            role,
+            self._children,
+            self._requests,
+            self._time,
+            witness=self._witness,
+            deploy_seconds=deploy_seconds,
+            log=self._log,
         )
         self._sessions = Sessions(
             name,
@@ -153,7 +165,7 @@ class CompositeMachine:
             "pause": partial(self._sessions.switch, "pause"),
             "unpause": partial(self._sessions.switch, "unpause"),
             "rebalance": self._sessions.rebalance,
-            "delete": self._sessions.delete,
+            "delete": self._delete,
             "ask_children": self._ask_children,
             "parts": self._parts,
             "holder": self._holder,
@@ -161,13 +173,17 @@ class CompositeMachine:
 
     # The three methods of a machine.
 
-    def handle(self, event: Call | Answered | Unanswered | ChildConfigured | ChildDeparted, now: float) -> list[Any]:
+    def handle(self, event: CompositeEvent, now: float) -> list[Any]:
         """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
         self._time.read(now)
         match event:
             case Call():
                 routine = self._operations[event.operation](**event.arguments)
                 self._routines.begin(routine, partial(self._return, event.id))
+            case VoterSent():
+                return list(self._witness.receive(event, now))
+            case WitnessListens():
+                self._witness.place = event.place
             case ChildConfigured():
                 self._children.add(event.url)
             case ChildDeparted():
@@ -300,6 +316,11 @@ class CompositeMachine:
         yield Until(self._children.is_settled, _STATUS_SECONDS)
         nodes = nodes_of(self._children.views(), role=self._role)
         return nodes, tuple(as_info(detail) for detail in self._sessions.all_merged())
+
+    def _delete(self, session: str) -> Routine[None]:
+        """Delete a session on all children."""
+        self._witness.forget(session)
+        yield from self._sessions.delete(session)
 
     def _list_children(self) -> Routine[tuple[Child, ...]]:
         """Return all children, sorted by name."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from time import gmtime, strftime
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dropflow.errors import UsageError
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
+from dropflow.rest.auth import is_loopback
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.assignment import assign
 from managers.deployment import Deployment, Place
@@ -29,12 +31,18 @@ def session_name(graph: PhysicalGraph, clock: Clock) -> str:
 
 
 def plan_deployment(
-    graph: PhysicalGraph, options: SubmitQuery, nodes: Sequence[NodeInfo], *, clock: Clock, after: int = 0
+    graph: PhysicalGraph,
+    options: SubmitQuery,
+    nodes: Sequence[NodeInfo],
+    *,
+    clock: Clock,
+    after: int = 0,
+    witness: Place | None = None,
 ) -> Deployment:
     """Return the deployment of `graph` on `nodes`: the placed graph, and its members.
 
-    Members are the nodes that have drops, and standby nodes: a session with at least three members survives the loss of
-    one, so nodes without drops are added to fewer ones as long as there are any.
+    Members are the nodes that have drops, and standby nodes: a session with at least three members, or with two and a
+    witness, survives the loss of one, so nodes without drops are added to fewer ones as long as there are any.
 
     Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
     later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
@@ -43,6 +51,8 @@ def plan_deployment(
     ----------
     after : int
         Greatest epoch of a session of this name that the caller knows.
+    witness : Place or None
+        The process that may vote about views of the session. Left out if the nodes cannot reach it.
 
     Raises
     ------
@@ -56,8 +66,10 @@ def plan_deployment(
     assignment = assign(graph, nodes, anew=options.anew)
     placed = replace(graph, places=assignment.places)
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
-    members = [*used, *_standby(used, nodes)]
     by_name = {node.name: node for node in nodes}
+    if witness is not None and not all(_can_reach(node.links, witness) for node in nodes):
+        witness = None
+    members = [*used, *_standby(used, nodes, has_witness=witness is not None)]
     return Deployment(
         session=options.session or session_name(graph, clock),
         epoch=max(int(clock.now() * 1e6), after + 1),
@@ -65,6 +77,7 @@ def plan_deployment(
         drops=graph.drops,
         created=clock.now(),
         places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in members),
+        witnesses=() if witness is None or len(members) == 1 else (witness,),
         nodes=tuple(members),
         check=options.check,
         infrastructure_retries=options.infrastructure_retries,
@@ -73,8 +86,14 @@ def plan_deployment(
     )
 
 
-def _standby(used: Sequence[str], nodes: Sequence[NodeInfo]) -> list[str]:
+def _can_reach(links: str, witness: Place) -> bool:
+    """Return whether a node with these links may reach a witness: one on loopback only from the same host."""
+    here, there = (urlsplit(address).hostname or "" for address in (links, witness.address))
+    return not is_loopback(there) or is_loopback(here)
+
+
+def _standby(used: Sequence[str], nodes: Sequence[NodeInfo], *, has_witness: bool) -> list[str]:
     """Return the nodes that hold the graph, and no drops until a node is lost: none if they would be too few."""
     others = sorted(node.name for node in nodes if node.state == "alive" and node.name not in used)
     missing = max(FEWEST_VOTERS - len(used), 0)
-    return others[:missing] if len(others) >= missing else []
+    return others[:missing] if len(others) >= missing - has_witness else []

@@ -30,6 +30,7 @@ from managers.composite.machine_time import MachineTime
 from managers.composite.nodes import children_by_node, nodes_of
 from managers.composite.requests import Requests
 from managers.composite.waiting_operations import Gather, Outcome, Plan, Question, Routine, Until
+from managers.composite.witness import Witness
 from managers.deployment import Deployment
 
 __all__ = ["Deployments", "merge_errors"]
@@ -69,6 +70,7 @@ class Deployments:
         requests: Requests,
         time: MachineTime,
         *,
+        witness: Witness,
         deploy_seconds: float,
         log: Callable[[str], None],
     ) -> None:
@@ -76,6 +78,7 @@ class Deployments:
         self._children = children
         self._requests = requests
         self._time = time
+        self._witness = witness
         self._deploy_seconds = deploy_seconds
         self._log = log
         self._prepared: dict[tuple[str, int], frozenset[str]] = {}
@@ -105,12 +108,13 @@ class Deployments:
         deadline = self._time.now + _REPLAN_SECONDS
         while True:
             nodes = yield from self._fresh_nodes()
-            planned = yield Plan(graph, options, nodes, after)
+            planned = yield Plan(graph, options, nodes, after, self._witness.place)
             if planned.error is not None:
                 raise planned.error
             deployment: Deployment = self._under_free_name(planned.value, options)
             after = deployment.epoch
             self._submitting[deployment.session] = None
+            self._witness.prepare(deployment)
             try:
                 yield from self._deploy(deployment)
             except RestartedError:
@@ -241,6 +245,7 @@ class Deployments:
         if not errors and not cancelled:
             return
         error = cancelled or merge_errors(errors, f"could not {step} session {session!r}")
+        self._witness.forget(session, epoch)
         self._log(f"session {session!r} is undone everywhere: {error}")
         outcomes = yield from self._call(
             targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)

@@ -26,7 +26,9 @@ from managers.composite.child_connections import ChildConnections, Job
 from managers.composite.children import canonical
 from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine
 from managers.composite.content_queries import ContentQueries
+from managers.composite.witness_links import WitnessLinks
 from managers.deployment import Deployment
+from managers.keys import ClusterKey
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
@@ -54,8 +56,11 @@ class Composite(ContentQueries):
         The system's unless given.
     url : str
         Its own URL; see `set_url`.
-    key : str
-        Fingerprint of its cluster key.
+    key : ClusterKey or None
+        The cluster key.
+    links_bind, links_advertise : str
+        Where nodes reach it as a witness of sessions, ``tcp://HOST:PORT`` (see `managers.links.Links`); without
+        `links_bind` it is none.
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost; and between two status requests to it.
     deploy_seconds : float
@@ -76,7 +81,9 @@ class Composite(ContentQueries):
         connect: Callable[[str], Manager],
         clock: Clock | None = None,
         url: str = "",
-        key: str = "",
+        key: ClusterKey | None = None,
+        links_bind: str = "",
+        links_advertise: str = "",
         suspect_after: float = SUSPECT_AFTER,
         lost_after: float = LOST_AFTER,
         every: float = 1.0,
@@ -99,8 +106,12 @@ class Composite(ContentQueries):
             offset=self._clock.now() - self._clock.monotonic(),
         )
         connections = ChildConnections(name, connect, self._clock, work=self._work)
-        self._owner = Owner(machine, connections.effects(), name=name, clock=self._clock, jobs=_JOBS)
+        self._witness = WitnessLinks(name, clock=self._clock)
+        effects = {**connections.effects(), **self._witness.effects()}
+        self._owner = Owner(machine, effects, name=name, clock=self._clock, jobs=_JOBS)
         self._connections = connections
+        if links_bind:
+            self._witness.listen(links_bind, links_advertise, key, post=self._owner.post)
         super().__init__(self._owner)
 
     def _work(self, job: Job) -> None:
@@ -120,6 +131,7 @@ class Composite(ContentQueries):
         """Stop all requests to the children. Their sessions continue. Idempotent."""
         self._owner.close()
         self._connections.close()
+        self._witness.close()
 
     # The manager and its children.
 
@@ -132,7 +144,7 @@ class Composite(ContentQueries):
             started=self._started,
             clock=self._clock,
             protocol=PROTOCOL,
-            key=self._key,
+            key="" if self._key is None else self._key.fingerprint,
         )
 
     def status(self) -> ManagerStatus:

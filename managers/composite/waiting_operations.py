@@ -19,6 +19,7 @@ from dropflow.errors import DropflowError, InternalError, LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.machine_time import MachineTime
+from managers.deployment import Place
 from managers.machine_calls import Answered, Ask, Unanswered
 
 __all__ = ["Discard", "Gather", "Outcome", "Plan", "PlanDeployment", "Question", "Routine", "Routines", "Until"]
@@ -90,6 +91,7 @@ class Plan:
     options: SubmitQuery
     nodes: tuple[NodeInfo, ...]
     after: int
+    witness: Place | None = None
 
 
 class PlanDeployment(msgspec.Struct, frozen=True):
@@ -100,6 +102,7 @@ class PlanDeployment(msgspec.Struct, frozen=True):
     options: SubmitQuery
     nodes: tuple[NodeInfo, ...]
     after: int
+    witness: Place | None = None
 
 
 class Discard(msgspec.Struct, frozen=True):
@@ -255,7 +258,7 @@ class Routines:
         elif isinstance(wait, Plan):
             number = self._next_id()
             self._plans[number] = running
-            self._actions.append(PlanDeployment(number, wait.graph, wait.options, wait.nodes, wait.after))
+            self._actions.append(PlanDeployment(number, wait.graph, wait.options, wait.nodes, wait.after, wait.witness))
         else:
             gathering = _Gathering(running, wait, now, now + wait.seconds)
             gathering.signs = {question.url: self._signs(question.url) for question in wait.questions}

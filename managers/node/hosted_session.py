@@ -47,7 +47,7 @@ from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
 from managers.node.view_events import ViewEvents
 from managers.node.view_states import adopt_copies, continuation_in_view, report_of
-from managers.recovery.records import FEWEST_VOTERS, View, ViewDecision, unpack_column
+from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 from managers.recovery.replan import explain_decision
 
 __all__ = ["HostedSession"]
@@ -110,8 +110,10 @@ class HostedSession:
         refuse_errors(_unusable(piece), name=piece.graph.name)
         self._repository = LocalRepository(directory.path, self.name, clock, piece.graph)
         self._resources = resources
-        self._survives_losses = len(deployment.places) >= FEWEST_VOTERS
-        self._view = View(0, deployment.places if self._survives_losses else ())
+        view = first_view(deployment)
+        self._survives_losses = view is not None
+        self.view = view or View(0, ())
+        """The members and witnesses of the present view."""
         self._waiting = ""
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
@@ -219,7 +221,7 @@ class HostedSession:
         continuation = continuation_in_view(frozen, decision, piece, adopted)
         session = self._make_session(piece, exchange, continuation, self.session)
         session.notes += [*self.session.notes, note, *problems]
-        self.piece, self.exchange, self.session, self._view = piece, exchange, session, decision.view
+        self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view
         self.events.next_view(decision.view.number, exchange)
         self._advance()
 
@@ -241,7 +243,7 @@ class HostedSession:
         elif session.is_frozen:
             self._report(Frozen(self.name, self.epoch, report_of(session, self.piece, workers=self._resources.workers)))
         elif session.is_over:
-            self._report(PartFinished(self.name, self.epoch, self._view.number))
+            self._report(PartFinished(self.name, self.epoch, self.view.number))
         else:  # it stopped at its walltime
             self._finish()
 
@@ -370,8 +372,8 @@ class HostedSession:
             "states": session_views.totals(statistics),
             "rate": progress.rate,
             "remaining": progress.remaining,
-            "view": self._view.number,
-            "members": tuple(place.node for place in self._view.members),
+            "view": self.view.number,
+            "members": tuple(place.node for place in self.view.members),
         }
 
 

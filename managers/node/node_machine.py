@@ -301,6 +301,7 @@ class NodeMachine:
                 record.result = event.status
                 self._members.over(record)
                 sessions.over(record)
+                self._views.over(record)
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():
                 sessions.ended(record)
@@ -324,8 +325,9 @@ class NodeMachine:
             self._sessions.prepared(record, now)
             return
         self._timers.set(("session", record.name), now + record.seconds, partial(self._give_up_connecting, record))
-        self._lose(self.peers.need(record.name, record.peers, now), now)
-        addresses = {node: place.address for node, place in record.peers.items()}
+        asked = {**record.peers, **record.witnesses}
+        self._lose(self.peers.need(record.name, asked, now), now)
+        addresses = {node: place.address for node, place in asked.items()}
         self._actions += [ConnectPeers(record.name, record.epoch, addresses), ReadPeers()]
 
     def _give_up_connecting(self, record: SessionRecord, now: float) -> None:
@@ -394,10 +396,11 @@ class NodeMachine:
                 retryable=True,
             )
             for record in self.table:
-                place = record.peers.get(loss.peer)
+                place = record.peers.get(loss.peer) or record.witnesses.get(loss.peer)
                 if place is None or place.incarnation >= loss.before:
                     continue
-                if not self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final):
+                goes_on = self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final)
+                if not goes_on and loss.peer not in record.witnesses:
                     self._sessions.fail(record, now, loss.peer, failure)
 
     # Closing.

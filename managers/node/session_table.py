@@ -161,10 +161,12 @@ class SessionRecord:
         Calls that wait for another version.
     views : ViewChange or None
         How its members agree on its views; None if it has too few to survive a loss.
+    witnesses : mapping of str to Place
+        The witnesses of its views, by name. It does not need them.
     copies : ContentCopies or None
         The copies of contents that its members hold for each other; None as for `views`.
     former_peers : mapping of str to Place
-        The other voters of earlier views.
+        The other members of earlier views.
     lost : dict of str to str
         Members that are lost, and why.
     gone : set of str
@@ -181,6 +183,10 @@ class SessionRecord:
         View in which its part is finished, -1 for none; it may wait for copies.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
+    told_view : int
+        The view in which it told that its part is finished.
+    asked_view : int
+        The view in which all members had finished, and this one asked whether all of them are still there.
     requests : ViewRequests or None
         The changes of its members that were asked for here.
     """
@@ -199,6 +205,7 @@ class SessionRecord:
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
     views: ViewChange | None = None
+    witnesses: Mapping[str, Place] = field(default_factory=dict)
     copies: ContentCopies | None = None
     former_peers: Mapping[str, Place] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
@@ -209,6 +216,8 @@ class SessionRecord:
     is_stopping: bool = False
     part_finished: int = -1
     parts_done: dict[int, set[str]] = field(default_factory=dict)
+    told_view: int = -1
+    asked_view: int = -1
     requests: ViewRequests | None = None
 
     @property

@@ -12,6 +12,7 @@ import msgspec
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
+from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
 from managers.node.content_copies import ContentCopies
@@ -50,7 +51,7 @@ from managers.recovery.events import (
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import FEWEST_VOTERS, MemberReport, View, ViewDecision
+from managers.recovery.records import MemberReport, View, ViewDecision, first_view
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
@@ -105,8 +106,9 @@ class ViewChanges:
 
     def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
         """Have a session survive losses, if it has enough voters."""
-        if len(deployment.places) >= FEWEST_VOTERS:
-            view = View(0, tuple(deployment.places))
+        view = first_view(deployment)
+        if view is not None:
+            record.witnesses = {place.node: place for place in view.witnesses}
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
             record.copies = ContentCopies(self._node, record.name, record.epoch)
             record.requests = ViewRequests(self._node, record.name, record.epoch, self._actions)
@@ -127,6 +129,13 @@ class ViewChanges:
             record.gone.add(peer)
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
+
+    def over(self, record: SessionRecord) -> None:
+        """Tell the witnesses of a session that it is over everywhere. One that failed only here may go on elsewhere."""
+        is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
+        if record.views is not None and (record.views.is_over or is_cancelled):
+            done = SessionDone(record.name, record.epoch, record.views.view.number)
+            self._actions += [SendToPeer(name, done) for name in record.witnesses]
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -207,7 +216,7 @@ class ViewChanges:
 
     def _is_voter(self, record: SessionRecord, event: PeerSent, now: float) -> bool:
         """Return whether a process is a voter; one that was is told of the view in which it is not."""
-        place = record.peers.get(event.peer)
+        place = record.peers.get(event.peer) or record.witnesses.get(event.peer)
         if place is not None:
             # A later process of a node that ended the session knows that.
             is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
@@ -261,6 +270,7 @@ class ViewChanges:
         if record.part_finished != view.number or (record.copies is not None and record.copies.waits_for()):
             return
         record.part_finished = -1
+        record.told_view = view.number
         leader = view.members[0].node
         if leader == self._node:
             self._part_done(record, self._node, view.number, now)
@@ -317,7 +327,7 @@ class ViewChanges:
                     self._adopt(record, action, now)
                 case LeaveSession():
                     self._leave(record, now)
-        is_waiting = record.views is not None and record.views.is_frozen
+        is_waiting = record.views is not None and (record.views.is_frozen or record.views.waiting != "")
         limit = MAJORITY_SECONDS
         if _is_hopeless(record):
             # The others may have ended the session before they were started again: then they answer so.
@@ -349,9 +359,10 @@ class ViewChanges:
             [f"session {record.name} goes on in view {view.number} on {members}", f"lost: {lost}", *changed]
         )
         self._actions.append(Log(text, record.name, is_warning=bool(action.decision.lost)))
-        self._actions.append(_connection(record, view.voters, self._node))
+        self._actions.append(_connection(record, (*view.members, *view.witnesses), self._node))
         record.former_peers = {**record.former_peers, **record.peers}
-        record.peers = {place.node: place for place in view.voters if place.node != self._node}
+        record.peers = {place.node: place for place in view.members if place.node != self._node}
+        record.witnesses = {place.node: place for place in view.witnesses}
         record.work = Work.NEXT_VIEW
         copies = {} if record.copies is None else record.copies.next_view(action.decision)
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies))
@@ -359,7 +370,7 @@ class ViewChanges:
         record.parts_done = {view.number: done}
         # Members that were lost have answered. If they are lost again, that is a new loss.
         record.lost, record.gone = {}, set()
-        self.losses += self._peers.need(record.name, record.peers, now)
+        self.losses += self._peers.need(record.name, {**record.peers, **record.witnesses}, now)
         self.adopted.append((record, action.decision))
 
     def _give_up(self, record: SessionRecord, now: float) -> None:
@@ -386,14 +397,30 @@ class ViewChanges:
         self._sessions.withdraw(record, now)
 
     def _part_done(self, record: SessionRecord, member: str, view: int, now: float) -> None:
-        """Have the session end once all members are done. Only the first member of a view gets to know."""
+        """Have the session end once all members are done, and have answered again.
+
+        Only the first member of a view gets to know. It asks the others again, since one that was lost meanwhile has
+        lost its results: its silence prevents the end until that is found.
+        """
         if record.views is None:
             return
         record.parts_done.setdefault(view, set()).add(member)
         current = record.views.view
         members = {place.node for place in current.members}
-        if view == current.number and members <= record.parts_done[view]:
+        leader = current.members[0].node
+        if view != current.number or record.views.is_frozen:
+            return
+        if leader != self._node:
+            if member == leader and record.told_view == view:
+                self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, view)))
+        elif not members <= record.parts_done[view]:
+            return
+        elif record.asked_view == view or len(members) == 1:
             self._carry_out(record, record.views.end(now), now)
+        else:
+            record.asked_view, record.parts_done[view] = view, {self._node}
+            ask = PartDone(record.name, record.epoch, view)
+            self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
 
     def _finish(self, record: SessionRecord) -> None:
         if record.result is None and record.work is not Work.END:

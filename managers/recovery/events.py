@@ -56,7 +56,7 @@ class ConnectMembers(msgspec.Struct, frozen=True):
 
 
 class AdoptDecision(msgspec.Struct, frozen=True):
-    """Go on with a new view. This node is a member of it."""
+    """Go on with a new view. This node is a member or witness of it."""
 
     decision: ViewDecision
 

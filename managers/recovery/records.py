@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from dropflow.errors import ProtocolError
-from managers.deployment import Place
+from managers.deployment import Deployment, Place
 
 __all__ = [
     "FEWEST_VOTERS",
@@ -17,6 +17,7 @@ __all__ = [
     "RequestedChange",
     "View",
     "ViewDecision",
+    "first_view",
     "pack_column",
     "unpack_column",
 ]
@@ -38,8 +39,8 @@ class View(msgspec.Struct, frozen=True):
     members : tuple of Place
         The nodes that hold drops, in an order that all share.
     witnesses : tuple of Place
-        Further voters. They hold no drops, and stay voters when they do not answer: leaving one out would only make
-        the next loss worse.
+        Processes that hold no drops, and may vote. They are kept when they do not answer: leaving one out would only
+        make the next loss worse.
     draining : tuple of str
         Members that get no drops, because they are to leave.
     """
@@ -51,13 +52,23 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def voters(self) -> tuple[Place, ...]:
-        """Members, then witnesses."""
-        return self.members + self.witnesses
+        """Members, and one witness if their number is even.
+
+        A witness beside an even number of members lets one more of them be lost, and costs nothing if it is lost
+        itself. Beside an odd number it would only have to be outvoted.
+        """
+        return self.members + self.witnesses[: 1 - len(self.members) % 2]
 
     @property
     def majority(self) -> int:
         """How many voters decide."""
         return len(self.voters) // 2 + 1
+
+
+def first_view(deployment: Deployment) -> View | None:
+    """Return the first view of a session; None if it has too few voters to survive a loss."""
+    view = View(0, tuple(deployment.places), tuple(deployment.witnesses))
+    return view if len(view.voters) >= FEWEST_VOTERS else None
 
 
 class RequestedChange(msgspec.Struct, frozen=True):

@@ -69,6 +69,8 @@ class _Candidacy:
     is_planning: bool = False
     decision: bytes = b""
     accepted: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)
+    """Voters that have promised a greater ballot."""
 
 
 class ViewChange:
@@ -83,7 +85,7 @@ class ViewChange:
     session, epoch :
         The session and its deployment.
     view : View
-        The first view that this node knows. It is one of its voters, or is to join it.
+        The first view that this node knows. It is a member or witness of it, or is to join it.
     patience : float
         Seconds after which another voter becomes a candidate if no decision came, and after which a candidate goes on
         without a member that does not answer although it is not lost.
@@ -103,6 +105,8 @@ class ViewChange:
         self._wanted: dict[str, RequestedChange] = {}
         """What was asked for, by the id of the request."""
         self._promised: Ballot = _NONE
+        self._greatest: Ballot = _NONE
+        """The greatest ballot that another voter has promised."""
         self._accepted: tuple[Ballot, bytes] = (_NONE, b"")
         self._report: bytes | None = None
         self._unanswered: tuple[str, Ballot] | None = None
@@ -118,10 +122,11 @@ class ViewChange:
 
     @property
     def waiting(self) -> str:
-        """What an ended view waits for, for users; empty if nothing does."""
-        if self._candidacy is None or self._candidacy.decision:
+        """What an ended view, or the end, waits for, for users; empty if nothing does."""
+        candidacy = self._candidacy
+        if candidacy is None or (candidacy.decision and not self._lost):
             return ""
-        votes, needed = len(self._candidacy.promises), self.view.majority
+        votes, needed = len(candidacy.accepted if candidacy.decision else candidacy.promises), self.view.majority
         if votes >= needed:
             return ""
         return f"waiting for a majority: {votes} of {len(self.view.voters)} voters answer, {needed} are needed"
@@ -131,7 +136,8 @@ class ViewChange:
         self._lost = {name: why for name, why in lost.items() if name != self._node}
         if self.is_over:
             return []
-        if self.is_frozen or self._wanted or any(place.node in self._lost for place in self.view.voters):
+        # The loss of a witness alone changes nothing: it stays a voter.
+        if self.is_frozen or self._wanted or any(place.node in self._lost for place in self.view.members):
             self._wait(now)
             self._advance(now)
         else:
@@ -175,7 +181,7 @@ class ViewChange:
         """Do what is due at `now`."""
         if now >= self._due:
             self._due = inf
-            if self._candidacy is None:
+            if self._candidacy is None or self._candidacy.rejected:
                 self._stand(now)
             else:
                 self._wait(now)
@@ -203,7 +209,7 @@ class ViewChange:
         if self._node not in {place.node for place in self.view.members}:
             return
         rank = [place.node for place in self.view.voters].index(self._node)
-        self._candidacy = _Candidacy((self._promised[0] + 1, rank))
+        self._candidacy = _Candidacy((max(self._promised, self._greatest)[0] + 1, rank))
         self._due = now + self._patience
         message = PrepareView(self._session, self._epoch, self.view.number, self._candidacy.ballot)
         self._send_all(message)
@@ -254,13 +260,15 @@ class ViewChange:
             case PrepareView():
                 self._on_prepare(peer, message, now)
             case PromiseView():
-                self._on_promise(peer, message, now)
+                if self._candidacy is not None and message.ballot == self._candidacy.ballot:
+                    self._candidacy.promises[peer] = message
+                    self._advance(now)
             case ProposeView():
                 self._on_propose(peer, message)
             case AcceptView():
                 self._on_accept(peer, message)
             case RejectView():
-                self._on_reject(message, now)
+                self._on_reject(peer, message, now)
             case RequestView():
                 change = _change_decoder.decode(message.change)
                 self._wanted[change.id] = change
@@ -290,11 +298,6 @@ class ViewChange:
         view = self.view.number
         self._send(peer, PromiseView(self._session, self._epoch, view, ballot, self._report or b"", *self._accepted))
 
-    def _on_promise(self, peer: str, message: PromiseView, now: float) -> None:
-        if self._candidacy is not None and message.ballot == self._candidacy.ballot:
-            self._candidacy.promises[peer] = message
-            self._advance(now)
-
     def _on_propose(self, peer: str, message: ProposeView) -> None:
         view = self.view.number
         if message.ballot < self._promised:
@@ -319,9 +322,17 @@ class ViewChange:
             for name in sorted(old | new.keys()):
                 self._send(name, adopt)
 
-    def _on_reject(self, message: RejectView, now: float) -> None:
-        if self._candidacy is not None and message.ballot > self._candidacy.ballot:
-            self._promised = max(self._promised, message.ballot)
+    def _on_reject(self, peer: str, message: RejectView, now: float) -> None:
+        """Give up a candidacy as soon as no majority is left for it.
+
+        A voter that two halves of the members can reach may promise to one of each, and only one has a majority.
+        """
+        if self._candidacy is None or message.ballot <= self._candidacy.ballot:
+            return
+        self._greatest = max(self._greatest, message.ballot)
+        self._candidacy.rejected.add(peer)
+        self._due = min(self._due, now + self._patience)
+        if len(self.view.voters) - len(self._candidacy.rejected) < self.view.majority:
             self._candidacy = None
             self._wait(now)
 
@@ -333,15 +344,15 @@ class ViewChange:
         self._latest = message
         self._lost = {}
         self._wanted = {}
-        self._promised, self._accepted = _NONE, (_NONE, b"")
+        self._promised, self._greatest, self._accepted = _NONE, _NONE, (_NONE, b"")
         self._report = self._unanswered = self._candidacy = None
         self.is_frozen = False
         self._due = inf
         self._queue.clear()
         self._queue.extend(self._early)
         self._early.clear()
-        is_voter = self._node in {place.node for place in self.view.voters}
-        self._actions.append(AdoptDecision(decision) if is_voter else LeaveSession(decision))
+        stays = self._node in {place.node for place in (*self.view.members, *self.view.witnesses)}
+        self._actions.append(AdoptDecision(decision) if stays else LeaveSession(decision))
 
     # Messages.
 

@@ -87,14 +87,13 @@ class SimulatedCluster:
         """Start the process of a node, again after a crash: at the same address."""
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
-        self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
         node = self.nodes[name] = SimulatedNode(
             name,
             _url(name),
             self.network,
             directory=directory,
             workload=self._workload,
-            incarnation=incarnation,
+            incarnation=self._next_incarnation(name),
             address=self.nodes[name].links.address if name in self.nodes else "",
             on_action=lambda action: self.on_action(name, action),
         )
@@ -108,8 +107,9 @@ class SimulatedCluster:
             name,
             "island",
             _url(name),
-            simulation=self.simulation,
+            network=self.network,
             calls=self.calls,
+            incarnation=self._next_incarnation(name),
             children=[_url(node) for node in self._islands[name]],
         )
         self.calls.listen(island.url, island)
@@ -122,13 +122,18 @@ class SimulatedCluster:
             "master",
             "master",
             _MASTER,
-            simulation=self.simulation,
+            network=self.network,
             calls=self.calls,
+            incarnation=self._next_incarnation("master"),
             children=[_url(name) for name in self._islands],
         )
         self.calls.listen(_MASTER, self.master)
         self.processes.append(self.master.process)
         return self.master
+
+    def _next_incarnation(self, name: str) -> int:
+        self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
+        return incarnation
 
     def restart(self, process: SimulatedProcess) -> None:
         """Start a manager again whose process has crashed."""

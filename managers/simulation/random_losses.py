@@ -29,7 +29,6 @@ from managers.messages import (
 )
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView, SendToPeer
 from managers.node.hosted_session import HostedSession
-from managers.recovery.records import ViewDecision
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.disturbances import DisturbanceRates
 from managers.simulation.network import NetworkFaults
@@ -107,8 +106,10 @@ class LossTrial:
 
     def __init__(self, seed: int, directory: Path, *, keep_trace: bool = False) -> None:
         self._chance = chance = random.Random(seed)  # noqa: S311 - not for secrets
+        is_small = happens(chance, 0.3)
+        nodes = 2 if is_small else _NODES
         self.graphs = {
-            f"s{number}": draw_graph(f"s{number}", chance.randint(1, _NODES), chance)
+            f"s{number}": draw_graph(f"s{number}", chance.randint(1, nodes), chance)
             for number in range(chance.choice((1, 1, 1, 2, 3)))
         }
         self._workload = draw_workload(self.graphs, chance)
@@ -117,6 +118,8 @@ class LossTrial:
         self.cluster = SimulatedCluster(
             seed,
             directory / "cluster",
+            islands=1 if is_small else 2,
+            nodes=2 if is_small else _NODES // 2,
             faults=_BAD_NETWORK if happens(chance, 0.4) else None,
             workload=self._workload,
         )
@@ -129,10 +132,13 @@ class LossTrial:
         self._decisions: dict[tuple[str, int], bytes] = {}
         self._crashed: set[str] = set()
         self._ending: set[str] = set()
+        self._told: set[tuple[str, str, int]] = set()
+        """Nodes that told that their part of a session is finished, and in which view."""
         self._ended_before_loss: set[str] = set()
         self._crash_at: list[_CrashAt] = []
         self._members: set[str] = set()
-        self._most_losses = 0
+        self._voters: list[set[str]] = []
+        """The first voters of each session."""
         self.cluster.on_action = self._on_action
 
     def run(self) -> TrialOutcome:
@@ -188,17 +194,9 @@ class LossTrial:
     def _disturb(self) -> None:
         """Have things happen to the cluster, some at once and some later."""
         chance, wait = self._chance, self._simulation.wait
-        self._members = {
-            member
-            for node in self.cluster.nodes.values()
-            for session in node.sessions.values()
-            for member in session.info().members
-        }
-        smallest = min(
-            (len(session.info().members) for node in self.cluster.nodes.values() for session in node.sessions.values()),
-            default=0,
-        )
-        self._most_losses = max((smallest - 1) // 2, 0)
+        running = [session for node in self.cluster.nodes.values() for session in node.sessions.values()]
+        self._members = {member for session in running for member in session.info().members}
+        self._voters = [_voters(session) for session in running if isinstance(session, HostedSession)]
         disturbances = None
         if happens(chance, 0.3):
             longest = chance.choice((1.0, 5.0, 25.0))
@@ -231,18 +229,23 @@ class LossTrial:
         self.cluster.network.faults = NetworkFaults()
 
     def _lose(self) -> None:
-        """Crash a node, as long as a majority of the first members lives."""
-        names = sorted(name for name in self._members if name not in self._crashed)
-        if names and len(self._crashed & self._members) < self._most_losses:
+        """Crash a node, as long as a majority of the first voters lives."""
+        names = sorted(name for name in self._members if name not in self._crashed and self._may_crash(name))
+        if names:
             self._crash(self._chance.choice(names), "crashes")
+
+    def _may_crash(self, name: str) -> bool:
+        """Return whether each session has a majority of its first voters after the crash of one more process."""
+        down = self._crashed | {name}
+        return all(len(down & voters) <= (len(voters) - 1) // 2 for voters in self._voters)
 
     def _lose_again(self) -> None:
         """Crash one more node, after the losses before have been overcome."""
         live = [node for node in self.cluster.nodes.values() if node.name not in self._crashed]
         sessions = [session for node in live for session in node.sessions.values() if not session.state.is_terminal]
-        # Members that are down count, and so do those that were started again, until a view without them is decided.
-        sizes = [(len(one.info().members), len(self._crashed & set(one.info().members))) for one in sessions]
-        if sizes and all(down + 1 <= (members - 1) // 2 for members, down in sizes):
+        # Voters that are down count, and so do those that were started again, until a view without them is decided.
+        groups = [_voters(one) for one in sessions if isinstance(one, HostedSession)]
+        if groups and all(len(self._crashed & voters) + 1 <= (len(voters) - 1) // 2 for voters in groups):
             name = self._chance.choice(sorted(node.name for node in live))
             self._crash(name, "crashes after the losses before")
 
@@ -267,10 +270,11 @@ class LossTrial:
                 self._violations.append(f"two decisions for view {key[1]} of session {key[0]}")
         if isinstance(action, FinishSession):
             self._ending.add(action.hosted.name)
-        if isinstance(action, SendToPeer) and isinstance(action.message, ProposeView):
-            decision = msgspec.msgpack.decode(action.message.decision, type=ViewDecision)
-            if decision.is_over:  # it may be decided as soon as another one has accepted it
+        if isinstance(action, SendToPeer) and isinstance(action.message, PartDone):
+            told = node, action.message.session, action.message.view
+            if told in self._told:  # it has confirmed that it is there, so it may be decided from now on
                 self._ending.add(action.message.session)
+            self._told.add(told)
         kind = type(action.message) if isinstance(action, SendToPeer) else type(action)
         if self._keep_trace and kind in (*_STEPS, *_ACTIONS):
             to = f" to {action.peer}" if isinstance(action, SendToPeer) else ""
@@ -285,7 +289,7 @@ class LossTrial:
                     self._crash_here(node, kind, crash)
 
     def _crash_here(self, node: str, kind: type, crash: _CrashAt) -> None:
-        if node in self._crashed or len(self._crashed & self._members) >= self._most_losses:
+        if node in self._crashed or not self._may_crash(node):
             return
         if crash.before:
             self._crash(node, f"crashes before {kind.__name__}")
@@ -293,12 +297,12 @@ class LossTrial:
             self._simulation.call_later(0.0, lambda: self._crash_after(node, kind))
 
     def _crash_after(self, node: str, kind: type) -> None:
-        if node not in self._crashed and len(self._crashed & self._members) < self._most_losses:
+        if node not in self._crashed and self._may_crash(node):
             self._crash(node, f"crashes after {kind.__name__}")
 
     def _split(self) -> None:
-        """Separate some nodes from the others for a while."""
-        names = list(self.cluster.nodes)
+        """Separate some nodes, and perhaps the master, from the others for a while."""
+        names = [*self.cluster.nodes, self.cluster.master.name]
         self._chance.shuffle(names)
         size = self._chance.choice((1, 2, 3))
         seconds = self._chance.choice((3.0, 20.0, 60.0))
@@ -310,8 +314,8 @@ class LossTrial:
                 self._simulation.call_later(seconds, partial(network.unblock, a, b))
 
     def _cut_one_way(self) -> None:
-        """Drop packets from one node to some others for a while."""
-        names = list(self.cluster.nodes)
+        """Drop packets from one process to some others for a while."""
+        names = [*self.cluster.nodes, self.cluster.master.name]
         self._chance.shuffle(names)
         sender, *receivers = names[: self._chance.randint(2, 6)]
         seconds = self._chance.choice((3.0, 20.0, 60.0))
@@ -338,11 +342,12 @@ class LossTrial:
             self._requests[name] = request
 
     def _lose_above(self) -> None:
-        """Crash an island or the master, and start it again."""
+        """Crash an island or the master, and start it again. A witness is none any more then."""
         above = [*self.cluster.islands.values(), self.cluster.master]
         process = self._chance.choice(above).process
-        if process.is_alive:
+        if process.is_alive and self._may_crash(process.name):
             self._note(f"{process.name} crashes")
+            self._crashed.add(process.name)
             process.crash()
             self._simulation.call_later(self._chance.choice((0.5, 10.0)), partial(self._restart, process))
 
@@ -384,14 +389,15 @@ class LossTrial:
         return views != {0}
 
     def _lacks_majority(self, parts: Mapping[str, HostedSession]) -> bool:
-        """Return whether a session waits with good reason: too few members of its latest view have never crashed.
+        """Return whether a session waits with good reason: too few voters of its latest view have never crashed.
 
         A view may be decided while one member cannot be reached, and another one crashes: then both are lost.
         """
-        latest = max((session.info() for session in parts.values()), key=lambda info: info.view, default=None)
-        if latest is None or latest.is_over:
+        latest = max(parts.values(), key=lambda session: session.view.number, default=None)
+        if latest is None or latest.state.is_terminal:
             return False
-        return len(set(latest.members) - self._crashed) <= len(latest.members) // 2
+        voters = _voters(latest)
+        return len(voters - self._crashed) <= len(voters) // 2
 
     def _check_drops(self, name: str, expected: _Expected, parts: Mapping[str, HostedSession]) -> None:
         owners: Counter[int] = Counter()
@@ -422,6 +428,10 @@ class LossTrial:
 
 
 _ARGUMENTS: Mapping[str, dict[str, Any]] = {"cancel": {"reason": "enough", "grace": 1.0}}
+
+
+def _voters(hosted: HostedSession) -> set[str]:
+    return {place.node for place in hosted.view.voters}
 
 
 def _states(hosted: HostedSession) -> bytes:

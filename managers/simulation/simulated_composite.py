@@ -1,19 +1,26 @@
 """An island or master on virtual time: the state machine of the product, with simulated calls."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
+from dropflow.errors import UsageError
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo, ManagerStatus
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
 from managers.composite.waiting_operations import Discard, PlanDeployment
+from managers.composite.witness import SendVote, VoterSent, WitnessListens
+from managers.deployment import Place
+from managers.links import ReceivedMessage
 from managers.machine_calls import Ask
-from managers.messages import PROTOCOL
+from managers.messages import PROTOCOL, PartDone, SessionDone, ViewMessage
 from managers.simulation.manager_calls import ManagerCalls
+from managers.simulation.network import SimulatedNetwork
+from managers.simulation.simulated_links import SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
-from managers.simulation.virtual_time import SimulatedProcess, Simulation
+from managers.simulation.virtual_time import SimulatedProcess
 
 __all__ = ["SimulatedComposite"]
 
@@ -27,12 +34,14 @@ class SimulatedComposite:
         Of the manager.
     url : str
         URL at which it is called.
-    simulation : Simulation
-        Time.
+    network : SimulatedNetwork
+        Carries the packets of its links.
     calls : ManagerCalls
         Carries calls to the children.
     children : iterable of str
         URLs of its children.
+    incarnation : int
+        Incarnation of the process.
     """
 
     def __init__(
@@ -41,10 +50,12 @@ class SimulatedComposite:
         role: Literal["island", "master"],
         url: str,
         *,
-        simulation: Simulation,
+        network: SimulatedNetwork,
         calls: ManagerCalls,
         children: Iterable[str],
+        incarnation: int,
     ) -> None:
+        simulation = network.simulation
         self.name = name
         self.url = url
         self.process = SimulatedProcess(simulation, name)
@@ -58,8 +69,13 @@ class SimulatedComposite:
             Disconnect: _ignore,
             Discard: _ignore,
             LogWarning: _ignore,
+            SendVote: self._send_vote,
         }
         self.owner = SimulatedOwner(CompositeMachine(name, role), effects, process=self.process)
+        self.links = SimulatedLinks(
+            name, network, on_message=self._on_message, incarnation=incarnation, process=self.process
+        )
+        self.owner.post(WitnessListens(Place(name, self.links.address, incarnation)))
         for child in children:
             self.owner.post(ChildConfigured(child))
 
@@ -89,6 +105,15 @@ class SimulatedComposite:
 
     def _ask(self, ask: Ask) -> None:
         self._calls.ask(self.process, ask, self.owner.post)
+
+    def _on_message(self, received: ReceivedMessage) -> None:
+        message = received.message
+        if isinstance(message, ViewMessage | PartDone | SessionDone):
+            self.owner.post(VoterSent(received.peer, received.incarnation, message))
+
+    def _send_vote(self, action: SendVote) -> None:
+        with suppress(UsageError):  # there is no link
+            self.links.send(action.peer, action.message)
 
     def _plan(self, plan: PlanDeployment) -> None:
         self.owner.work(partial(answer_plan, plan, self._simulation))

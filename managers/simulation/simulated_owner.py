@@ -42,7 +42,7 @@ class SimulatedOwner:
         job_seconds: float = 0.002,
         on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
-        self._machine = machine
+        self.machine = machine
         self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
         self._process = process
         self._simulation = process.simulation
@@ -74,11 +74,11 @@ class SimulatedOwner:
 
     def _handle(self, event: Any) -> None:
         self._simulation.record(f"{self._process.name} {_text(event)}")
-        self._carry_out(self._machine.handle(event, self._simulation.time))
+        self._carry_out(self.machine.handle(event, self._simulation.time))
 
     def _tick(self) -> None:
         self._timer = None
-        self._carry_out(self._machine.tick(self._simulation.time))
+        self._carry_out(self.machine.tick(self._simulation.time))
 
     def _carry_out(self, actions: Any) -> None:
         for action in actions:
@@ -87,7 +87,7 @@ class SimulatedOwner:
             if not self._process.is_alive:
                 return
             self._effects[type(action)](action)
-        due = self._machine.deadline()
+        due = self.machine.deadline()
         if self._timer is not None and self._timer.time != due:
             self._timer.cancel()
             self._timer = None

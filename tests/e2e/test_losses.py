@@ -20,7 +20,6 @@ from dropflow.graph.templates import Argument
 from dropflow.rest.client import Client
 from dropflow.rest.schema import DropQuery
 from tests.e2e.cluster import (
-    LOST_AFTER,
     Cluster,
     content,
     expected_end,
@@ -131,23 +130,39 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
         _continue_node(three)
 
 
-def test_two_nodes_do_not_survive_the_loss_of_one(tmp_path: Path) -> None:
-    """One of two nodes cannot know whether it is cut off: the session fails within the deadline and names the other."""
+@pytest.mark.parametrize("deployed_by", ["island", "master"])
+def test_one_of_two_nodes_goes_on_with_the_vote_of_a_manager(deployed_by: str, tmp_path: Path) -> None:
+    """The island or master that deployed votes: after the loss of one of two nodes, the other finishes the session."""
     with Cluster(tmp_path) as cluster:
         a, b = cluster.nodes("a", "b")
-        client = cluster.client(cluster.island(a, b))
-        slow = pipeline(seconds=1.0, length=8)
-        submit(client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "failing")
-        assert underway(client, "failing", 1)
-        began = SystemClock().monotonic()
+        above = cluster.island(a, b)
+        client = cluster.client(above if deployed_by == "island" else cluster.master(above))
+        slow = pipeline(seconds=0.5, length=8)
+        submit(client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "s")
+        assert underway(client, "s", 1)
         kill(a)
-        detail = finished(client, "failing")
+        detail = finished(client, "s")
 
-        assert detail.status == "FAILED"
-        assert SystemClock().monotonic() - began < LOST_AFTER + _ANSWER
-        assert "node a is lost" in detail.text
-        (failure,) = [failure for failure in detail.failures if not failure.drop]
-        assert (failure.name, "pipeline_S0-3_0" in failure.drops) == ("a", True)
+        assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": 34})
+        assert (detail.view, detail.members) == (1, ("b",))
+        assert content(client, "s") == expected_end(tmp_path / "alone", length=8)
+
+
+def test_one_of_two_nodes_waits_when_the_island_is_lost_as_well(tmp_path: Path) -> None:
+    """It cannot know whether it is cut off: it waits, says so, and goes on if the other one answers again."""
+    with Cluster(tmp_path) as cluster:
+        a, b = cluster.nodes("a", "b")
+        island = cluster.island(a, b)
+        slow = pipeline(seconds=0.3, length=8)
+        submit(cluster.client(island), placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "s")
+        client = cluster.client(b)
+        kill(island)
+        a.process.send_signal(signal.SIGSTOP)
+        assert until(lambda: "waiting for a majority: 1 of 3 voters" in client.session("s").text)
+        assert client.session("s").status == "RUNNING"
+        a.process.send_signal(signal.SIGCONT)
+
+        assert finished(client, "s").status == "FINISHED"
 
 
 def _longest_answer(three: Three) -> float:

@@ -45,7 +45,7 @@ def test_a_deployment_of_another_version_is_refused() -> None:
     later[8] += 1
 
     for packed in (magic + len(header).to_bytes(4, "little") + header + b"abc", bytes(later)):
-        with pytest.raises(BadFileError, match="another version of dropflow; this one reads version 2") as refusal:
+        with pytest.raises(BadFileError, match="another version of dropflow; this one reads version 3") as refusal:
             unpack(packed)
         assert "same version" in refusal.value.hint
 

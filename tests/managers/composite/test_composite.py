@@ -12,6 +12,7 @@ from dropflow.errors import (
 from dropflow.rest.schema import SubmitQuery
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment
+from managers.keys import ClusterKey
 from tests.managers.composite.world import SUBMIT, World, parts, until
 
 
@@ -19,9 +20,10 @@ def test_an_island_describes_itself_and_its_nodes(world: World) -> None:
     """Role, children and nodes are there as soon as the island is."""
     for name in ("n2", "n1"):
         world.node(name)
-    island = world.composite("n1", "n2", key="f" * 16)
+    key = ClusterKey(b"p" * 40, b"s" * 40)
+    island = world.composite("n1", "n2", key=key)
 
-    assert (island.info().role, island.info().name, island.info().key) == ("island", "island-1", "f" * 16)
+    assert (island.info().role, island.info().name, island.info().key) == ("island", "island-1", key.fingerprint)
     assert [(child.name, child.role, child.state) for child in island.children()] == [
         ("n1", "node", "alive"),
         ("n2", "node", "alive"),

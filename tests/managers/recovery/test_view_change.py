@@ -40,7 +40,8 @@ class _Voters:
     def __init__(self, view: View, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - not for cryptography
         self.now = 0.0
-        self.voters = {place.node: ViewChange(place.node, "s", 1, view, patience=_PATIENCE) for place in view.voters}
+        names = [place.node for place in (*view.members, *view.witnesses)]
+        self.voters = {name: ViewChange(name, "s", 1, view, patience=_PATIENCE) for name in names}
         self.dead: set[str] = set()
         self.cut: set[frozenset[str]] = set()
         self.wire: dict[tuple[str, str], deque[ViewMessage]] = {}
@@ -160,7 +161,19 @@ def test_two_members_and_a_witness_survive_the_loss_of_one() -> None:
     voters.dead = {"n0"}
     voters.lose("n0")
     voters.run()
-    assert [place.node for place in voters.decided[1].view.voters] == ["n1", "w0"]
+    assert [place.node for place in voters.decided[1].view.members] == ["n1"]
+
+
+def test_a_witness_that_a_minority_reaches_does_not_stop_the_majority() -> None:
+    """The witness has promised to one member that is cut off from the others; they have a majority without it."""
+    voters = _Voters(_view(4, witnesses=1), seed=1)
+    voters.cut = {frozenset({"n3", other}) for other in ("n0", "n1", "n2")}
+    voters.act("n3", voters.voters["n3"].lose(dict.fromkeys(("n0", "n1", "n2"), "silent"), 0.0))
+    voters.run(1.0)
+    for name in ("n0", "n1", "n2"):
+        voters.act(name, voters.voters[name].lose({"n3": "silent"}, voters.now))
+    voters.run(1.0)
+    assert [place.node for place in voters.decided[1].view.members] == ["n0", "n1", "n2"]
 
 
 def test_a_minority_waits_and_reports_it() -> None:
@@ -311,7 +324,7 @@ def test_at_most_one_successor_of_each_view(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - not for cryptography
     view = _view(draw.randint(1, 6), draw.randint(0, 2))
     voters = _Voters(view, seed)
-    names = [place.node for place in view.voters]
+    names = list(voters.voters)
     for _ in range(draw.randint(1, 6)):
         if draw.random() < 0.4:
             voters.dead.add(draw.choice(names))
