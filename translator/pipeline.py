@@ -20,7 +20,7 @@ from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
 from translator.fill_parameters import fill
-from translator.formats import Family, read_file, read_logical
+from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph
 from translator.partition.registry import partition
 from translator.placement import place
@@ -211,9 +211,18 @@ def examine(
     document = read_file(source, read_options) if isinstance(source, Path) else source
     reading = read_logical(document, name=name, options=read_options)
     if reading.graph is None:
-        return Checked(reading.family.value, reading.problems)
+        return _foreign(reading, unroll_options, component_options)
     filled, problems = fill(reading.graph, configuration=configuration, settings=settings)
     return _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+
+
+def _foreign(
+    reading: Reading, unroll_options: UnrollOptions | None, component_options: ComponentOptions | None
+) -> Checked:
+    """Check a file that is no logical graph: a workflow of WfCommons, or none that can be used."""
+    if reading.physical is None:
+        return Checked(reading.family.value, reading.problems)
+    return _unrolled(reading.family, reading.physical, reading.problems, unroll_options, component_options)
 
 
 def _planned(

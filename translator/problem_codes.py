@@ -67,6 +67,8 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PT002": (_E, "the partitioner or its parameters cannot be used"),
     "PT003": (_W, "there are fewer drops than parts"),
     "PT004": (_W, "there are fewer parts than the copies of an ExclusiveForceNode need"),
+    "PT011": (_E, "no plan that was found keeps the deadline"),
+    "PT012": (_W, "an application asks for more than any node has"),
     "PT010": (_E, "the description of the machines is wrong"),
 }
 """Every code with its usual severity and meaning."""

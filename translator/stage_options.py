@@ -86,16 +86,39 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     algorithm : str
-        ``metis``, ``blocks`` or ``none``.
+        Name of an algorithm of `translator.partition.registry`, or of DALiuGE's for it.
     parts : int
         Number of parts, at least 1.
     imbalance : float
-        Percentage by which the most loaded part may exceed the mean.
+        Percentage by which the most loaded part may exceed its share.
     seed : int
         Seed of random choices.
+    objective : str
+        What ``auto`` looks for: the least completion time, the least movement within the imbalance, the fewest nodes
+        within the deadline, or a balance of time and movement.
+    dop : int
+        Largest number of processors that the applications of a part use at a time; 0 for those of its node.
+    deadline : float or None
+        Seconds in which the graph has to complete.
+    greediness : float
+        Without a deadline, how little longer than the fastest plan one on fewer nodes may take: 100 for not at all, 0
+        for twice as long.
+    method : str
+        Which methods of METIS are tried.
+    goal : str
+        What METIS is chosen by: the bytes that move, or the bytes of cut edges.
+    steps : int
+        Largest number of steps of the local search of ``auto``; -1 for as many as suit the size of the graph.
     """
 
-    algorithm: str = "metis"
+    algorithm: str = "auto"
     parts: int = 1
     imbalance: float = 1.0
     seed: int = 0
+    objective: Literal["time", "movement", "nodes", "balanced"] = "time"
+    dop: int = 0
+    deadline: float | None = None
+    greediness: float = 50.0
+    method: Literal["best", "kway", "recursive"] = "best"
+    goal: Literal["moved", "cut"] = "moved"
+    steps: int = -1

@@ -19,7 +19,7 @@ def test_the_answer_has_the_quality_of_the_partition(command: Command, tmp_path:
 
 def test_an_unknown_partitioner_is_bad_input(command: Command) -> None:
     """The hint lists the known ones."""
-    answer = command("partition", NESTED, "-n", 2, "-a", "mysarkar")
+    answer = command("partition", NESTED, "-n", 2, "-a", "magic")
 
     assert answer.status == 2
     assert "PT002" in answer.err

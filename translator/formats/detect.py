@@ -8,6 +8,7 @@ from typing import Any
 from dropflow.graph.codec import is_dfg
 from translator.formats.identity import Identity, choose_identity
 from translator.formats.json_document import parse
+from translator.formats.wfformat import is_wfformat
 from translator.stage_options import ReadOptions
 
 __all__ = ["LOGICAL", "Family", "classify", "detect"]
@@ -28,6 +29,7 @@ class Family(StrEnum):
     EMPTY = "empty"
     PHYSICAL = "physical-graph"
     DFG = "dfg"
+    WFFORMAT = "WfFormat"
     PALETTE = "palette"
     CONFIGURATION = "graph-configuration"
     NONE = "none"
@@ -80,6 +82,8 @@ def _of_object(value: Mapping[str, Any]) -> Family:
     kind = str(about.get("fileType") or about.get("type") or "").lower()
     if kind in _NO_GRAPH:
         return _NO_GRAPH[kind]
+    if is_wfformat(value):
+        return Family.WFFORMAT
     if "nodeDataArray" in value:
         return _ojs(value, about)
     if "nodes" in value and ("edges" in value or about.get("schemaVersion") == "V4"):

@@ -3,6 +3,7 @@
 import msgspec
 
 from dropflow.graph.codec import is_dfg
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Problem
 from translator.formats.detect import LOGICAL, Family, classify
 from translator.formats.json_document import parse
@@ -10,6 +11,7 @@ from translator.formats.logical_builder import assemble
 from translator.formats.ojs import read_ojs
 from translator.formats.schema import check_structure
 from translator.formats.v4 import read_v4
+from translator.formats.wfformat import read_wfformat
 from translator.logical import LogicalGraph
 from translator.problem_codes import problem
 from translator.stage_options import ReadOptions
@@ -40,11 +42,14 @@ class Reading(msgspec.Struct, frozen=True):
         All findings.
     family : Family
         Family of the file.
+    physical : PhysicalGraph or None
+        The graph of a workflow of WfCommons, which is a physical one.
     """
 
     graph: LogicalGraph | None
     problems: tuple[Problem, ...]
     family: Family = Family.NONE
+    physical: PhysicalGraph | None = None
 
 
 def read_logical(data: bytes, *, name: str, options: ReadOptions | None = None) -> Reading:
@@ -71,6 +76,9 @@ def read_logical(data: bytes, *, name: str, options: ReadOptions | None = None) 
     if document.problems:
         return Reading(None, document.problems)
     family = classify(document.value)
+    if family is Family.WFFORMAT:
+        graph, findings = read_wfformat(document.value, name)
+        return Reading(None, findings, family, graph)
     if family not in LOGICAL:
         return _foreign(family)
     problems: list[Problem] = list(check_structure(document.value, options.max_findings))

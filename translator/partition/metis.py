@@ -1,86 +1,157 @@
 """Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci. Comput. 20, 1998), through pymetis.
 
-Both of its methods run, recursive bisection and direct k-way, and the result with the better quality is used: measured,
-bisection moves up to twenty times less data on scatters, and sometimes k-way is better. METIS may leave parts empty;
-they are filled if there are enough drops.
+METIS gets the graph of tasks (`translator.planning.task_graph`). Both of its methods run, recursive bisection and
+direct k-way, with several seeds; measured, bisection moves up to twenty times less data on scatters, and sometimes
+k-way is better. It counts cut edges and may exceed the imbalance that it is given, so the best results are refined by
+the bytes that really move, within limits to time and memory. If none keeps the limits, a partition that fills the parts
+with the heaviest tasks first does so, where that is possible, and is refined in the same way.
 """
 
 import heapq
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from translator.partition.blocks import cut_evenly
-from translator.partition.quality import Quality, quality_of
-from translator.partition.weights import edge_volumes, loads, scaled
+from translator.partition.planned_parts import PlannedParts, shares_of
+from translator.partition.refinement import PartLimits, heaviest_first, limits_for, refined
+from translator.partition.weights import loads, scaled
+from translator.planning.graph_work import work_of
+from translator.planning.machines import Machines
+from translator.planning.task_graph import TaskGraph, task_graph
 from translator.stage_options import PartitionOptions
 
-__all__ = ["metis"]
+__all__ = ["filled", "least_movement", "metis", "numbered"]
 
 _MOST_LOAD = 10_000
 _MOST_VOLUME = 1_000
 _LOAD_UNIT = 100
-_STEP = 5.0
-"""Imbalances beyond the wanted one are compared in steps of this many percent; within a step, data volume decides."""
+_SEEDS = 3
+_REFINED = 2
+"""How many results are refined, and the one that moves the least whatever its balance."""
+_LARGE = 30_000
+"""Graphs with more tasks get one seed, and their partitions are refined only if they exceed a limit."""
 
 _Wide = npt.NDArray[np.int64]
 
 
-def metis(graph: PhysicalGraph, options: PartitionOptions) -> IntColumn:
-    """Return the parts of all drops, shape (drops,), with about equal loads and little data between parts.
+def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
+    """Return parts with little data between them, and loads within the given imbalance where that is possible.
 
-    The same graph, options and seed give the same parts. They are numbered in topological order of their first drops.
+    The same graph, options and seed give the same parts. On equal machines they are numbered in topological order of
+    their first drops.
     """
+    order = topological_order(graph)
+    tasks = task_graph(work_of(graph))
+    part = np.arange(graph.drops, dtype=np.int32)
+    if options.parts < graph.drops:
+        part = tasks.expanded(least_movement(tasks, options, machines, _cuts(tasks, options, machines)))
+        part = filled(graph, part, options.parts, order)
+    return PlannedParts(numbered(part, order, machines))
+
+
+def least_movement(
+    tasks: TaskGraph, options: PartitionOptions, machines: Machines, found: list[_Wide]
+) -> npt.NDArray[np.int64]:
+    """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved."""
+    if not tasks.tasks:
+        return np.zeros(0, dtype=np.int64)
+    memory = np.array([node.memory for node in machines.nodes], dtype=np.float64)
+    shares = shares_of(machines)
+    limits = limits_for(tasks, shares, options.imbalance, memory)
+    even = heaviest_first(tasks, limits)
+    if limits.excess(even) > 0:
+        # Less than what the evenest partition has cannot be asked for.
+        least = 100.0 * ((1 + options.imbalance / 100) * (1 + limits.excess(even)) - 1)
+        limits = limits_for(tasks, shares, least + 1e-6, memory)
+    promising = sorted(found, key=lambda part: (limits.excess(part), _moved(tasks, part)))[:_REFINED]
+    promising += [part for part in sorted(found, key=lambda part: _moved(tasks, part))[:1] if part is not promising[0]]
+    results = [_improved(tasks, part, limits) for part in promising]
+    if all(limits.excess(part) > 0 for part, _ in results):
+        results.append(_improved(tasks, even, limits))
+    by_cut = options.goal == "cut"
+    return min(
+        results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0]) if by_cut else one[1])
+    )[0]
+
+
+def _improved(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> tuple[_Wide, float]:
+    if tasks.tasks > _LARGE and not limits.excess(part):
+        return part, _moved(tasks, part)
+    return refined(tasks, part, limits, passes=0 if tasks.tasks > _LARGE else 6)
+
+
+def _moved(tasks: TaskGraph, part: _Wide) -> float:
+    nets, parts = tasks.nets, int(part.max(initial=0)) + 1
+    net = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
+    places = np.unique(net * parts + part[nets.task]) // parts
+    return float(nets.volume[places].sum() - nets.volume.sum())
+
+
+def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
+    one = part[np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))]
+    return float(tasks.work.volume[tasks.after_data][one != part[tasks.after]].sum())
+
+
+def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[_Wide]:
+    """Return what METIS finds with each method and seed."""
     import pymetis  # noqa: PLC0415 - takes 50 ms to load
 
-    order = topological_order(graph)
-    if options.parts >= graph.drops:
-        return _numbered(np.arange(graph.drops, dtype=np.int32), order)
-    starts, adjacent, eweights = _undirected(graph)
-    # Drops without load count a hundredth of the smallest unit, so that they are distributed, too.
-    vweights = scaled(loads(graph), least=0, most=_MOST_LOAD) * _LOAD_UNIT + 1
-    settings = pymetis.Options(seed=options.seed, ufactor=max(1, round(10 * options.imbalance)))
+    if options.parts == 1 or tasks.tasks <= options.parts:
+        return [np.arange(tasks.tasks, dtype=np.int64) % max(options.parts, 1)]
+    starts, adjacent, eweights = _undirected(tasks)
+    # Tasks without load count a hundredth of the smallest unit, so that they are distributed, too.
+    load = tasks.load if tasks.load.any() else np.ones(tasks.tasks)
+    vweights = scaled(load, least=0, most=_MOST_LOAD) * _LOAD_UNIT + 1
+    shares = shares_of(machines)
+    targets = None if np.allclose(shares, shares[0]) else shares.tolist()
+    methods = {"best": (True, False), "recursive": (True,), "kway": (False,)}[options.method]
     found = []
-    for recursive in (True, False):
-        cut = pymetis.part_graph(
-            options.parts,
-            adjacency=pymetis.CSRAdjacency(starts, adjacent),
-            vweights=vweights,
-            eweights=eweights,
-            recursive=recursive,
-            options=settings,
-        )
-        part = _filled(graph, np.asarray(cut.vertex_part, dtype=np.int32), options.parts, order)
-        found.append((_cost(quality_of(replace(graph, part=part)), options), part))
-    return _numbered(min(found, key=lambda one: one[0])[1], order)
+    for seed in range(_SEEDS if tasks.tasks <= _LARGE else 1):
+        for recursive in methods:
+            cut = pymetis.part_graph(
+                options.parts,
+                adjacency=pymetis.CSRAdjacency(starts, adjacent),
+                vweights=vweights,
+                eweights=eweights,
+                tpwgts=targets,
+                recursive=recursive,
+                options=pymetis.Options(
+                    seed=options.seed + seed, ufactor=min(max(1, round(10 * options.imbalance)), 10**6)
+                ),
+            )
+            found.append(np.asarray(cut.vertex_part, dtype=np.int64))
+    return found
 
 
-def _cost(quality: Quality, options: PartitionOptions) -> tuple[int, float, int, float]:
-    excess = max(0.0, quality.imbalance - options.imbalance)
-    return int(excess // _STEP), quality.volume_moved, quality.cut_edges, quality.imbalance
+def _undirected(tasks: TaskGraph) -> tuple[_Wide, _Wide, _Wide]:
+    """Return starts, neighbours and edge weights with every edge in both directions, as METIS needs them.
+
+    Tasks that read the same data without a producer are joined, each to the next.
+    """
+    after = np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))
+    readers = np.repeat(np.arange(tasks.tasks), np.diff(tasks.root_ptr))
+    order = np.argsort(tasks.root_data, kind="stable")
+    data, readers = tasks.root_data[order], readers[order]
+    same = data[1:] == data[:-1]
+    first = np.concatenate([after, readers[:-1][same]])
+    second = np.concatenate([tasks.after, readers[1:][same]])
+    volume = tasks.work.volume[np.concatenate([tasks.after_data, data[1:][same]]).astype(np.int64)]
+    distinct = first != second
+    one, other = first[distinct], second[distinct]
+    # Several edges between two tasks are one with the sum of their volumes.
+    source, target = np.concatenate([one, other]), np.concatenate([other, one])
+    key, where = np.unique(source * max(tasks.tasks, 1) + target, return_inverse=True)
+    sums = np.bincount(where.reshape(-1), weights=np.tile(volume[distinct], 2), minlength=len(key)).astype(np.float64)
+    starts = np.zeros(tasks.tasks + 1, dtype=np.int64)
+    np.cumsum(np.bincount(key // max(tasks.tasks, 1), minlength=tasks.tasks), out=starts[1:])
+    return starts, key % max(tasks.tasks, 1), scaled(sums, least=1, most=_MOST_VOLUME)
 
 
-def _undirected(graph: PhysicalGraph) -> tuple[_Wide, _Wide, _Wide]:
-    """Return starts, neighbours and edge weights with every edge in both directions, as METIS needs them."""
-    out, into = graph.successors, graph.predecessors
-    starts = out.ptr + into.ptr
-    adjacent = np.empty(2 * graph.edges, dtype=np.int64)
-    weights = np.empty(2 * graph.edges, dtype=np.int64)
-    volumes = scaled(edge_volumes(graph), least=1, most=_MOST_VOLUME)
-    by_link = np.ones(len(graph.links), dtype=np.int64)
-    by_link[out.link] = volumes
-    # The neighbours of a drop are its successors, then its predecessors.
-    forth = np.arange(graph.edges) + np.repeat(into.ptr[:-1], np.diff(out.ptr))
-    adjacent[forth], weights[forth] = out.neighbour, by_link[out.link]
-    back = np.arange(graph.edges) + np.repeat(out.ptr[1:], np.diff(into.ptr))
-    adjacent[back], weights[back] = into.neighbour, by_link[into.link]
-    return starts, adjacent, weights
-
-
-def _filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn) -> IntColumn:
+def filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn) -> IntColumn:
     """Return the partition with the heaviest parts halved until no part is empty."""
     empty = np.flatnonzero(np.bincount(part, minlength=parts) == 0).tolist()
     if not empty:
@@ -102,8 +173,11 @@ def _filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn)
     return part
 
 
-def _numbered(part: IntColumn, order: IntColumn) -> IntColumn:
-    """Return the partition with parts numbered by their first drops in `order`."""
+def numbered(part: IntColumn, order: IntColumn, machines: Machines) -> IntColumn:
+    """Return the partition with parts numbered by their first drops in `order`, if the machines are equal."""
+    kinds = {msgspec.structs.replace(node, name="") for node in machines.nodes}
+    if len(kinds) > 1 or len(part) == 0:
+        return part
     names, first = np.unique(part[order], return_index=True)
     number = np.empty(int(part.max(initial=-1)) + 1, dtype=np.int32)
     number[names[np.argsort(first)]] = np.arange(len(names), dtype=np.int32)

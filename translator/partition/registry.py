@@ -1,78 +1,202 @@
-"""The partitioners by name."""
+"""The algorithms by name, and the stage of a translation that runs one."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import msgspec
 import numpy as np
 
-from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement_groups import placement_groups
 from dropflow.problems import Problem, refuse_errors
+from translator.partition.auto import auto
 from translator.partition.blocks import blocks
+from translator.partition.breadth_first import breadth_first
 from translator.partition.exclusive import check_exclusive, partition_groups
+from translator.partition.heft import heft, lookahead, peft
+from translator.partition.kahypar import has_kahypar, kahypar
 from translator.partition.metis import metis
+from translator.partition.planned_parts import PlannedParts, Planner
+from translator.partition.sarkar import min_parts, sarkar
 from translator.partition.weights import check_weights
+from translator.planning.graph_work import work_of
+from translator.planning.machines import Machines, equal_machines
+from translator.planning.ranks import priorities, upward_ranks
 from translator.problem_codes import problem
 from translator.stage_options import PartitionOptions
 
-__all__ = ["ALGORITHMS", "check_partition", "partition"]
+__all__ = [
+    "ALGORITHMS",
+    "ALIASES",
+    "PlannedGraph",
+    "algorithm_named",
+    "check_partition",
+    "machines_for",
+    "partition",
+    "plan",
+]
 
-Partitioner = Callable[[PhysicalGraph, PartitionOptions], IntColumn]
 
-_ELSEWHERE = frozenset({"mysarkar", "min_num_parts", "pso", "sarkar", "heft", "kahypar"})
-"""Partitioners of DALiuGE and other systems that dropflow does not have."""
-
-
-def _none(graph: PhysicalGraph, _options: PartitionOptions) -> IntColumn:
-    return np.zeros(graph.drops, dtype=np.int32)
+def _none(graph: PhysicalGraph, _options: PartitionOptions, _machines: Machines) -> PlannedParts:
+    return PlannedParts(np.zeros(graph.drops, dtype=np.int32))
 
 
-ALGORITHMS: Mapping[str, Partitioner] = MappingProxyType({"metis": metis, "blocks": blocks, "none": _none})
-"""Partitioners by name. Each makes 1 to `drops` parts, none of them empty (``none`` makes one part).
+ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
+    {
+        "auto": auto,
+        "metis": metis,
+        "kahypar": kahypar,
+        "breadth_first": breadth_first,
+        "sarkar": sarkar,
+        "min_parts": min_parts,
+        "heft": heft,
+        "lookahead": lookahead,
+        "peft": peft,
+        "blocks": blocks,
+        "none": _none,
+    }
+)
+"""Algorithms by name. ``metis``, ``kahypar`` and ``blocks`` leave no part empty; ``none`` makes one part.
 
-`partition` keeps the constraints of placement groups for them.
+`plan` keeps the constraints of placement groups for them.
 """
 
+ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "sarkar", "min_num_parts": "min_parts", "pso": "auto"})
+"""Names of DALiuGE, and the algorithms that serve the same purpose here."""
 
-def check_partition(graph: PhysicalGraph, options: PartitionOptions) -> tuple[Problem, ...]:
-    """Return all problems of partitioning a graph: errors PT001 and PT002, warnings PT003 and PT004."""
-    found = check_weights(graph)
-    names = ", ".join(sorted(ALGORITHMS))
-    if options.algorithm not in ALGORITHMS:
-        known = "is not available here" if options.algorithm in _ELSEWHERE else "is unknown"
-        text = f"partitioner {options.algorithm!r} {known}"
-        found.append(problem("PT002", text, where="algorithm", hint=f"choose one of {names}"))
-    if options.parts < 1:
-        found.append(problem("PT002", f"{options.parts} parts", where="parts", hint="give at least 1 part"))
-    if not (math.isfinite(options.imbalance) and options.imbalance >= 0):
-        text = f"imbalance {options.imbalance}"
-        found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
+
+@dataclass(frozen=True)
+class PlannedGraph:
+    """The result of `plan`.
+
+    Attributes
+    ----------
+    graph : PhysicalGraph
+        The graph with its parts and priorities, without places.
+    algorithm : str
+        The algorithm that was used.
+    note : str
+        Why this plan, in one line; empty if there is nothing to tell.
+    """
+
+    graph: PhysicalGraph
+    algorithm: str
+    note: str = ""
+
+
+def algorithm_named(name: str) -> str:
+    """Return the name of an algorithm here, for one of DALiuGE's; others stay as they are."""
+    return ALIASES.get(name, name)
+
+
+def machines_for(options: PartitionOptions, machines: Machines | None = None) -> Machines:
+    """Return the machines that the options mean: those given, or equal ones, with at most `dop` processors each."""
+    if machines is None:
+        return equal_machines(max(options.parts, 1), cores=max(options.dop, 1))
+    some = machines.first(options.parts)
+    return some.limited(options.dop) if options.dop else some
+
+
+def check_partition(
+    graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None
+) -> tuple[Problem, ...]:
+    """Return all problems of partitioning a graph: errors PT001 and PT002, warnings PT003, PT004 and PT012."""
+    found = [*check_weights(graph), *_wrong_options(options, machines)]
     if options.parts > max(graph.drops, 1):
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
         hint = f"the graph is partitioned into {graph.drops} parts"
         found.append(problem("PT003", text, where="parts", hint=hint))
     if options.algorithm != "none":
         found += check_exclusive(graph, options.parts)
+    if machines is not None:
+        found += _too_demanding(graph, machines)
     return tuple(found)
 
 
-def partition(graph: PhysicalGraph, options: PartitionOptions) -> PhysicalGraph:
-    """Partition a graph. An earlier placement is removed.
+def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list[Problem]:
+    """Return PT002 for each option that cannot be used."""
+    found = []
+    names = ", ".join(ALGORITHMS)
+    algorithm = algorithm_named(options.algorithm)
+    if algorithm not in ALGORITHMS:
+        text = f"partitioner {options.algorithm!r} is unknown"
+        found.append(problem("PT002", text, where="algorithm", hint=f"choose one of {names}"))
+    if algorithm == "kahypar" and not has_kahypar():
+        hint = "install it with `pip install dropflow[kahypar]`, or choose metis"
+        text = "the partitioner kahypar needs the package mtkahypar, which is not installed"
+        found.append(problem("PT002", text, where="algorithm", hint=hint))
+    if options.parts < 1:
+        found.append(problem("PT002", f"{options.parts} parts", where="parts", hint="give at least 1 part"))
+    if machines is not None and options.parts > len(machines.nodes):
+        text = f"{options.parts} parts for {len(machines.nodes)} nodes"
+        found.append(problem("PT002", text, where="parts", hint="describe a node for each part"))
+    if not (math.isfinite(options.imbalance) and options.imbalance >= 0):
+        text = f"imbalance {options.imbalance}"
+        found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
+    if options.deadline is not None and not options.deadline > 0:
+        text = f"deadline {options.deadline}"
+        found.append(problem("PT002", text, where="deadline", hint="give a number of seconds above 0"))
+    if options.dop < 0:
+        found.append(problem("PT002", f"dop {options.dop}", where="dop", hint="give a number of processors, or 0"))
+    return found
 
-    If there are fewer drops than parts, every drop becomes a part. The drops of an ExclusiveForceNode share their part
-    with no others, if there are enough parts; the ranks of an MPI job are in one part.
+
+def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
+    """Return PT012 for each template that asks for more processors or memory than any node has."""
+    work = work_of(graph)
+    cores = max((node.cores for node in machines.nodes), default=1)
+    memory = max((node.memory for node in machines.nodes), default=math.inf)
+    found = []
+    for row in np.unique(graph.template[(work.cpus > cores) | (work.memory > memory)]).tolist():
+        template = graph.templates[row]
+        text = (
+            f"{template.name!r} asks for more processors or memory than any node has ({cores} cores, {memory:g} bytes)"
+        )
+        hint = "it is planned to run alone on its node; describe a larger node, or lower what it asks for"
+        found.append(problem("PT012", text, where=template.key, hint=hint))
+    return found
+
+
+def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PlannedGraph:
+    """Partition a graph for machines; by default for equal nodes of one core. An earlier placement is removed.
+
+    If there are fewer drops than parts, there are as many parts as drops. The drops of an ExclusiveForceNode share
+    their part with no others, if there are enough parts; the ranks of an MPI job are in one part. Applications get
+    priorities: those of the algorithm, or their upward ranks.
 
     Raises
     ------
     BadGraphError
-        PT001 (a weight), PT002 (the options), or LG050 (a cycle).
+        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
     """
-    refuse_errors(check_partition(graph, options))
-    parts = min(options.parts, graph.drops)
-    chosen = ALGORITHMS[options.algorithm] if parts > 1 else _none
-    options = msgspec.structs.replace(options, parts=max(parts, 1))
-    part = chosen(graph, options) if chosen is _none else partition_groups(graph, options, chosen)
-    part.flags.writeable = False
-    return replace(graph, part=part, places=())
+    refuse_errors(check_partition(graph, options, machines))
+    parts = max(min(options.parts, graph.drops), 1)
+    algorithm = algorithm_named(options.algorithm)
+    options = msgspec.structs.replace(options, parts=parts, algorithm=algorithm)
+    where = machines_for(options, machines)
+    chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
+    if chosen is _none or placement_groups(graph) is None:
+        made = chosen(graph, options, where)
+    else:
+        made = PlannedParts(
+            partition_groups(graph, options, lambda one, some: chosen(one, some, where.first(some.parts)).part)
+        )
+    work = work_of(graph)
+    priority = made.priority
+    if priority is None:
+        priority = priorities(upward_ranks(graph, work, where, made.part), work)
+    made.part.flags.writeable = False
+    return PlannedGraph(replace(graph, part=made.part, places=(), priority=priority), algorithm, made.note)
+
+
+def partition(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PhysicalGraph:
+    """Return the graph with its parts and priorities; see `plan`.
+
+    Raises
+    ------
+    BadGraphError
+        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
+    """
+    return plan(graph, options, machines).graph

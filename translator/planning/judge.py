@@ -130,8 +130,9 @@ def lower_bound(graph: PhysicalGraph, work: GraphWork, machines: Machines) -> fl
     """
     before = longest_before(graph, work.seconds)
     path = float((before + work.seconds).max(initial=0.0)) / machines.fastest
-    most = max(node.cores for node in machines.nodes)
-    total = float((work.seconds * np.minimum(work.cpus, most)).sum())
+    # What asks for more processors than its node has gets all of them.
+    fewest = min(node.cores for node in machines.nodes)
+    total = float((work.seconds * np.minimum(work.cpus, fewest)).sum())
     return max(path, total / machines.power)
 
 

@@ -165,7 +165,7 @@ def test_submission_methods(served: Served) -> None:
         ("/unroll", {"lg_content": "{}", "default_app": "a.b", "zero_run": "true"}, 422, "default application"),
         ("/partition", {"pgt_content": "[]", "num_partitions": "0"}, 422, "num_partitions is '0'"),
         ("/partition", {"pgt_content": "[]", "algo_params": "[["}, 422, "algo_params"),
-        ("/partition", {"pgt_content": '[{"oid": "a", "type": "data"}, {}]', "algorithm": "pso"}, 422, "'pso'"),
+        ("/partition", {"pgt_content": '[{"oid": "a", "type": "data"}, {}]', "algorithm": "magic"}, 422, "'magic'"),
         ("/map", {"pgt_content": "[]"}, 422, "no nodes are named"),
         ("/map", {"pgt_content": "[]", "nodes": "one"}, 422, "1 host cannot be 1 island and a node"),
         ("/lg_fill", {"lg_content": "{}", "parameters": "7"}, 400, "that is not JSON"),

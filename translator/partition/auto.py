@@ -1,0 +1,207 @@
+"""The planner `auto`: tries the algorithms that suit the size of a graph, improves the best plan, and gives a reason.
+
+What it tries depends on the size of the graph and not on the speed of this machine, so the result is repeatable.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import msgspec
+import numpy as np
+
+from dropflow.errors import BadGraphError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.problems import refuse_errors
+from translator.partition.blocks import blocks
+from translator.partition.breadth_first import breadth_first
+from translator.partition.heft import MOST_LOOKAHEAD, heft, lookahead, peft
+from translator.partition.kahypar import has_kahypar, kahypar
+from translator.partition.local_search import search
+from translator.partition.metis import metis
+from translator.partition.planned_parts import PlannedParts, Planner
+from translator.partition.sarkar import min_parts, sarkar
+from translator.planning.graph_work import GraphWork, work_of
+from translator.planning.judge import Verdict, lower_bound, verdict_of
+from translator.planning.machines import Machines
+from translator.planning.ranks import priorities, upward_ranks
+from translator.planning.simulation import simulate
+from translator.planning.task_graph import task_graph
+from translator.problem_codes import problem
+from translator.stage_options import PartitionOptions
+
+__all__ = ["auto"]
+
+_SMALL, _MIDDLE, _LARGE = 5_000, 60_000, 300_000
+"""Most drops of graphs that all algorithms get, those that schedule tasks, and those that are worth several tries."""
+_SEARCHED = 20_000
+"""Most drops of graphs that the local search improves."""
+_SEARCH_BUDGET = 500_000
+"""Drops that the local search simulates altogether: about two seconds."""
+_MOST_STEPS = 1_500
+_SINGLE = 1e-9
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    name: str
+    made: PlannedParts
+    verdict: Verdict
+
+
+def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
+    """Return the best plan that is found under the objective of the options.
+
+    Raises
+    ------
+    BadGraphError
+        PT011: no plan that was found keeps the deadline.
+    """
+    work = work_of(graph)
+    bound = lower_bound(graph, work, machines)
+    tried = _tried(graph, options, machines)
+    found = [
+        _judged(name, planner, graph, work, options=options, machines=machines, bound=bound)
+        for name, planner in tried.items()
+    ]
+    key = _KEYS[options.objective](found, options)
+    best = min(found, key=key)
+    if options.objective in ("time", "balanced") and graph.drops <= _SEARCHED:
+        best = min([best, _searched(best, graph, work, options=options, machines=machines, bound=bound)], key=key)
+    if options.deadline is not None and best.verdict.makespan_s > options.deadline * (1 + _SINGLE):
+        quickest = min(one.verdict.makespan_s for one in (*found, best))
+        text = f"the best plan takes {quickest:.6g} s, the deadline is {options.deadline:.6g} s"
+        refuse_errors([problem("PT011", text, where="deadline", hint="give a later deadline, or more or faster nodes")])
+    return replace(best.made, note=_reason(best, found, options, bound))
+
+
+def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> Mapping[str, Planner]:
+    drops, nodes = graph.drops, len(machines.nodes)
+    found: dict[str, Planner] = {"metis": metis, "one node": _one_node}
+    if drops <= _LARGE:
+        found |= {"blocks": blocks, "breadth_first": breadth_first}
+    if drops <= _MIDDLE and drops * nodes <= 32 * _MIDDLE:
+        found |= {"heft": heft, "sarkar": sarkar}
+    if drops <= _SMALL:
+        found["peft"] = peft
+        if graph.edges * nodes**2 <= MOST_LOOKAHEAD // 20:
+            found["lookahead"] = lookahead
+    if options.objective == "nodes" and drops <= _MIDDLE:
+        found["min_parts"] = _fewest
+    if options.objective in ("movement", "balanced") and has_kahypar() and drops <= _MIDDLE:
+        found["kahypar"] = kahypar
+    if drops > _LARGE:
+        found = {"blocks": blocks, "metis": metis}
+    return MappingProxyType(found)
+
+
+def _one_node(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
+    power = [node.cores * node.speed for node in machines.nodes]
+    return PlannedParts(np.full(graph.drops, power.index(max(power)), dtype=np.int32))
+
+
+def _fewest(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
+    """Return the plan of `min_parts`; on one node if it finds none that keeps the deadline."""
+    try:
+        return min_parts(graph, options, machines)
+    except BadGraphError:
+        return _one_node(graph, options, machines)
+
+
+def _judged(
+    name: str,
+    planner: Planner,
+    graph: PhysicalGraph,
+    work: GraphWork,
+    *,
+    options: PartitionOptions,
+    machines: Machines,
+    bound: float,
+) -> _Candidate:
+    # Only `min_parts` plans for a deadline; that of the best plan is checked at the end.
+    wanted = options if planner is _fewest else msgspec.structs.replace(options, deadline=None)
+    made = planner(graph, wanted, machines)
+    if made.priority is None:
+        made = replace(made, priority=priorities(upward_ranks(graph, work, machines, made.part), work))
+    run = simulate(work, machines, made.part, made.priority)
+    return _Candidate(name, made, verdict_of(work, machines, made.part, run, bound))
+
+
+def _searched(
+    best: _Candidate,
+    graph: PhysicalGraph,
+    work: GraphWork,
+    *,
+    options: PartitionOptions,
+    machines: Machines,
+    bound: float,
+) -> _Candidate:
+    steps = min(_SEARCH_BUDGET // max(graph.drops, 300), _MOST_STEPS)
+    steps = steps if options.steps < 0 else options.steps
+    assert best.made.priority is not None  # noqa: S101 - `_judged` sets it
+    _, part, priority = search(
+        task_graph(work),
+        machines,
+        (best.made.part, best.made.priority),
+        steps=steps,
+        bound=bound,
+        seed=options.seed,
+    )
+    run = simulate(work, machines, part, priority)
+    name = f"{best.name} and local search"
+    return _Candidate(name, PlannedParts(part, priority), verdict_of(work, machines, part, run, bound))
+
+
+_Key = Callable[[_Candidate], tuple[float, ...]]
+
+
+def _by_time(_found: list[_Candidate], _options: PartitionOptions) -> _Key:
+    return lambda one: (one.verdict.makespan_s, one.verdict.bytes_moved)
+
+
+def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:
+    """Within the imbalance; if no plan keeps it, within that of the evenest plan."""
+    evenest = min(one.verdict.imbalance for one in found)
+    most = max(options.imbalance, evenest) + 1e-6
+    return lambda one: (
+        max(one.verdict.imbalance - most, 0.0),
+        one.verdict.bytes_moved,
+        one.verdict.makespan_s,
+    )
+
+
+def _by_nodes(found: list[_Candidate], options: PartitionOptions) -> _Key:
+    quickest = min(one.verdict.makespan_s for one in found)
+    allowed = quickest * (2.0 - min(max(options.greediness, 0.0), 100.0) / 100.0)
+    deadline = allowed if options.deadline is None else options.deadline
+    return lambda one: (
+        max(one.verdict.makespan_s - deadline * (1 + _SINGLE), 0.0),
+        one.verdict.nodes_used,
+        one.verdict.makespan_s,
+    )
+
+
+def _by_both(found: list[_Candidate], _options: PartitionOptions) -> _Key:
+    """The product of time and movement, each as a ratio; what moves counts against all that is written."""
+    quickest = max(min(one.verdict.makespan_s for one in found), 1e-300)
+    most = max(*(one.verdict.bytes_moved for one in found), 1e-300)
+    return lambda one: (
+        one.verdict.makespan_s / quickest * (1 + one.verdict.bytes_moved / most),
+        one.verdict.makespan_s,
+    )
+
+
+_KEYS: Mapping[str, Callable[[list[_Candidate], PartitionOptions], _Key]] = MappingProxyType(
+    {"time": _by_time, "movement": _by_movement, "nodes": _by_nodes, "balanced": _by_both}
+)
+
+
+def _reason(best: _Candidate, found: list[_Candidate], options: PartitionOptions, bound: float) -> str:
+    """Return in one line which plan won, by how much, and what the lower bound is."""
+    made = best.verdict
+    others = [one for one in found if one.name != best.name.removesuffix(" and local search")]
+    text = f"{best.name} is best for {options.objective}: {made.makespan_s:.6g} s, {made.bytes_moved:.6g} bytes moved"
+    if others:
+        second = min(others, key=_KEYS[options.objective](found, options))
+        text += f"; next {second.name} with {second.verdict.makespan_s:.6g} s, {second.verdict.bytes_moved:.6g} bytes"
+    return f"{text}; no plan takes less than {bound:.6g} s"

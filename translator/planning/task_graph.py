@@ -1,0 +1,197 @@
+"""The graph of applications that planners work on: data drops become edges and nets, and follow their applications.
+
+A data drop belongs on the node of its producer, or, without one, on that of a consumer: elsewhere it would move once
+more. So planners decide about *tasks*: the applications, and data drops with several producers and several consumers,
+which would otherwise be as many edges as there are pairs of them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import IntColumn
+from translator.planning.graph_work import Floats, GraphWork
+
+__all__ = ["Nets", "TaskGraph", "task_graph"]
+
+Wide = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nets:
+    """The data drops with several tasks: the hypergraph of what moves.
+
+    If the tasks of a net are in n parts, its bytes move n - 1 times.
+
+    Attributes
+    ----------
+    ptr, task : int64 arrays
+        The tasks of net i, without repetitions, are ``task[ptr[i]:ptr[i + 1]]``.
+    volume : float array, shape (nets,)
+        Bytes of each.
+    """
+
+    ptr: Wide
+    task: Wide
+    volume: Floats
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """Tasks, and the data between them.
+
+    Attributes
+    ----------
+    work : GraphWork
+        The drops.
+    row : int64 array, shape (tasks,)
+        The drop of each task, ascending.
+    seconds, load, memory : float arrays, shape (tasks,)
+        Execution time at speed 1, core seconds, and declared memory.
+    cpus : int64 array, shape (tasks,)
+        Processors.
+    before_ptr, before, before_data : int64 arrays
+        The predecessors of each task in compressed sparse rows, and the data drop between.
+    after_ptr, after, after_data : int64 arrays
+        The successors.
+    root_ptr, root_data : int64 arrays
+        The data drops without producers that each task reads.
+    home : int64 array, shape (drops,)
+        The task that each drop follows; -1 for data without any.
+    """
+
+    work: GraphWork
+    row: Wide
+    seconds: Floats
+    load: Floats
+    memory: Floats
+    cpus: Wide
+    before_ptr: Wide
+    before: Wide
+    before_data: Wide
+    after_ptr: Wide
+    after: Wide
+    after_data: Wide
+    root_ptr: Wide
+    root_data: Wide
+    home: Wide
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.row)
+
+    @cached_property
+    def nets(self) -> Nets:
+        """The data drops with several tasks."""
+        return _nets(self)
+
+    def expanded(self, task_part: npt.NDArray[np.integer]) -> IntColumn:
+        """Return the part of each drop, from those of the tasks; data without tasks are in part 0."""
+        part: IntColumn = np.append(task_part, 0).astype(np.int32)[self.home]
+        return part
+
+    def of_drops(self, values: npt.NDArray[np.integer]) -> IntColumn:
+        """Return a column of drops with the values of tasks, 0 for other drops."""
+        column = np.zeros(self.work.drops, dtype=np.int32)
+        column[self.row] = values
+        return column
+
+
+def task_graph(work: GraphWork) -> TaskGraph:
+    """Return the tasks of a graph."""
+    drops, source, target = work.drops, work.source.astype(np.int64), work.target.astype(np.int64)
+    into_data = ~work.is_app[target]
+    producers = np.bincount(target[into_data], minlength=drops)
+    consumers = np.bincount(source[~into_data], minlength=drops)
+    is_task = work.is_app | ((producers > 1) & (consumers > 1))
+    row = np.flatnonzero(is_task)
+    number = np.full(drops, -1, dtype=np.int64)
+    number[row] = np.arange(len(row))
+    # Edges between tasks directly, and across one data drop that has a single producer, or a single consumer.
+    direct = is_task[source] & is_task[target]
+    first, second = [source[direct]], [target[direct]]
+    data = [np.where(work.is_app[source[direct]], target[direct], source[direct])]
+    single = ~is_task & (producers == 1)
+    producer = np.full(drops, -1, dtype=np.int64)
+    inner = into_data & single[target]
+    producer[target[inner]] = source[inner]
+    edges = ~into_data & single[source]
+    first.append(producer[source[edges]])
+    second.append(target[edges])
+    data.append(source[edges])
+    joined = ~is_task & (producers > 1) & (consumers == 1)
+    consumer = np.full(drops, -1, dtype=np.int64)
+    outer = ~into_data & joined[source]
+    consumer[source[outer]] = target[outer]
+    edges = into_data & joined[target]
+    first.append(source[edges])
+    second.append(consumer[target[edges]])
+    data.append(target[edges])
+    one, other = number[np.concatenate(first)], number[np.concatenate(second)]
+    between = np.concatenate(data)
+    forth = np.argsort(one, kind="stable")
+    back = np.argsort(other, kind="stable")
+    roots = ~into_data & (producers[source] == 0) & ~is_task[source]
+    readers = number[target[roots]]
+    by_reader = np.argsort(readers, kind="stable")
+    return TaskGraph(
+        work=work,
+        row=row,
+        seconds=work.seconds[row],
+        load=work.work[row],
+        memory=work.memory[row],
+        cpus=work.cpus[row].astype(np.int64),
+        before_ptr=_pointers(other, len(row)),
+        before=one[back],
+        before_data=between[back],
+        after_ptr=_pointers(one, len(row)),
+        after=other[forth],
+        after_data=between[forth],
+        root_ptr=_pointers(readers, len(row)),
+        root_data=source[roots][by_reader],
+        home=_homes(number, source, target, into_data),
+    )
+
+
+def _pointers(key: Wide, rows: int) -> Wide:
+    ptr = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(key, minlength=rows), out=ptr[1:])
+    return ptr
+
+
+def _homes(number: Wide, source: Wide, target: Wide, into_data: npt.NDArray[np.bool_]) -> Wide:
+    """Return the task of each drop: itself, its first producer, or its first consumer."""
+    home = number.copy()
+    free = number < 0
+    # In reverse, so that of several ones the first is written last.
+    from_data, readers = source[~into_data][::-1], target[~into_data][::-1]
+    chosen = free[from_data]
+    home[from_data[chosen]] = number[readers[chosen]]
+    data, writers = target[into_data][::-1], source[into_data][::-1]
+    chosen = free[data]
+    home[data[chosen]] = number[writers[chosen]]
+    return home
+
+
+def _nets(graph: TaskGraph) -> Nets:
+    work = graph.work
+    number = np.full(work.drops, -1, dtype=np.int64)
+    number[graph.row] = np.arange(graph.tasks)
+    source, target = work.source.astype(np.int64), work.target.astype(np.int64)
+    into_data = ~work.is_app[target]
+    data = np.where(into_data, target, source)
+    other = number[np.where(into_data, source, target)]
+    # A data drop that is a task itself is in its net, too.
+    own = np.flatnonzero((number >= 0) & ~work.is_app)
+    key = np.unique(np.concatenate([data * max(graph.tasks, 1) + other, own * max(graph.tasks, 1) + number[own]]))
+    data, task = key // max(graph.tasks, 1), key % max(graph.tasks, 1)
+    size = np.bincount(data, minlength=work.drops)
+    kept = (size[data] > 1) & (work.volume[data] > 0)
+    data, task = data[kept], task[kept]
+    names, count = np.unique(data, return_counts=True)
+    ptr = np.zeros(len(names) + 1, dtype=np.int64)
+    np.cumsum(count, out=ptr[1:])
+    return Nets(ptr=ptr, task=task, volume=work.volume[names])
