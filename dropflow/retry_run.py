@@ -1,32 +1,23 @@
 """Trying the failed drops of a run on this machine again, in the same session."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from dropflow import local
-from dropflow.engine.parameters import Unusable, convert_field
 from dropflow.engine.recovery import has_attempts
 from dropflow.engine.reports import SessionResult
-from dropflow.errors import BadParameterError, ConflictError, NotFoundError, UsageError
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument, Template
+from dropflow.errors import ConflictError, NotFoundError
 from dropflow.graph.text_ids import find_drop, oid
 from dropflow.graph_file import save
 from dropflow.local import RunOptions
+from dropflow.retry_settings import with_settings
 from dropflow.session_lock import SessionLock
 from dropflow.states import DropState
 from dropflow.stopped_session import StoppedSession
 
 __all__ = ["retry"]
-
-_FIXED = frozenset(
-    {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
-)
-"""Fields that decide about drops that are settled already, or that the translator has taken into the graph."""
 
 _DEFAULT = RunOptions()
 
@@ -73,7 +64,7 @@ def retry(
     with SessionLock(path):
         stopped = StoppedSession.read(path)
         causes = _causes(stopped, drops)
-        graph = _with_settings(stopped.graph, causes, settings)
+        graph = with_settings(stopped.graph, causes, settings)
         local.refuse_unusable(graph)
         plan = stopped.plan(
             repeated=_repeated(stopped, causes),
@@ -121,58 +112,3 @@ def _repeated(stopped: StoppedSession, causes: Collection[int]) -> list[int]:
     again = {drop for drop, cause in table.error_causes().items() if cause in set(causes)}
     cancelled = np.flatnonzero(np.frombuffer(bytes(table.states), dtype=np.uint8) == DropState.CANCELLED).tolist()
     return sorted(again.union(cancelled))
-
-
-def _with_settings(graph: PhysicalGraph, causes: Sequence[int], settings: Sequence[str]) -> PhysicalGraph:
-    """Return the graph with changed parameters of the nodes that failed."""
-    templates = list(graph.templates)
-    failed = sorted({int(graph.template[drop]) for drop in causes})
-    for setting in settings:
-        address, found, value = setting.partition("=")
-        if not found or not address:
-            raise UsageError(f"the setting {setting!r} is not of the form name=value", where="--set")
-        node, _, name = address.rpartition(".")
-        rows = [row for row in failed if node in ("", templates[row].name, templates[row].key, templates[row].app_name)]
-        rows = [row for row in rows if templates[row].argument(name) is not None]
-        if not rows:
-            raise UsageError(
-                f"none of the nodes that failed has a parameter {address!r}",
-                where="--set",
-                hint=f"failed were: {_described([templates[row] for row in failed])}",
-            )
-        for row in rows:
-            templates[row] = _with_value(templates[row], name, value)
-    return graph if not settings else replace(graph, templates=tuple(templates))
-
-
-def _with_value(template: Template, name: str, value: str) -> Template:
-    """Return a node with another value of one parameter."""
-    argument = template.argument(name)
-    assert argument is not None  # noqa: S101 - see _with_settings
-    if name in _FIXED or argument.is_port:
-        what = "is a port" if argument.is_port else "decides about drops that are settled already"
-        raise BadParameterError(
-            f"{name!r} of {template.name!r} cannot be changed in a run that has begun: it {what}",
-            fields=(name,),
-            where="--set",
-            hint="change the graph, and run it again",
-        )
-    try:
-        converted = convert_field(value, argument.type, options=argument.options)
-    except Unusable as error:
-        raise BadParameterError(
-            f"{name!r} of {template.name!r} cannot be {value!r}: {error}", fields=(name,), where="--set"
-        ) from error
-
-    def changed(one: Argument) -> Argument:
-        return msgspec.structs.replace(one, value=converted) if one.name == name else one
-
-    return msgspec.structs.replace(template, arguments=tuple(changed(one) for one in template.arguments))
-
-
-def _described(templates: Sequence[Template]) -> str:
-    """Return the names of nodes with those of their parameters."""
-    return "; ".join(
-        f"{node.name} ({', '.join(one.name for one in node.arguments if not one.is_port and one.name not in _FIXED)})"
-        for node in templates[:5]
-    )

@@ -29,6 +29,7 @@ def make_session(
     clock: Clock,
     exchange: Exchange | None = None,
     epoch: int = 0,
+    view: int = 0,
     instruments: Sequence[Instrument] = (),
     on_statistics: Callable[[Statistics], None] | None = None,
     inbox: Inbox[SessionInput] | None = None,
@@ -52,6 +53,8 @@ def make_session(
         Where the other nodes of the session are.
     epoch : int
         Deployment of the session, where managers deployed it.
+    view : int
+        View of the session, where managers deployed it.
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable, optional
@@ -74,7 +77,7 @@ def make_session(
     """
     directory, name = Path(repository.workspace.directory), repository.workspace.session
     streams = streaming_links(graph)
-    header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries)
+    header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
     return Session(
         graph,
         repository,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -218,6 +218,38 @@ class Manager(SessionContents, Protocol):
         ConflictError
             The session does not run, or has too few nodes.
         """
+        ...
+
+    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
+        """Continue a session that was stopped: what was committed and is still there is kept, and the rest runs.
+
+        It keeps its name, and has a new epoch.
+
+        Raises
+        ------
+        ConflictError
+            It runs on a node, or nothing is left to run, or most of its nodes are missing.
+        GoneError
+            No node can read its copy.
+        WorldError
+            See `submit`. It is as before then.
+        """
+        ...
+
+    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+        """Run failed drops of a session that is over again, and those that failed because of them.
+
+        Raises
+        ------
+        ConflictError, GoneError, WorldError
+            See `resume`; no drop failed, or not those that are named.
+        UsageError
+            A setting does not fit the nodes that failed.
+        """
+        ...
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+        """Return what each node at or below it has of a session, encoded (`managers.recovery.stopped_part`)."""
         ...
 
     def delete(self, session: str) -> None:

@@ -69,6 +69,14 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Check the whole state of the engine after each step; slow.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
+    decision : bytes
+        With what a session that was over continues: an encoded `managers.recovery.records.ViewDecision`. Empty for a
+        new session.
+    view : int
+        Number of the view with which the session begins.
+    copies : dict of str to tuple of int
+        Nodes that continue with their copy of the session: its epoch and the number of its view. The others begin
+        without one.
     dfg : bytes-like
         The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
     """
@@ -84,7 +92,15 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     check: bool = False
     infrastructure_retries: _Natural = 5
+    decision: bytes = b""
+    view: _Natural = 0
+    copies: dict[_Name, tuple[_Natural, _Natural]] = {}
     dfg: Any = b""
+
+    @property
+    def is_continuation(self) -> bool:
+        """Whether it continues a session that was over."""
+        return bool(self.decision)
 
     def without_graph(self) -> "Deployment":
         """Return the deployment without the bytes of the graph."""

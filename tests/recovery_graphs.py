@@ -7,7 +7,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 
-__all__ = ["GRAPHS", "chain"]
+__all__ = ["GRAPHS", "chain", "files"]
 
 _FILE = "dlg.data.drops.file.FileDROP"
 
@@ -58,6 +58,22 @@ def scatter(marks: Path, seconds: float) -> PhysicalGraph:
         drawing.command(f"FIRST{at}", f"head -n {size} %i0 > %o0; echo {at} >> %o0", reads="seed", writes=f"middle{at}")
         drawing.command(f"SECOND{at}", "cksum < %i0 > %o0", reads=f"middle{at}", writes=f"out{at}")
     drawing.builder.data("sums")
+    inputs = " ".join(f"%i{at}" for at in range(8))
+    drawing.command("GATHER", f"cat {inputs} > %o0", reads=" ".join(f"out{at}" for at in range(8)), writes="sums")
+    return drawing.builder.build()
+
+
+def files(marks: Path, seconds: float) -> PhysicalGraph:
+    """One source, eight branches of two steps and a gather, all through files: nothing is lost with a process."""
+    drawing = _Drawing("files", marks, seconds)
+    drawing.file("seed", persist=True)
+    drawing.command("SOURCE", "seq 2000 > %o0", writes="seed")
+    for at in range(8):
+        drawing.file(f"middle{at}", persist=True)
+        drawing.file(f"out{at}", persist=True)
+        drawing.command(f"FIRST{at}", f"cat %i0 > %o0; echo {at} >> %o0", reads="seed", writes=f"middle{at}")
+        drawing.command(f"SECOND{at}", "cksum < %i0 > %o0", reads=f"middle{at}", writes=f"out{at}")
+    drawing.file("sums")
     inputs = " ".join(f"%i{at}" for at in range(8))
     drawing.command("GATHER", f"cat {inputs} > %o0", reads=" ".join(f"out{at}" for at in range(8)), writes="sums")
     return drawing.builder.build()

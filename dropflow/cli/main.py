@@ -16,8 +16,8 @@ __all__ = ["commands", "load_command", "main"]
 
 _COMMANDS = {
     "run": "Run GRAPH on this machine.",
-    "resume": "Continue the run in DIR, which was killed, cancelled, or stopped at its walltime.",
-    "retry": "Run the failed drops of the run in DIR again, after their cause was corrected.",
+    "resume": "Continue RUN, which was killed, cancelled, or stopped at its walltime.",
+    "retry": "Run the failed drops of RUN again, after their cause was corrected.",
     "check": "Report all problems of GRAPH.",
     "unroll": "Unroll GRAPH into a physical graph.",
     "partition": "Partition GRAPH and report how good the partition is.",

@@ -1,22 +1,35 @@
-"""``dropflow retry``: try the failed drops of a run again."""
+"""``dropflow retry``: try the failed drops of a run, or of a session of a manager, again."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import output_options, runner_options
+from dropflow.cli.options import (
+    ConnectionOptions,
+    connection_options,
+    output_options,
+    patience_option,
+    runner_options,
+)
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.run_or_session import continue_session, is_directory, session_options
 from dropflow.cli.run_reply import RunReply, exit_of_run
+from dropflow.rest.client import Client
+from dropflow.rest.operation_records import RetryRequest
 
 __all__ = ["command"]
 
 
 @click.command("retry")
 @output_options
-@click.argument("directory", metavar="DIR")
+@click.argument("run", metavar="RUN")
 @click.argument("drops", metavar="[DROP]...", nargs=-1)
+@connection_options
+@session_options
+@patience_option
 @click.option(
     "--set",
     "settings",
@@ -28,20 +41,32 @@ __all__ = ["command"]
 def command(
     output: CommandOutput,
     *,
-    directory: str,
+    manager: ConnectionOptions,
+    run: str,
     drops: tuple[str, ...],
     settings: tuple[str, ...],
+    wait: bool,
+    patience: float,
+    without_missing: bool,
     runner: str,
     workers: int | None,
     infrastructure_retries: int,
     durable: bool,
 ) -> Exit:
-    """Run the failed drops of the run in DIR again, after their cause was corrected.
+    """Run the failed drops of RUN again, after their cause was corrected.
+
+    RUN is the directory of a run, or a session of a manager if there is no such directory, or with --to. It has ended.
 
     These are all root causes, or those of each DROP (a text id as reports show it, or the end of one), and the drops
     that failed or were cancelled because of them. Drops that were completed are kept, if their contents are still there
-    or not needed. Failed drops have all of their tries again. The answer is that of run.
+    or not needed. Failed drops have all of their tries again. The answer is that of run, or for a session of a manager
+    that of submit.
     """
+    if not is_directory(run):
+        request = RetryRequest(drops=drops, settings=settings, without_missing=without_missing)
+        again = partial(Client.retry, session=run, request=request)
+        return continue_session(output, manager, again, wait=wait, patience=patience)
+
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions
     from dropflow.retry_run import retry
@@ -56,6 +81,6 @@ def command(
             on_statistics=show,
             check_invariants=bool(click.get_current_context().params.get("debug")),
         )
-        result = retry(Path(directory), drops, options, settings=settings)
+        result = retry(Path(run), drops, options, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

@@ -208,6 +208,7 @@ class DropTable:
         self.attempts.update(known.attempts)
         self.uncounted_attempts.update(known.uncounted_attempts)
         self.skipped_outputs.update(known.skipped)
+        self.faults.update(known.faults)
         self.running.update(known.running)
         self.unsettled = int(np.count_nonzero(local & ~settled))
         self.unsettled_remote = int(np.count_nonzero(~local & ~settled))

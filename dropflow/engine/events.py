@@ -84,6 +84,8 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
         Why the session had to continue.
     running : tuple of int
         Drops whose attempt, with the number in `attempts`, is still with the runner. Their state is WRITING.
+    faults : dict of int to int
+        How many infrastructure faults drops have had that still count.
     """
 
     states: bytes
@@ -95,6 +97,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     lost: tuple[int, ...] = ()
     reason: str = ""
     running: tuple[int, ...] = ()
+    faults: dict[int, int] = {}
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):

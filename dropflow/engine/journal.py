@@ -62,6 +62,8 @@ class JournalHeader(msgspec.Struct, frozen=True):
     """Deployment of the session, where managers deployed it."""
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES
     """How many infrastructure faults each drop may have."""
+    view: int = 0
+    """View of the session, where managers deployed it."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -7,20 +7,19 @@ content, or their part of one, is gone and still needed. Nothing changes the cou
 Everything here is pure: what is available is the caller's to find out.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.engine.drop_table import DropTable
-from dropflow.engine.events import NO_CAUSE, KnownStates, foreign
+from dropflow.engine.events import NO_CAUSE, KnownStates
 from dropflow.engine.rules import effective_inputs
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again", "slice_states"]
+__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again"]
 
 _WRITING, _COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
 _ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
@@ -150,37 +149,7 @@ def known_states(
         reset=tuple(np.flatnonzero(reset).tolist()),
         lost=tuple(np.flatnonzero(stays & (column == _COMPLETED) & is_data & ~available).tolist()),
         reason=reason,
-    )
-
-
-def slice_states(known: KnownStates, piece: Slice) -> KnownStates:
-    """Return what one node needs of the known states of a whole graph.
-
-    Parameters
-    ----------
-    known : KnownStates
-        By rows of the whole graph.
-    piece : Slice
-        The slice of the node.
-    """
-
-    def rows(drops: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sorted(row for drop in drops if (row := piece.local(drop)) is not None))
-
-    def column(values: Mapping[int, int]) -> dict[int, int]:
-        return {row: value for drop, value in values.items() if (row := piece.local(drop)) is not None}
-
-    causes = column(known.causes).items()
-    skipped = ((piece.local(app), rows(chosen)) for app, chosen in known.skipped.items())
-    return KnownStates(
-        states=np.frombuffer(known.states, dtype=np.uint8)[piece.drop].tobytes(),
-        causes={row: foreign(cause) if (here := piece.local(cause)) is None else here for row, cause in causes},
-        attempts=column(known.attempts),
-        uncounted_attempts=column(known.uncounted_attempts),
-        skipped={row: chosen for row, chosen in skipped if row is not None and chosen},
-        reset=rows(known.reset),
-        lost=rows(known.lost),
-        reason=known.reason,
+        faults={drop: count for drop, count in drops.faults.items() if drop not in failed},
     )
 
 

@@ -20,7 +20,10 @@ from dropflow.rest.operation_records import (
     DeploymentQuery,
     EpochRequest,
     FailureList,
+    RemainsQuery,
     ResultList,
+    ResumeRequest,
+    RetryRequest,
     WatchQuery,
 )
 from dropflow.rest.schema import (
@@ -198,6 +201,18 @@ class _SessionCalls(OperationCaller):
     def rebalance(self, session: str) -> SessionInfo:
         """Move drops of a session that have not begun, so that all its nodes end at about the same time."""
         return self.call(operations.REBALANCE, session)
+
+    def resume(self, session: str, request: ResumeRequest | None = None) -> SessionInfo:
+        """Continue a session that was stopped."""
+        return self.call(operations.RESUME, session, body=request or ResumeRequest())
+
+    def retry(self, session: str, request: RetryRequest | None = None) -> SessionInfo:
+        """Try the failed drops of a session that is over again."""
+        return self.call(operations.RETRY, session, body=request or RetryRequest())
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+        """Return what the nodes at or below it have of a session, as managers exchange it."""
+        return self.call(operations.REMAINS, session, query=RemainsQuery(ignore_damage=ignore_damage)).parts
 
     def delete(self, session: str) -> None:
         """Delete a session and its files."""

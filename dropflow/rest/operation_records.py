@@ -24,7 +24,11 @@ __all__ = [
     "NodeList",
     "ProbeResultList",
     "Readiness",
+    "Remains",
+    "RemainsQuery",
     "ResultList",
+    "ResumeRequest",
+    "RetryRequest",
     "SessionList",
     "WatchQuery",
 ]
@@ -65,6 +69,49 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def text(self) -> str:
         """What is shown with the session."""
         return f"cancelled: {self.reason}" if self.reason else "cancelled"
+
+
+class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a session that was stopped goes on.
+
+    Attributes
+    ----------
+    without_missing : bool
+        Go on although most of its nodes are missing. Only if they are switched off, or have lost it: a session that
+        still runs on them would run twice.
+    ignore_damage : bool
+        Take a journal that is damaged before its end up to the damage; what came later runs again.
+    """
+
+    without_missing: bool = False
+    ignore_damage: bool = False
+
+
+class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which failed drops of a session that is over are tried again.
+
+    Attributes
+    ----------
+    drops : tuple of str
+        Text ids, or ends of them, of drops in ERROR whose root causes are tried again; all by default.
+    settings : tuple of str
+        ``name=value`` or ``node.name=value``: parameters of the nodes that failed.
+    """
+
+    drops: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
+    settings: tuple[Annotated[str, Meta(max_length=100_000)], ...] = ()
+
+
+class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether a journal that is damaged before its end is read up to the damage."""
+
+    ignore_damage: bool = False
+
+
+class Remains(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes at or below a manager have of a session, each encoded as managers exchange it."""
+
+    parts: tuple[bytes, ...]
 
 
 class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -36,7 +36,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, ResultList, ResumeRequest, RetryRequest
 from dropflow.rest.operations import OPERATIONS
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -236,9 +236,8 @@ class _ManagerAndChildren(_Controls):
             raise NotFoundError(f"{url} is not a child", where=self.name)
 
 
-@_refusable
-class FakeManager(_ManagerAndChildren):
-    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+class _SessionLives(_ManagerAndChildren):
+    """The operations of a fake manager on whole sessions."""
 
     def status(self) -> ManagerStatus:
         """Return its info, nodes and sessions."""
@@ -310,20 +309,6 @@ class FakeManager(_ManagerAndChildren):
             del self._sessions[session]
             self._changed.notify_all()
 
-    def drops(self, session: str, query: DropQuery) -> DropPage:
-        """Return a page of the drops that match."""
-        return self._find(session).page(query)
-
-    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
-        """Return one drop with its neighbours."""
-        found = self._find(session)
-        return found.drop_detail(_row(self, found, drop), query)
-
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
-        """Return a page of the root causes that `fail` made."""
-        found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
-        return FailureList.page(found, query)
-
     def pause(self, session: str) -> SessionInfo:
         """Set a session that runs to PAUSED."""
         return self._switch(session, "RUNNING", "PAUSED")
@@ -340,11 +325,58 @@ class FakeManager(_ManagerAndChildren):
         self.rebalanced.append(session)
         return self.session(session)
 
+    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:  # noqa: ARG002
+        """Run the cancelled drops of a session that is over."""
+        found = self._find(session)
+        if not is_over(found.status):
+            raise ConflictError(f"session {session!r} is not over: it is {found.status}")
+        return self._again(found, ("CANCELLED",), "nothing is left to run")
+
+    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+        """Run the drops in ERROR of a session that is over, all of them, and the cancelled ones."""
+        found = self._find(session)
+        if not is_over(found.status):
+            raise ConflictError(f"session {session!r} is not over: it is {found.status}")
+        for drop in request.drops:
+            if _row(found, drop).state != "ERROR":
+                raise ConflictError(f"{drop} did not fail")
+        return self._again(found, ("ERROR", "CANCELLED"), "no drop of this session failed")
+
+    def _again(self, found: FakeSession, states: tuple[str, ...], otherwise: str) -> SessionInfo:
+        if not any(row.state == states[0] for row in found.rows):
+            raise ConflictError(otherwise)
+        self._put(found.again(states))
+        return self.session(found.name)
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:  # noqa: ARG002
+        """Return nothing: only managers ask for it."""
+        self._find(session)
+        return ()
+
     def _switch(self, session: str, before: str, after: str) -> SessionInfo:
         found = self._find(session)
         if found.status == before:
             self._put(msgspec.structs.replace(found, status=after, version=found.version + 1))
         return self.session(session)
+
+
+@_refusable
+class FakeManager(_SessionLives):
+    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops that match."""
+        return self._find(session).page(query)
+
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+        """Return one drop with its neighbours."""
+        found = self._find(session)
+        return found.drop_detail(_row(found, drop), query)
+
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """Return a page of the root causes that `fail` made."""
+        found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
+        return FailureList.page(found, query)
 
     def cancel_drop(
         self,
@@ -355,7 +387,7 @@ class FakeManager(_ManagerAndChildren):
     ) -> DropDetail:
         """Cancel one drop that is open, of a session that is not over."""
         found = self._find(session)
-        row = _row(self, found, drop)
+        row = _row(found, drop)
         if is_over(found.status):
             raise ConflictError(f"session {session!r} is over")
         if row.drop in found.open_rows():
@@ -365,13 +397,13 @@ class FakeManager(_ManagerAndChildren):
     def log(self, session: str, drop: str) -> Download:
         """Download the log of a drop that failed."""
         found = self._find(session)
-        row = _row(self, found, drop)
+        row = _row(found, drop)
         return _download(f"{drop_file_name(row.oid)}.log", "text/plain; charset=utf-8", found.log(row))
 
     def data(self, session: str, drop: str) -> Download:
         """Download the content that `write` wrote."""
         found = self._find(session)
-        row = _row(self, found, drop)
+        row = _row(found, drop)
         if row.state in ("EXPIRED", "DELETED"):
             raise GoneError(f"the content of {row.oid!r} was released", where=session)
         if row.drop not in found.content:
@@ -444,9 +476,9 @@ def manager_with_sessions(**settings: Any) -> FakeManager:
     return manager
 
 
-def _row(manager: FakeManager, session: FakeSession, drop: str) -> DropInfo:
+def _row(session: FakeSession, drop: str) -> DropInfo:
     """Return the drop with this id, or with the only id that ends in this text."""
-    found = find_drop(lambda query: manager.drops(session.name, query), drop, session=session.name)
+    found = find_drop(session.page, drop, session=session.name)
     return next(row for row in session.rows if row.oid == found.oid)
 
 

@@ -1,7 +1,7 @@
 """A session of a fake manager: drops whose states a test sets, and the records that are made of them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Self
 
 import msgspec
@@ -92,6 +92,14 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         """Return the session with all open drops CANCELLED."""
         ended = self.with_states(dict.fromkeys(self.open_rows(), "CANCELLED"), now)
         return msgspec.structs.replace(ended, status="CANCELLED", finished=now, text=text)
+
+    def again(self, states: Collection[str]) -> Self:
+        """Return the session, which was over, as it goes on: drops in one of these states run again."""
+        rows = tuple(_moved(row, "INITIALIZED") if row.state in states else row for row in self.rows)
+        failures = () if "ERROR" in states else self.failures
+        return msgspec.structs.replace(
+            self, rows=rows, failures=failures, status="RUNNING", finished=0.0, text="", epoch=self.epoch + 1
+        )
 
     def open_rows(self) -> list[int]:
         """Return the rows of the drops that are not settled."""

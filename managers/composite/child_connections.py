@@ -11,9 +11,10 @@ from dropflow.rest.client import Client
 from managers.api import Manager
 from managers.composite.archive import close_download
 from managers.composite.composite_machine import Disconnect, LogWarning
-from managers.composite.deployment_plan import plan_deployment
-from managers.composite.waiting_operations import Discard, PlanDeployment
+from managers.composite.deployment_plan import plan_deployment, usable_witness
+from managers.composite.waiting_operations import Discard, PlanDeployment, PlanResumption
 from managers.machine_calls import Answered, Ask, Unanswered
+from managers.recovery.resumption_plan import plan_resumption
 
 __all__ = ["ChildConnections", "Job", "answer_plan"]
 
@@ -53,6 +54,7 @@ class ChildConnections:
         return {
             Ask: self._ask,
             PlanDeployment: self._plan,
+            PlanResumption: self._plan,
             Disconnect: self._disconnect,
             Discard: self._discard,
             LogWarning: self._log,
@@ -73,7 +75,7 @@ class ChildConnections:
         else:
             self._work(partial(self._answer, self._managers[ask.url], ask))
 
-    def _plan(self, plan: PlanDeployment) -> None:
+    def _plan(self, plan: PlanDeployment | PlanResumption) -> None:
         self._work(partial(answer_plan, plan, self._clock))
 
     def _disconnect(self, action: Disconnect) -> None:
@@ -99,12 +101,23 @@ class ChildConnections:
             return Unanswered(ask.id, _own(ask, error))
 
 
-def answer_plan(plan: PlanDeployment, clock: Clock) -> Answered | Unanswered:
+def answer_plan(plan: PlanDeployment | PlanResumption, clock: Clock) -> Answered | Unanswered:
     """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
     try:
-        deployment = plan_deployment(
-            plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
-        )
+        if isinstance(plan, PlanResumption):
+            deployment = plan_resumption(
+                plan.graph,
+                plan.parts,
+                plan.request,
+                plan.nodes,
+                now=clock.now(),
+                after=plan.after,
+                witness=usable_witness(plan.nodes, plan.witness),
+            )
+        else:
+            deployment = plan_deployment(
+                plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
+            )
     except DropflowError as error:
         return Unanswered(plan.id, error)
     return Answered(plan.id, deployment)

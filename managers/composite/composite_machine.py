@@ -17,6 +17,7 @@ from managers.composite.machine_time import MachineTime
 from managers.composite.merging import SessionPart, as_info
 from managers.composite.nodes import nodes_of
 from managers.composite.requests import SECONDS, Replies, Requests
+from managers.composite.resumptions import Resumptions
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import LongPoll
 from managers.composite.sessions import Sessions
@@ -138,12 +139,14 @@ class CompositeMachine:
             deploy_seconds=deploy_seconds,
             log=self._log,
         )
+        resumptions = Resumptions(self._requests, self._deployments, self._time, self._witness)
         self._sessions = Sessions(
             name,
             self._children,
             self._requests,
             self._cache,
             deployments=self._deployments,
+            resumptions=resumptions,
             time=self._time,
             delete_at=self._delete_at,
             log=self._log,
@@ -165,6 +168,10 @@ class CompositeMachine:
             "pause": partial(self._sessions.switch, "pause"),
             "unpause": partial(self._sessions.switch, "unpause"),
             "rebalance": self._sessions.rebalance,
+            "graph": self._sessions.graph,
+            "resume": self._sessions.resume,
+            "retry": self._sessions.resume,
+            "remains": resumptions.remains,
             "delete": self._delete,
             "ask_children": self._ask_children,
             "parts": self._parts,

@@ -19,6 +19,7 @@ from dropflow.rest.schema import (
     DropQuery,
     FailureInfo,
     PageQuery,
+    SessionInfo,
 )
 from dropflow.stopping import GRACE_SECONDS
 from managers.composite.archive import bundle
@@ -74,6 +75,14 @@ class ContentQueries:
             view, session, "drop", f"drop {found.oid!r} in session {session!r}", drop=found.oid, query=query
         )
         return cast(DropDetail, detail)
+
+    def pause(self, session: str) -> SessionInfo:
+        """Pause a session on all children that answer."""
+        return cast(SessionInfo, self._content_owner.call("pause", session=session))
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session on all children that answer."""
+        return cast(SessionInfo, self._content_owner.call("unpause", session=session))
 
     def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
         """Cancel one drop, on the node that holds it."""
@@ -139,14 +148,7 @@ class ContentQueries:
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""
-        replies = self._ask(session, "session").replies
-        replies.raise_unless_answered(f"session {session!r}")
-        for view, _ in replies.values:
-            replies = self._ask(session, "graph", _LONG, each={view.url: {}}).replies
-            if replies.values:
-                break
-        replies.raise_unless_answered(f"graph of session {session!r}")
-        return cast(PhysicalGraph, replies.values[0][1])
+        return cast(PhysicalGraph, self._content_owner.call("graph", session=session))
 
     def _rows(
         self, session: str, query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]

@@ -18,7 +18,7 @@ from managers.composite.assignment import assign
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 
-__all__ = ["plan_deployment", "session_name"]
+__all__ = ["plan_deployment", "session_name", "usable_witness"]
 
 _NAME_LENGTH = 60
 
@@ -67,8 +67,7 @@ def plan_deployment(
     placed = replace(graph, places=assignment.places)
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
     by_name = {node.name: node for node in nodes}
-    if witness is not None and not all(_can_reach(node.links, witness) for node in nodes):
-        witness = None
+    witness = usable_witness(nodes, witness)
     members = [*used, *_standby(used, nodes, has_witness=witness is not None)]
     return Deployment(
         session=options.session or session_name(graph, clock),
@@ -84,6 +83,11 @@ def plan_deployment(
         notes=(assignment.note,) if assignment.note else (),
         dfg=b"".join(dump(placed)),
     )
+
+
+def usable_witness(nodes: Sequence[NodeInfo], witness: Place | None) -> Place | None:
+    """Return a witness if all nodes can reach it, else None."""
+    return witness if witness is not None and all(_can_reach(node.links, witness) for node in nodes) else None
 
 
 def _can_reach(links: str, witness: Place) -> bool:

@@ -107,16 +107,14 @@ class Deployments:
         """
         deadline = self._time.now + _REPLAN_SECONDS
         while True:
-            nodes = yield from self._fresh_nodes()
+            nodes = yield from self.fresh_nodes()
             planned = yield Plan(graph, options, nodes, after, self._witness.place)
             if planned.error is not None:
                 raise planned.error
             deployment: Deployment = self._under_free_name(planned.value, options)
             after = deployment.epoch
-            self._submitting[deployment.session] = None
-            self._witness.prepare(deployment)
             try:
-                yield from self._deploy(deployment)
+                yield from self.deploy(deployment)
             except RestartedError:
                 # The known incarnations were out of date, here or at an island below, which asks once per period.
                 if self._time.now > deadline:
@@ -124,8 +122,36 @@ class Deployments:
                 yield Until(lambda: False, _REPLAN_PAUSE)
             else:
                 return deployment
-            finally:
-                del self._submitting[deployment.session]
+
+    def deploy(self, deployment: Deployment) -> Routine[None]:
+        """Deploy what is planned.
+
+        Raises
+        ------
+        ConflictError
+            A session of that name is being deployed from here.
+        DropflowError
+            See `submit`.
+        """
+        if deployment.session in self._submitting:
+            raise ConflictError(f"session {deployment.session!r} is being deployed already", hint="look at its status")
+        self._submitting[deployment.session] = None
+        self._witness.prepare(deployment)
+        try:
+            yield from self._deploy(deployment)
+        finally:
+            del self._submitting[deployment.session]
+
+    def url_of(self, node: str) -> Routine[str]:
+        """Return the URL of the child through which a node is reached.
+
+        Raises
+        ------
+        LinkError
+            It is unknown, or does not answer.
+        """
+        (target,) = yield from self._targets([node])
+        return target.view.url
 
     def _under_free_name(self, deployment: Deployment, options: SubmitQuery) -> Deployment:
         """Return the deployment with a name that no other deployment of `submit` has.
@@ -214,7 +240,7 @@ class Deployments:
         if wrong:
             raise merge_errors(wrong, f"could not undo session {session!r}")
 
-    def _fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
+    def fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, asked for now: a node that was started again has another incarnation."""
         yield from self._requests.settle()
         yield from self._requests.ask_again(_AGAIN_SECONDS)

@@ -11,6 +11,7 @@ from typing import Literal, cast
 from dropflow.clock import Clock, SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
     ManagerInfo,
@@ -216,14 +217,6 @@ class Composite(ContentQueries):
         """Return the session once its version is not `version`, or after `seconds`; immediately if it is over."""
         return cast(SessionDetail, self._owner.call("watch", session=session, version=version, seconds=seconds))
 
-    def pause(self, session: str) -> SessionInfo:
-        """Pause a session on all children that answer."""
-        return cast(SessionInfo, self._owner.call("pause", session=session))
-
-    def unpause(self, session: str) -> SessionInfo:
-        """Continue a session on all children that answer."""
-        return cast(SessionInfo, self._owner.call("unpause", session=session))
-
     def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Cancel a session on all children that answer."""
         return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason, grace=grace))
@@ -231,6 +224,18 @@ class Composite(ContentQueries):
     def rebalance(self, session: str) -> SessionInfo:
         """Have the members of a session end at about the same time."""
         return cast(SessionInfo, self._owner.call("rebalance", session=session))
+
+    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
+        """Continue a session that was stopped, on those of its nodes that answer."""
+        return cast(SessionInfo, self._owner.call("resume", session=session, request=request))
+
+    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+        """Run failed drops of a session again."""
+        return cast(SessionInfo, self._owner.call("retry", session=session, request=request))
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+        """Return what all nodes below have of a session."""
+        return cast(tuple[bytes, ...], self._owner.call("remains", session=session, ignore_damage=ignore_damage))
 
     def delete(self, session: str) -> None:
         """Delete a session everywhere; on children that do not answer, as soon as they do.

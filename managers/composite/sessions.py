@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.operation_records import CancelRequest
+from dropflow.rest.operation_records import CancelRequest, ResumeRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
@@ -15,6 +15,7 @@ from managers.composite.deployments import Deployments, merge_errors
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import as_info
 from managers.composite.requests import Requests
+from managers.composite.resumptions import Resumptions
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import SessionWatch
 from managers.composite.waiting_operations import Gather, Question, Routine, Until
@@ -25,6 +26,7 @@ __all__ = ["Sessions"]
 _CANCEL_SECONDS = 10.0
 _DELETE_SECONDS = 30.0
 _REBALANCE_SECONDS = 65.0
+_GRAPH_SECONDS = 30.0
 _SILENT_SECONDS = 3.0
 
 
@@ -47,6 +49,7 @@ class Sessions:
         cache: SessionCache,
         *,
         deployments: Deployments,
+        resumptions: Resumptions,
         time: MachineTime,
         delete_at: Callable[[str, str], None],
         log: Callable[[str], None],
@@ -56,6 +59,7 @@ class Sessions:
         self._requests = requests
         self._cache = cache
         self._deployments = deployments
+        self._resumptions = resumptions
         self._time = time
         self._delete_at = delete_at
         self._log = log
@@ -236,6 +240,26 @@ class Sessions:
         except DropflowError as error:
             # It runs. An error would tell the caller to submit it again.
             return _started(deployment, error)
+        return as_info(detail)
+
+    def graph(self, session: str) -> Routine[PhysicalGraph]:
+        """Return the graph of a session from the first child that can read it: each of them has the whole graph."""
+        views = self._children.by_url()
+        replies = yield from self._requests.ask_all("session", session=session)
+        replies.raise_unless_answered(f"session {session!r}")
+        for view, _ in replies.values:
+            wanted = {view.url: {"session": session}}
+            replies = yield from self._requests.ask_each("graph", wanted, views=views, seconds=_GRAPH_SECONDS)
+            if replies.values:
+                break
+        replies.raise_unless_answered(f"graph of session {session!r}")
+        graph: PhysicalGraph = replies.values[0][1]
+        return graph
+
+    def resume(self, session: str, request: ResumeRequest) -> Routine[SessionInfo]:
+        """Continue a session, or try its failed drops again; see `managers.api.Manager.resume` and `retry`."""
+        yield from self._resumptions.resume(session, request, after=self._cache.epoch_of(session))
+        detail = yield from self.session(session)
         return as_info(detail)
 
     def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:

@@ -17,12 +17,26 @@ import msgspec
 
 from dropflow.errors import DropflowError, InternalError, LinkError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.operation_records import ResumeRequest
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from managers.composite.machine_time import MachineTime
 from managers.deployment import Place
 from managers.machine_calls import Answered, Ask, Unanswered
+from managers.recovery.stopped_part import StoppedPart
 
-__all__ = ["Discard", "Gather", "Outcome", "Plan", "PlanDeployment", "Question", "Routine", "Routines", "Until"]
+__all__ = [
+    "Discard",
+    "Gather",
+    "Outcome",
+    "Plan",
+    "PlanAgain",
+    "PlanDeployment",
+    "PlanResumption",
+    "Question",
+    "Routine",
+    "Routines",
+    "Until",
+]
 
 _MOST = 8
 """Questions to one child that are under way at a time; others wait. A child that hangs must not take all threads."""
@@ -94,6 +108,18 @@ class Plan:
     witness: Place | None = None
 
 
+@dataclass(frozen=True)
+class PlanAgain:
+    """Compute the deployment that continues a session, outside of the machine; the result is an `Outcome`."""
+
+    graph: PhysicalGraph
+    parts: tuple[StoppedPart, ...]
+    request: ResumeRequest
+    nodes: tuple[NodeInfo, ...]
+    after: int
+    witness: Place | None = None
+
+
 class PlanDeployment(msgspec.Struct, frozen=True):
     """Action: compute a deployment (`plan_deployment`), and answer with `Answered` or `Unanswered`."""
 
@@ -105,16 +131,28 @@ class PlanDeployment(msgspec.Struct, frozen=True):
     witness: Place | None = None
 
 
+class PlanResumption(msgspec.Struct, frozen=True):
+    """Action: compute a deployment (`plan_resumption`), and answer with `Answered` or `Unanswered`."""
+
+    id: int
+    graph: PhysicalGraph
+    parts: tuple[StoppedPart, ...]
+    request: ResumeRequest
+    nodes: tuple[NodeInfo, ...]
+    after: int
+    witness: Place | None = None
+
+
 class Discard(msgspec.Struct, frozen=True):
     """Action: release a value that came too late, such as an open download."""
 
     value: Any
 
 
-Wait = Gather | Until | Plan
+Wait = Gather | Until | Plan | PlanAgain
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
-Action = Ask | Discard | PlanDeployment
+Action = Ask | Discard | PlanDeployment | PlanResumption
 
 
 @dataclass(eq=False)
@@ -259,6 +297,12 @@ class Routines:
             number = self._next_id()
             self._plans[number] = running
             self._actions.append(PlanDeployment(number, wait.graph, wait.options, wait.nodes, wait.after, wait.witness))
+        elif isinstance(wait, PlanAgain):
+            number = self._next_id()
+            self._plans[number] = running
+            self._actions.append(
+                PlanResumption(number, wait.graph, wait.parts, wait.request, wait.nodes, wait.after, wait.witness)
+            )
         else:
             gathering = _Gathering(running, wait, now, now + wait.seconds)
             gathering.signs = {question.url: self._signs(question.url) for question in wait.questions}

@@ -9,6 +9,7 @@ until it is deleted.
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,9 @@ def recover_all(sessions: Path, node: str, clock: Clock) -> dict[str, FinishedSe
     found: dict[str, FinishedSession | DamagedSession] = {}
     for path in sorted(path for path in sessions.iterdir() if path.is_dir()):
         directory = SessionDirectory(path)
+        with suppress(DropflowError):  # then the session is damaged, as it turns out below
+            directory.next.settle()
+            directory.next.discard()
         if directory.is_unprepared:
             directory.discard()
             continue

@@ -65,6 +65,7 @@ __all__ = [
     "SilenceSession",
     "StartSession",
     "ViewEvent",
+    "WithdrawSession",
 ]
 
 
@@ -351,6 +352,14 @@ class RemoveSession(msgspec.Struct, frozen=True):
     instance: Any
 
 
+class WithdrawSession(msgspec.Struct, frozen=True):
+    """Undo that a session that was over is to continue; it has not begun: `Removed`, and it is over as before."""
+
+    session: str
+    epoch: int
+    hosted: Any
+
+
 class RetireSession(msgspec.Struct, frozen=True):
     """Read a session that is over from its directory, so that its engine can leave the memory: `Retired`."""
 
@@ -389,6 +398,7 @@ Action = (
     | ShowWaiting
     | SilenceSession
     | RemoveSession
+    | WithdrawSession
     | RetireSession
     | CopyAction
     | Log

@@ -290,7 +290,7 @@ def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Fai
         code=LinkError.code,
         kind="NodeLost",
         text=f"the manager of node {node} ended while the session ran",
-        hint="submit the graph again",
+        hint="continue it with 'dropflow resume'",
         retryable=True,
     )
     core.handle([Lost(node, failure)])

@@ -28,6 +28,7 @@ from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
+from managers.node.beginning import Beginning, NextViewBegins
 from managers.node.content_exchange import ContentExchange
 from managers.node.content_watch import ContentWatch
 from managers.node.events import (
@@ -72,6 +73,8 @@ class HostedSession:
         Its directory, with the graph.
     resources : SessionResources
         Makes the parts of the session, and executes it.
+    beginning : Beginning, optional
+        With what the session continues, if it was over.
     clock : Clock
         Time.
     report : callable
@@ -96,6 +99,7 @@ class HostedSession:
         resources: SessionResources,
         clock: Clock,
         report: Callable[[SessionEvent | ViewEvent | ContentUnavailable], None],
+        beginning: Beginning | None = None,
     ) -> None:
         self.piece = piece
         self.name = deployment.session
@@ -112,15 +116,17 @@ class HostedSession:
         self._resources = resources
         view = first_view(deployment)
         self._survives_losses = view is not None
-        self.view = view or View(0, ())
+        self.view = view or View(deployment.view, ())
         """The members and witnesses of the present view."""
         self._waiting = ""
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
-        self.exchange = self._make_exchange(piece, 0, None)
+        self.exchange = self._make_exchange(piece, self.view.number, None)
         self.events = ViewEvents(self.exchange)
         """Takes the messages of other nodes."""
-        self.session = self._make_session(piece, self.exchange, None, None)
+        self.session = self._make_session(
+            piece, self.exchange, None if beginning is None else beginning.continuation(piece), None
+        )
 
     def _make_exchange(self, piece: Slice, view: int, contents: ContentExchange | None) -> NodeExchange:
         def on_unavailable(peer: str, fail: Callable[[], None]) -> None:
@@ -146,6 +152,7 @@ class HostedSession:
             instruments=(
                 FailureLog(piece.graph, self.name),
                 ContentWatch(self.name, self.epoch, piece, exchange, copied=self.copied, report=self._report),
+                *([NextViewBegins(self.directory)] if continuation else []),
             ),
             on_statistics=self._progress.count,
             continuation=continuation,
@@ -213,7 +220,7 @@ class HostedSession:
         contents.next_view(reset.tolist())
         graph = self.directory.graph_in_view()
         note = explain_decision(graph, decision)
-        piece = self.directory.save_view(decision, graph, self.piece)
+        piece = self.directory.save_next(decision, graph, self.piece)
         self._repository.set_graph(piece.graph)
         exchange = self._make_exchange(piece, decision.view.number, contents)
         self.copied |= copies.keys()
@@ -224,6 +231,12 @@ class HostedSession:
         self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view
         self.events.next_view(decision.view.number, exchange)
         self._advance()
+
+    def withdraw(self) -> None:
+        """Undo that the session, which was over, was to continue: nothing has begun, and it stays as it was."""
+        self.session.close()
+        self._repository.close()
+        self.directory.next.discard()
 
     def finish(self) -> None:
         """End the session, since all its members have finished their parts."""
@@ -267,7 +280,7 @@ class HostedSession:
             _write(self.session, self.directory.write_summary, result)
             _log.info("the session is %s", result.status.name, extra={"session": self.name})
             self._progress.end(result.status, text)
-            _write(self.session, self.directory.write_end, self._final())
+            _write(self.session, self.directory.write_end, _end_of(self))
         finally:
             self._report(Ended(self.name, self.epoch))
 
@@ -289,14 +302,6 @@ class HostedSession:
             notes=(note,),
         )
         return result, note
-
-    def _final(self) -> SessionEnd:
-        """Return what later processes of this node read."""
-        failures = tuple(session_views.failure_info(one, self.piece.node) for one in self.session.call(Session.reports))
-        kept = self.session.call(Session.contents)
-        directory, own = f"{self.directory.path}/", self.piece.is_own
-        contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if own[row]}
-        return SessionEnd(whole=self.whole, detail=self.detail(), failures=failures, contents=contents, is_certain=True)
 
     def _on_progress(self, progress: Progress) -> None:
         if progress.is_over:
@@ -375,6 +380,15 @@ class HostedSession:
             "view": self.view.number,
             "members": tuple(place.node for place in self.view.members),
         }
+
+
+def _end_of(hosted: HostedSession) -> SessionEnd:
+    """Return what later processes of the node read about a session that is over."""
+    piece, session = hosted.piece, hosted.session
+    failures = tuple(session_views.failure_info(one, piece.node) for one in session.call(Session.reports))
+    directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
+    contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if piece.is_own[row]}
+    return SessionEnd(whole=hosted.whole, detail=hosted.detail(), failures=failures, contents=contents, is_certain=True)
 
 
 def _write(session: Session, write: Callable[[Any], None], content: object) -> None:

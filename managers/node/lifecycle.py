@@ -10,7 +10,15 @@ from dropflow.errors import ConflictError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.machine_calls import Return
-from managers.node.events import Action, CancelSession, LoseNode, RemoveSession, RetireSession, StartSession
+from managers.node.events import (
+    Action,
+    CancelSession,
+    LoseNode,
+    RemoveSession,
+    RetireSession,
+    StartSession,
+    WithdrawSession,
+)
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable, Work
 from managers.node.timers import Timers
 
@@ -72,6 +80,7 @@ class Lifecycle:
         """Start a session, unless it was started before."""
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
+            record.former = None
             record.work = Work.THREAD
             self._actions.append(StartSession(record.instance))
 
@@ -97,6 +106,7 @@ class Lifecycle:
         is_idle = record.phase is Phase.RUNNING and record.work is Work.NONE
         if record.phase is Phase.PREPARED:
             self._move(record, Phase.RUNNING)
+            record.former = None
         record.is_stopping = True
         record.work = Work.THREAD if record.work is Work.NONE else record.work
         return not is_idle
@@ -152,7 +162,14 @@ class Lifecycle:
                 pass  # the job that works on it ends with an event
 
     def stop(self, record: SessionRecord, now: float) -> None:
-        """Cancel a session, which is removed once its thread has ended."""
+        """Cancel a session, which is removed once its thread has ended.
+
+        If it was to continue one that is over, and has not begun, that one is there again.
+        """
+        if record.former is not None:
+            self._move(record, Phase.REMOVING)
+            self._actions.append(WithdrawSession(record.name, record.epoch, record.instance))
+            return
         if record.phase is not Phase.STOPPING:
             if record.result is None:
                 self._actions.append(CancelSession(record.instance, CancelRequest(), self._end_run(record)))

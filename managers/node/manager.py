@@ -19,7 +19,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.operation_records import CancelRequest
+from dropflow.rest.operation_records import CancelRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
     Load,
@@ -49,6 +49,7 @@ from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession, SessionQueries
 from managers.node.session_resources import ProcessResources
 from managers.owner_thread import Owner
+from managers.recovery.resumption_plan import newest_holders, plan_resumption
 
 __all__ = ["NodeManager"]
 
@@ -267,6 +268,21 @@ class NodeManager(SessionQueries):
         """Have the members of a session end at about the same time."""
         self._owner.call("rebalance", session=session)
         return self._find(session).info()
+
+    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
+        """Continue a session that was stopped, on this node."""
+        part = self.part_of(session, ignore_damage=request.ignore_damage)
+        newest_holders(session, [part])
+        deployment = plan_resumption(
+            self.graph(session), [part], request, self.nodes(), now=self._clock.now(), after=self._find(session).epoch
+        )
+        self.prepare(deployment, seconds=_DEPLOY_SECONDS)
+        self.start(session, deployment.epoch)
+        return self.session(session)
+
+    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+        """Run failed drops of a session again."""
+        return self.resume(session, request)
 
     def delete(self, session: str) -> None:
         """Stop a session, and remove all of its files."""

@@ -61,6 +61,7 @@ __all__ = ["NodeMachine"]
 
 _CLOSE_SECONDS = 10.0
 """How long a node that is closed waits for its sessions."""
+_NOT_STARTED = (Phase.BUILDING, Phase.ABANDONED, Phase.CONNECTING, Phase.PREPARED)
 _MOST_WITHDRAWN = 1000
 """How many deployments are remembered that were undone and may still be on their way here."""
 
@@ -186,13 +187,18 @@ class NodeMachine:
             return
         if (name, epoch) in self._withdrawn:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
-        if record is not None:
-            raise ConflictError(
-                f"there is a session {name!r} already, {record.status.name}",
-                hint="delete it, or give the new one another name",
-            )
+        former = None if record is None else _to_continue(record, deployment)
         peers = {place.node: place for place in deployment.places}
-        record = SessionRecord(name, epoch, seconds=seconds, peers=peers, preparing=[call])
+        record = SessionRecord(
+            name,
+            epoch,
+            seconds=seconds,
+            peers=peers,
+            instance=None if former is None else former.instance,
+            preparing=[call],
+            former=former,
+            is_continuation=deployment.is_continuation,
+        )
         self._views.prepare(record, deployment)
         self.table.add(record)
         self._actions.append(Build(deployment))
@@ -236,6 +242,11 @@ class NodeMachine:
             self._sessions.answer([call])
             return
         self._actions.append(Log(f"session {session} is undone: {reason}", session, is_warning=False))
+        if record.is_continuation and record.phase not in _NOT_STARTED:
+            # It has begun: what it has is kept, and it can be continued again.
+            self._sessions.cancel(record, now, CancelRequest(reason=f"its continuation was undone: {reason}"))
+            self._sessions.answer([call])
+            return
         if record.phase in (Phase.BUILDING, Phase.ABANDONED):
             self._sessions.answer([call])
         else:
@@ -260,6 +271,8 @@ class NodeMachine:
     def _delete(self, call: int, now: float, *, session: str) -> None:
         """Remove a session; answered once it is removed."""
         record = self._visible(session)
+        if record.former is not None:
+            raise ConflictError(f"session {session!r} is being resumed", hint="try again when it runs")
         record.removing.append((call, None))
         self._sessions.withdraw(record, now, GoneError(f"session {session!r} was deleted before it started"))
 
@@ -432,6 +445,29 @@ class NodeMachine:
                 self._sessions.abandon(record, LinkError(f"node {self._name} is stopping"))
         self._sessions.answer(self._closing)
         self._closing = []
+
+
+def _to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
+    """Return the session of a name that is there, if it is over and the deployment continues it.
+
+    Raises
+    ------
+    ConflictError
+        It is another session, it is not over, or it was deployed later.
+    """
+    if not deployment.is_continuation:
+        raise ConflictError(
+            f"there is a session {record.name!r} already, {record.status.name}",
+            hint="delete it, or give the new one another name",
+        )
+    if not record.phase.is_quiet:
+        raise ConflictError(
+            f"session {record.name!r} cannot be continued: it is {record.status.name}",
+            hint="try again when it is over",
+        )
+    if record.epoch >= deployment.epoch:
+        raise ConflictError(f"session {record.name!r} was deployed again meanwhile", hint="look at its status")
+    return record
 
 
 def _is_connecting(record: SessionRecord, peers: PeerMonitor) -> bool:

@@ -4,7 +4,8 @@
 
     deployment.json   what the session is, without its graph
     graph.dfg         the whole placed graph
-    view.msgpack      where its drops are since nodes were lost
+    view.msgpack      where its drops are since nodes were lost, or since it was resumed
+    next              the files of the next view, until the journal is that of this view
     journal.dfj       every event
     cancel.json       that it is to be cancelled, and why; only if that was asked for
     summary.json      the result, for people
@@ -34,6 +35,7 @@ from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed, write_checksummed
+from managers.node.next_view import DEPLOYMENT, GRAPH, VIEW, NextView, SavedView
 from managers.recovery.records import ViewDecision, unpack_column
 
 __all__ = ["SessionDirectory", "SessionEnd"]
@@ -64,13 +66,6 @@ class SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
     is_certain: bool = False
 
 
-class _SavedView(msgspec.Struct, frozen=True):
-    """The present view of a session, and the rows of the slice before it."""
-
-    decision: ViewDecision
-    rows: bytes
-
-
 class SessionDirectory:
     """The files of one session.
 
@@ -84,9 +79,8 @@ class SessionDirectory:
         self.path = path
         self.logs = path / "logs"
         self.journal = path / "journal.dfj"
-        self._deployment = path / "deployment.json"
-        self._graph = path / "graph.dfg"
-        self._view = path / "view.msgpack"
+        self.next = NextView(path, self.journal)
+        """The files of the next view."""
         self._summary = path / "summary.json"
         self._end = path / "end.msgpack"
         self._cancel = path / "cancel.json"
@@ -127,9 +121,9 @@ class SessionDirectory:
         StorageError
             The directory cannot be written.
         """
-        with storage_errors("write", self._graph):
-            self._graph.write_bytes(deployment.dfg)
-        write_checksummed(self._deployment, deployment.without_graph())
+        with storage_errors("write", self.path / GRAPH):
+            (self.path / GRAPH).write_bytes(deployment.dfg)
+        write_checksummed(self.path / DEPLOYMENT, deployment.without_graph())
 
     def write_cancel(self, request: CancelRequest) -> None:
         """Write that the session is to be cancelled, and force it to the disk.
@@ -140,6 +134,17 @@ class SessionDirectory:
             The directory cannot be written.
         """
         write_checksummed(self._cancel, request, durable=True)
+
+    def remove_cancel(self) -> None:
+        """Remove the request to cancel the session, which was over and is to continue.
+
+        Raises
+        ------
+        StorageError
+            It cannot be removed.
+        """
+        with storage_errors("remove", self._cancel):
+            self._cancel.unlink(missing_ok=True)
 
     def write_summary(self, result: SessionResult) -> None:
         """Write the result for people.
@@ -204,7 +209,18 @@ class SessionDirectory:
         BadFileError
             It cannot be read.
         """
-        return read_checksummed(self._deployment, Deployment)
+        return self.next.read(DEPLOYMENT, lambda path: read_checksummed(path, Deployment))
+
+    def decision(self) -> ViewDecision | None:
+        """Read what was decided about the present view; None for the view of the first deployment.
+
+        Raises
+        ------
+        BadFileError
+            It cannot be read.
+        """
+        saved = self._saved_view()
+        return None if saved is None else saved.decision
 
     def graph(self) -> PhysicalGraph:
         """Return the whole graph, whose columns are mapped from its file.
@@ -214,7 +230,11 @@ class SessionDirectory:
         BadFileError
             It cannot be read.
         """
-        return load(self._graph, mmap=True)
+        return self.next.read(GRAPH, lambda path: load(path, mmap=True))
+
+    def _saved_view(self) -> SavedView | None:
+        is_there = self.next.has(VIEW) or (self.path / VIEW).exists()
+        return self.next.read(VIEW, lambda path: read_checksummed(path, SavedView)) if is_there else None
 
     def slice(self, node: str) -> Slice:
         """Return the slice of a node.
@@ -224,35 +244,42 @@ class SessionDirectory:
         BadFileError
             The graph cannot be read, or has no such node.
         """
-        if self._view.exists():
-            return _slice_in(read_checksummed(self._view, _SavedView), self.graph(), node)
+        saved = self._saved_view()
+        if saved is not None:
+            return _slice_in(saved, self.graph(), node)
         graph = self.graph()
         members = [place.node for place in self.deployment().places]
         if node not in members:
             raise BadFileError(
                 f"the session ran on {', '.join(members) or 'no node'}, not on node {node}",
-                where=str(self._graph),
+                where=str(self.path / GRAPH),
                 hint="start the node with the name that it had",
             )
         return slice_for(graph, node)
 
-    def save_view(self, decision: ViewDecision, graph: PhysicalGraph, before: Slice) -> Slice:
-        """Write with which drops this node continues, and return its slice.
+    def save_next(
+        self, decision: ViewDecision, graph: PhysicalGraph, before: Slice, deployment: Deployment | None = None
+    ) -> Slice:
+        """Write with which drops this node continues, and return its slice. The present files stay.
 
         Parameters
         ----------
+        decision : ViewDecision
+            The next view.
         graph : PhysicalGraph
-            The whole graph, from `graph_in_view`.
+            The whole graph.
         before : Slice
             In the view before; its drops keep their rows.
+        deployment : Deployment, optional
+            With the bytes of the graph, if the session is deployed again.
 
         Raises
         ------
         BadFileError, StorageError
             The decision cannot be read, or the directory cannot be written.
         """
-        saved = _SavedView(decision=decision, rows=before.drop.tobytes())
-        write_checksummed(self._view, saved)
+        saved = SavedView(decision=decision, rows=before.drop.tobytes())
+        self.next.save(saved, deployment)
         return _slice_in(saved, graph, before.node)
 
     def graph_in_view(self) -> PhysicalGraph:
@@ -263,8 +290,8 @@ class SessionDirectory:
         BadFileError
             It cannot be read.
         """
-        graph = self.graph()
-        return _placed(read_checksummed(self._view, _SavedView), graph) if self._view.exists() else graph
+        saved = self._saved_view()
+        return self.graph() if saved is None else _placed(saved, self.graph())
 
     @contextmanager
     def gone_if_unreadable(self, node: str) -> Iterator[None]:
@@ -277,15 +304,20 @@ class SessionDirectory:
                 hint=f"look at the files in {self.path}, or delete the session",
             ) from error
 
-    def replay(self, piece: Slice) -> ReplayedSession:
+    def replay(self, piece: Slice, *, cut: bool = False) -> ReplayedSession:
         """Replay the journal.
+
+        Parameters
+        ----------
+        cut : bool
+            Whether a journal that is damaged before its end is replayed up to the damage.
 
         Raises
         ------
         DropflowError
             It cannot be read, or is that of another graph.
         """
-        return replay(piece.graph, self.journal, remote=piece.ghosts.tolist())
+        return replay(piece.graph, self.journal, remote=piece.ghosts.tolist(), cut=cut)
 
     def end(self) -> SessionEnd | None:
         """Read how the session ended; None if that was never written.
@@ -321,12 +353,12 @@ class SessionDirectory:
         return 0
 
 
-def _placed(saved: _SavedView, graph: PhysicalGraph) -> PhysicalGraph:
+def _placed(saved: SavedView, graph: PhysicalGraph) -> PhysicalGraph:
     """Return a graph with the placement of a view."""
     placement = unpack_column(saved.decision.placement, np.uint16)
     return with_placement(graph, placement.astype(np.int32), saved.decision.places)
 
 
-def _slice_in(saved: _SavedView, graph: PhysicalGraph, node: str) -> Slice:
+def _slice_in(saved: SavedView, graph: PhysicalGraph, node: str) -> Slice:
     """Return the slice of a node in a view; the drops that it had before come first."""
     return slice_for(_placed(saved, graph), node, first=np.frombuffer(saved.rows, dtype=np.int32))

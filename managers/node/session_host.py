@@ -5,15 +5,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from dropflow.clock import Clock
-from dropflow.errors import BadFileError, DropflowError, GoneError, InternalError, LinkError, UsageError
+from dropflow.engine.continuation import FrozenSession
+from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.exception_text import summary_of
+from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_for
+from dropflow.graph.placement import with_placement
+from dropflow.graph.slices import Slice, slice_for
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
 from managers.messages import CopyMessage, Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.node.beginning import Beginning
 from managers.node.copy_effects import CopyEffects
 from managers.node.earlier_sessions import recover
 from managers.node.events import (
@@ -49,11 +55,14 @@ from managers.node.events import (
     ShowWaiting,
     SilenceSession,
     StartSession,
+    WithdrawSession,
 )
 from managers.node.hosted_session import HostedSession
 from managers.node.session_directory import SessionDirectory
 from managers.node.session_resources import SessionResources
 from managers.node.session_table import SessionTable
+from managers.node.stopped_copy import StoppedCopy, nothing_before
+from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide
 
 __all__ = ["HostLinks", "HostOwner", "SessionHost"]
@@ -144,6 +153,7 @@ class SessionHost:
             SilenceSession: lambda action: action.hosted.events.silence(),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
+            WithdrawSession: self._withdraw,
             RetireSession: self._retire,
             Log: self._write_log,
             **CopyEffects(self).effects(),
@@ -169,6 +179,8 @@ class SessionHost:
     def _hosted(self, deployment: Deployment) -> HostedSession:
         """Build a session, which takes seconds for millions of drops. In the thread of a job."""
         directory = SessionDirectory(self._directory / session_directory_name(deployment.session))
+        if deployment.is_continuation:
+            return self._continued(directory, deployment)
         directory.make()
         try:
             return HostedSession(
@@ -182,6 +194,50 @@ class SessionHost:
         except BaseException:
             directory.discard()
             raise
+
+    def _continued(self, directory: SessionDirectory, deployment: Deployment) -> HostedSession:
+        """Build a session that was over, with what is in its directory. Until it begins, the files there stay."""
+        decision = decode_decision(deployment.decision)
+        graph, is_new = parse(deployment.dfg, where=deployment.session), not directory.path.exists()
+        directory.next.settle()
+        try:
+            before, frozen = self._before(directory, deployment, graph)
+            if is_new:
+                directory.make()
+                directory.save(deployment)
+            directory.next.discard()
+            directory.remove_cancel()
+            placed = with_placement(
+                graph, unpack_column(decision.placement, np.uint16).astype(np.int32), decision.places
+            )
+            return HostedSession(
+                directory.save_next(decision, placed, before, None if is_new else deployment),
+                deployment,
+                directory,
+                resources=self.resources,
+                clock=self._clock,
+                report=self.owner.post,
+                beginning=Beginning(decision, frozen),
+            )
+        except BaseException:
+            directory.next.discard()
+            if is_new:
+                directory.discard()
+            raise
+
+    def _before(
+        self, directory: SessionDirectory, deployment: Deployment, graph: PhysicalGraph
+    ) -> tuple[Slice, FrozenSession]:
+        """Return the slice, and what is left, of the copy of a session with which it continues on this node."""
+        version = deployment.copies.get(self._name)
+        if version is None:
+            return nothing_before(graph, self._name)
+        copy = StoppedCopy.read(directory, self._name, ignore_damage=True)
+        if copy.version != version:
+            raise ConflictError(
+                f"session {deployment.session!r} was continued on node {self._name} meanwhile", hint="try again"
+            )
+        return copy.piece, copy.frozen()
 
     def _send(self, action: SendToPeer) -> None:
         try:
@@ -243,6 +299,13 @@ class SessionHost:
                 text = "that session %s is cancelled is forgotten if this process is killed now: %s"
                 _log.warning(text, action.session, error, extra={"session": action.session})
             return CancelRecorded(action.session, action.epoch, action.call, action.request)
+
+        self.owner.work(job)
+
+    def _withdraw(self, action: WithdrawSession) -> None:
+        def job() -> Removed:
+            action.hosted.withdraw()
+            return Removed(action.session, action.epoch)
 
         self.owner.work(job)
 

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from functools import partial
 
+import msgspec
+
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
 from dropflow.errors import ConflictError, GoneError, NotFoundError
@@ -20,6 +22,8 @@ from managers.node.batch_download import batch
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.stopped_copy import stopped_part
+from managers.recovery.stopped_part import StoppedPart
 
 __all__ = ["NodeSession", "SessionQueries"]
 
@@ -146,6 +150,15 @@ class SessionQueries(ABC):
     def graph(self, session: str) -> PhysicalGraph:
         """Return the whole graph."""
         return self._find(session).graph()
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+        """Return what this node has of a session."""
+        return (msgspec.msgpack.encode(self.part_of(session, ignore_damage=ignore_damage)),)
+
+    def part_of(self, session: str, *, ignore_damage: bool) -> StoppedPart:
+        """Return what this node has of a session, for its continuation."""
+        found = self._find(session)
+        return stopped_part(found, self.name, ignore_damage=ignore_damage)
 
     def _row(self, session: str, drop: str) -> int:
         """Return the row in the slice of the drop that `drop` names."""

@@ -174,6 +174,7 @@ class ProcessResources:
             clock=self.clock,
             exchange=exchange,
             epoch=deployment.epoch,
+            view=exchange.view,
             instruments=instruments,
             on_statistics=on_statistics,
             infrastructure_retries=deployment.infrastructure_retries,

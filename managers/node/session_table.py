@@ -8,7 +8,8 @@
     ABANDONED ─▶ STOPPING ◀───────┴──────────┴──────────┘     REMOVING ◀────────────────┘
                      └───────────────────────────────────────────▲
 
-A session that is removed goes down: from where a thread or a job works on it, only when that has ended.
+A session that is removed goes down: from where a thread or a job works on it, only when that has ended. One that was to
+continue a session that is over, and has not begun, goes to REMOVING at once, and the other one is there again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -90,9 +91,9 @@ class Work(Enum):
 
 _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.BUILDING: (Phase.ABANDONED, Phase.CONNECTING),
-    Phase.ABANDONED: (Phase.STOPPING,),
-    Phase.CONNECTING: (Phase.PREPARED, Phase.STOPPING),
-    Phase.PREPARED: (Phase.RUNNING, Phase.STOPPING),
+    Phase.ABANDONED: (Phase.STOPPING, Phase.REMOVING),
+    Phase.CONNECTING: (Phase.PREPARED, Phase.STOPPING, Phase.REMOVING),
+    Phase.PREPARED: (Phase.RUNNING, Phase.STOPPING, Phase.REMOVING),
     Phase.RUNNING: (Phase.ENDING, Phase.STOPPING),
     Phase.ENDING: (Phase.ENDED, Phase.STOPPING),
     Phase.ENDED: (Phase.RETIRING, Phase.REMOVING),
@@ -181,6 +182,10 @@ class SessionRecord:
         Whether it was cancelled, or is to fail, while it ran.
     part_finished : int
         View in which its part is finished, -1 for none; it may wait for copies.
+    former : SessionRecord or None
+        The same session, which was over, while this one is being deployed to continue it.
+    is_continuation : bool
+        Whether it continues a session that was over.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
     told_view : int
@@ -215,6 +220,8 @@ class SessionRecord:
     work: Work = Work.NONE
     is_stopping: bool = False
     part_finished: int = -1
+    former: "SessionRecord | None" = None
+    is_continuation: bool = False
     parts_done: dict[int, set[str]] = field(default_factory=dict)
     told_view: int = -1
     asked_view: int = -1
@@ -265,12 +272,15 @@ class SessionTable:
         return record if record is not None and epoch in (None, record.epoch) else None
 
     def add(self, record: SessionRecord) -> None:
-        """Add a session whose name is free."""
+        """Add a session whose name is free, or one that continues a session of this name that is over."""
         self._records[record.name] = record
 
     def remove(self, record: SessionRecord) -> None:
-        """Remove a session."""
-        del self._records[record.name]
+        """Remove a session. If it was to continue one that was over, that one is there again."""
+        if record.former is None:
+            del self._records[record.name]
+        else:
+            self._records[record.name] = record.former
         self._publish()
 
     def move(self, record: SessionRecord, phase: Phase) -> None:

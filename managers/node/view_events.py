@@ -14,12 +14,12 @@ class ViewEvents:
     Parameters
     ----------
     exchange : NodeExchange
-        In view 0.
+        In the first view.
     """
 
     def __init__(self, exchange: NodeExchange) -> None:
         self._exchange = exchange
-        self._view = 0
+        self._view = exchange.view
         self._is_silent = False
         self._early: list[tuple[str, Events]] = []
         # Guards all of the above: the links' thread adds messages while a job changes the view. A queue would not do,

@@ -1,6 +1,6 @@
 """What a member of a session reports when a view ends, and with which states it continues in the next one."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import Continuation, FrozenSession
+from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import KnownStates, foreign
 from dropflow.engine.recovery import has_attempts
 from dropflow.engine.session import Session
@@ -20,7 +21,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from managers.recovery.records import MemberReport, ViewDecision, pack_column, unpack_column
 
-__all__ = ["continuation_in_view", "report_of"]
+__all__ = ["continuation_in_view", "member_report", "report_of"]
 
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
@@ -41,6 +42,29 @@ def report_of(session: Session, piece: Slice, *, workers: float) -> MemberReport
     available = np.zeros(len(rows), dtype=np.uint8)
     available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
     pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
+    report = member_report(rows, states, available, drops, pairs)
+    return msgspec.structs.replace(report, workers=workers, durations=session.handover.durations())
+
+
+def member_report(
+    rows: npt.NDArray[np.int32],
+    states: npt.NDArray[np.uint8],
+    available: npt.NDArray[np.uint8],
+    drops: DropTable,
+    parts: Iterable[tuple[int, int]],
+) -> MemberReport:
+    """Return the report about drops in a slice.
+
+    Parameters
+    ----------
+    rows, states, available : array
+        The columns of the report, not packed.
+    drops : DropTable
+        The drops.
+    parts : iterable of (int, int)
+        Producers and drops, by rows of the slice, whose part is there.
+    """
+    pairs = [*parts]
     pairs += [(producer, drop) for producer, skipped in drops.skipped_outputs.items() for drop in skipped]
     return MemberReport(
         rows=pack_column(rows),
@@ -49,8 +73,6 @@ def report_of(session: Session, piece: Slice, *, workers: float) -> MemberReport
         parts=pack_column(rows[np.array(pairs, dtype=np.int32).reshape(-1)]) if pairs else b"",
         attempts={int(rows[drop]): attempt for drop, attempt in drops.attempts.items()},
         causes={int(rows[drop]): _row(rows, cause) for drop, cause in drops.error_causes().items()},
-        workers=workers,
-        durations=session.handover.durations(),
     )
 
 
@@ -94,7 +116,8 @@ def continuation_in_view(
     was_own[:before] = True
     was_own[list(frozen.drops.remote)] = False
     is_reset = np.isin(rows, unpack_column(decision.reset, np.int32))
-    kept = is_own & was_own & ~is_reset
+    is_repeated = np.isin(rows, unpack_column(decision.repeated, np.int32))
+    kept = is_own & was_own & ~is_reset & ~is_repeated
     states = np.zeros(len(rows), dtype=np.uint8)
     states[:before] = np.frombuffer(frozen.states, dtype=np.uint8)
     taken_over = unpack_column(decision.taken_over, np.uint8)
@@ -106,6 +129,7 @@ def continuation_in_view(
     states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
     running = [drop for drop in frozen.drops.running if kept[drop] and states[drop] == _WRITING]
     again = np.flatnonzero(has_attempts(graph) & is_own & is_reset).tolist()
+    again += [drop for row in decision.retried if (drop := piece.local(row)) is not None and is_own[drop]]
     attempts, uncounted = _attempts(frozen, decision, rows, again, np.flatnonzero(new).tolist())
     for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
         attempts.pop(drop, None)
@@ -119,11 +143,9 @@ def continuation_in_view(
             skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
             reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
             lost=_without_content(frozen.contents.keys() | adopted.keys(), piece, states, is_own),
-            reason=" and ".join(
-                [f"node {node} was lost ({why})" for node, why in decision.lost.items()]
-                + [f"node {node} has left" for node in decision.left]
-            ),
+            reason=decision.why,
             running=tuple(sorted(running)),
+            faults={drop: count for drop, count in frozen.drops.faults.items() if kept[drop] or not is_repeated[drop]},
         ),
         contents={drop: content for drop, content in frozen.contents.items() if kept[drop]} | dict(adopted),
         failures={drop: failure for drop, failure in frozen.failures.items() if states[drop] == _ERROR},

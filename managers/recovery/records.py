@@ -17,6 +17,7 @@ __all__ = [
     "RequestedChange",
     "View",
     "ViewDecision",
+    "decode_decision",
     "first_view",
     "pack_column",
     "unpack_column",
@@ -67,7 +68,7 @@ class View(msgspec.Struct, frozen=True):
 
 def first_view(deployment: Deployment) -> View | None:
     """Return the first view of a session; None if it has too few voters to survive a loss."""
-    view = View(0, tuple(deployment.places), tuple(deployment.witnesses))
+    view = View(deployment.view, tuple(deployment.places), tuple(deployment.witnesses))
     return view if len(view.voters) >= FEWEST_VOTERS else None
 
 
@@ -165,6 +166,13 @@ class ViewDecision(msgspec.Struct, frozen=True):
         The changes that were asked for, and that this view has; see `RequestedChange.id`.
     is_over : bool
         Whether the session is over: all members had finished their parts. Nothing but the view is used then.
+    repeated : bytes
+        int32, rows: drops that settle again because their failure, or that of a drop before them, is tried again.
+        Packed.
+    retried : tuple of int
+        Rows of those of them whose own attempts failed: they have all of their tries again.
+    reason : str
+        Why the session goes on in another view, if that is not the loss of nodes.
     """
 
     view: View
@@ -179,6 +187,29 @@ class ViewDecision(msgspec.Struct, frozen=True):
     joined: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     is_over: bool = False
+    repeated: bytes = b""
+    retried: tuple[int, ...] = ()
+    reason: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why the session goes on in this view, for explanations."""
+        changes = [f"node {node} was lost ({why})" for node, why in self.lost.items()]
+        return self.reason or " and ".join(changes + [f"node {node} has left" for node in self.left])
+
+
+def decode_decision(encoded: bytes) -> ViewDecision:
+    """Return an encoded decision.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes are not one.
+    """
+    try:
+        return msgspec.msgpack.decode(encoded, type=ViewDecision)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"the decision about a view cannot be read: {error}") from error
 
 
 def pack_column(column: npt.NDArray[np.generic]) -> bytes:

@@ -1,6 +1,6 @@
 """The next view of a session from the reports of the members that go on: what runs again, and where drops go."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from managers.recovery.implied_states import with_implied_completions
 from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.speeds import Durations, Speeds, measure
 
-__all__ = ["decide", "explain_decision"]
+__all__ = ["decide", "explain_decision", "known_drops"]
 
 _INITIALIZED, _COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
 _ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
@@ -59,7 +59,7 @@ class _Known(NamedTuple):
     holder: IntColumn
 
 
-def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
+def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (), reason: str = "") -> ViewDecision:
     """Return the next view of a session: its members, the node of every drop, and what runs again.
 
     The members are those of the view that ends that have reported, without those that are to leave, and with those that
@@ -74,21 +74,22 @@ def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
         The whole graph, as it is placed in the view that ends.
     plan : PlanView
         That view, the reports, and what was asked for.
+    retried : collection of int
+        Drops in ERROR that started an error, which are tried again, with all drops in ERROR because of them.
+    reason : str
+        See `ViewDecision`.
 
     Raises
     ------
     ProtocolError
         No member has reported, or a report cannot be read or is not about this graph.
     """
-    reported = tuple(place for place in plan.view.members if place.node in plan.reports)
-    if not reported:
-        raise ProtocolError("no member of the session has reported")
-    numbers = {place.node: number for number, place in enumerate(reported)}
-    number_of_part = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)
-    owner: IntColumn = number_of_part[graph.part]
+    reported, owner = _members(graph, plan)
     reports = [_decoded(graph, place.node, plan.reports[place.node]) for place in reported]
     placement = _Placement(plan, reported, reports)
     known = _merge(graph, owner, reports, stays=placement.stays)
+    again = _failed_because(known, retried)
+    known.states[again] = _INITIALIZED
     unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
     states = with_implied_completions(graph, known.states, unknown)
     reset = must_run_again(graph, states.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
@@ -111,7 +112,37 @@ def decide(graph: PhysicalGraph, plan: PlanView) -> ViewDecision:
         left=placement.left,
         joined=placement.joined,
         answered=tuple(change.id for change in plan.changes),
+        repeated=pack_column(np.array(again, dtype=np.int32)) if again else b"",
+        retried=tuple(sorted(retried)),
+        reason=reason,
     )
+
+
+def known_drops(graph: PhysicalGraph, plan: PlanView) -> tuple[StateColumn, dict[int, int]]:
+    """Return the state of every drop as the reports have it together, and the cause of each one in ERROR.
+
+    Those that no report is about are INITIALIZED. Raises as `decide`.
+    """
+    members, owner = _members(graph, plan)
+    reports = [_decoded(graph, place.node, plan.reports[place.node]) for place in members]
+    known = _merge(graph, owner, reports, stays=np.ones(len(members), dtype=np.bool_))
+    return known.states, {drop: cause for drop, cause in known.causes.items() if known.states[drop] == _ERROR}
+
+
+def _members(graph: PhysicalGraph, plan: PlanView) -> tuple[tuple[Place, ...], IntColumn]:
+    """Return the members that go on, and the number of that which has each drop."""
+    members = tuple(place for place in plan.view.members if place.node in plan.reports)
+    if not members:
+        raise ProtocolError("no member of the session has reported")
+    numbers = {place.node: number for number, place in enumerate(members)}
+    number_of_part = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)
+    return members, number_of_part[graph.part]
+
+
+def _failed_because(known: _Known, causes: Collection[int]) -> list[int]:
+    """Return the drops in ERROR because of these causes."""
+    wanted = set(causes)
+    return [drop for drop, cause in known.causes.items() if cause in wanted and known.states[drop] == _ERROR]
 
 
 class _Placement:

@@ -10,7 +10,7 @@ from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo, ManagerStatus
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
-from managers.composite.waiting_operations import Discard, PlanDeployment
+from managers.composite.waiting_operations import Discard, PlanDeployment, PlanResumption
 from managers.composite.witness import SendVote, VoterSent, WitnessListens
 from managers.deployment import Place
 from managers.links import ReceivedMessage
@@ -66,6 +66,7 @@ class SimulatedComposite:
         effects: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
             PlanDeployment: self._plan,
+            PlanResumption: self._plan,
             Disconnect: _ignore,
             Discard: _ignore,
             LogWarning: _ignore,
@@ -115,7 +116,7 @@ class SimulatedComposite:
         with suppress(UsageError):  # there is no link
             self.links.send(action.peer, action.message)
 
-    def _plan(self, plan: PlanDeployment) -> None:
+    def _plan(self, plan: PlanDeployment | PlanResumption) -> None:
         self.owner.work(partial(answer_plan, plan, self._simulation))
 
 

@@ -37,6 +37,7 @@ from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
 from managers.node.session_resources import OnStop
+from managers.node.stopped_copy import stopped_part
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_file_watcher import SimulatedFileWatcher
@@ -166,6 +167,12 @@ class SimulatedNode:
             case "watch" | "cancel":
                 show = partial(self._show, on_return, arguments["session"], is_whole=operation == "watch")
                 self.owner.submit(operation, show, **arguments)
+            case "graph":
+                on_return(self._find(arguments["session"]).graph(), None)
+            case "remains":
+                found = self._find(arguments["session"])
+                part = stopped_part(found, self.name, ignore_damage=arguments["ignore_damage"])
+                on_return((msgspec.msgpack.encode(part),), None)
             case "pause" | "unpause":
                 found = self._find(arguments["session"])
                 if isinstance(found.session, Session):
@@ -318,6 +325,7 @@ class _SimulatedResources:
             inbox=inbox,
             exchange=exchange,
             epoch=deployment.epoch,
+            view=exchange.view,
             instruments=instruments,
             on_statistics=on_statistics,
             infrastructure_retries=deployment.infrastructure_retries,

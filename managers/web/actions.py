@@ -1,4 +1,4 @@
-"""Pages that pause, continue, cancel or delete a session.
+"""Pages that pause, continue, resume, retry, cancel or delete a session.
 
 Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
 page key (`dropflow.rest.auth`).
@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.pages import PageTemplates, page_response, redirect
 from dropflow.rest.posted_form import FORM, posted_fields
 from dropflow.rest.route import Request, Response, Route
@@ -39,6 +40,17 @@ _PAUSE = _Question(
     "Pause the session",
 )
 _CONTINUE = _Question("Continue this session?", "What is ready is started again.", "Continue the session")
+_RESUME = _Question(
+    "Resume this session?",
+    "It goes on under its name on those of its nodes that are there. What was committed is kept, and the rest runs.",
+    "Resume the session",
+)
+_RETRY = _Question(
+    "Try failed drops again?",
+    "All drops that failed run again, and those that failed because of them, with all of their tries. Correct the "
+    "cause first. 'dropflow retry' tries single drops, and can change parameters.",
+    "Try again",
+)
 _DELETE = _Question(
     "Delete this session?",
     "It is stopped if it runs, and its results, logs and journal are removed from all nodes. This cannot be undone.",
@@ -66,6 +78,14 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         manager.unpause(call.path["session"])
         return redirect(session_url(call.path["session"]))
 
+    def resume(call: Request) -> Response:
+        manager.resume(call.path["session"], ResumeRequest())
+        return redirect(session_url(call.path["session"]))
+
+    def retry(call: Request) -> Response:
+        manager.retry(call.path["session"], RetryRequest())
+        return redirect(session_url(call.path["session"]))
+
     def delete(call: Request) -> Response:
         manager.delete(call.path["session"])
         return redirect("/sessions")
@@ -74,7 +94,12 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     form = partial(Route, method="POST", form=True, limit=_LONGEST_FORM, tag="pages")
     cancels, deletes = "/sessions/{session}/cancel", "/sessions/{session}/delete"
     pauses, continues = "/sessions/{session}/pause", "/sessions/{session}/continue"
+    resumes, retries = "/sessions/{session}/resume", "/sessions/{session}/retry"
     return [
+        page(path=resumes, handler=lambda request: ask(request, _RESUME), summary="Ask to resume."),
+        form(path=resumes, handler=resume, summary="Resume, and go to the session."),
+        page(path=retries, handler=lambda request: ask(request, _RETRY), summary="Ask to try failed drops again."),
+        form(path=retries, handler=retry, summary="Try failed drops again, and go to the session."),
         page(path=pauses, handler=lambda request: ask(request, _PAUSE), summary="Ask to pause."),
         form(path=pauses, handler=pause, summary="Pause, and go to the session."),
         page(path=continues, handler=lambda request: ask(request, _CONTINUE), summary="Ask to continue."),

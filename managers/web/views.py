@@ -25,6 +25,7 @@ from dropflow.rest.schema import (
     SessionDetail,
     SessionInfo,
 )
+from dropflow.states import DropState
 from managers.api import Manager
 from managers.web.preview import LogTail, Preview, preview_of, tail_of
 
@@ -46,6 +47,8 @@ __all__ = [
 
 _T = TypeVar("_T")
 _YOUNGEST = 10
+_UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
+"""States of drops that run when a session that is over is resumed."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,6 +102,19 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether the session has ended."""
         return self.session.is_over
+
+    @property
+    def no_resume(self) -> str:
+        """Why the session cannot be resumed; empty if it can."""
+        return "" if any(self._count(state) for state in _UNSETTLED) else "Nothing is left to run."
+
+    @property
+    def no_retry(self) -> str:
+        """Why failed drops cannot be tried again; empty if they can."""
+        return "" if self._count(DropState.ERROR) else "No drop failed."
+
+    def _count(self, state: DropState) -> int:
+        return self.session.states.get(state.name, 0)
 
 
 class CausesView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Sessions of several nodes that stop, lose contents, and continue with known states on other nodes."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,15 +12,46 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.core import Core
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import Begin, KnownStates, Reported, foreign, row_of_foreign
-from dropflow.engine.recovery import known_states, must_run_again, slice_states
+from dropflow.engine.recovery import known_states, must_run_again
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import slice_by_place
+from dropflow.graph.slices import Slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from dropflow.testing import oracle
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs
 from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed
+
+
+def slice_states(known: KnownStates, piece: Slice) -> KnownStates:
+    """Return what one node needs of the known states of a whole graph.
+
+    Parameters
+    ----------
+    known : KnownStates
+        By rows of the whole graph.
+    piece : Slice
+        The slice of the node.
+    """
+
+    def rows(drops: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted(row for drop in drops if (row := piece.local(drop)) is not None))
+
+    def column(values: Mapping[int, int]) -> dict[int, int]:
+        return {row: value for drop, value in values.items() if (row := piece.local(drop)) is not None}
+
+    causes = column(known.causes).items()
+    skipped = ((piece.local(app), rows(chosen)) for app, chosen in known.skipped.items())
+    return KnownStates(
+        states=np.frombuffer(known.states, dtype=np.uint8)[piece.drop].tobytes(),
+        causes={row: foreign(cause) if (here := piece.local(cause)) is None else here for row, cause in causes},
+        attempts=column(known.attempts),
+        uncounted_attempts=column(known.uncounted_attempts),
+        skipped={row: chosen for row, chosen in skipped if row is not None and chosen},
+        reset=rows(known.reset),
+        lost=rows(known.lost),
+        reason=known.reason,
+    )
 
 
 class StoppingCluster(Cluster):

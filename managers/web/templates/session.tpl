@@ -17,6 +17,14 @@
 <a class="button" href="{{session_url(name)}}/pause">Pause…</a>
 % end
 <a class="button danger" href="{{session_url(name)}}/cancel">Cancel…</a>
+% else:
+% for action, word, reason in (("resume", "Resume", view.no_resume), ("retry", "Try again", view.no_retry)):
+% if reason:
+<span class="button" aria-disabled="true" title="{{reason}}">{{word}}<span class="unseen">: {{reason}}</span></span>
+% else:
+<a class="button" href="{{session_url(name)}}/{{action}}">{{word}}…</a>
+% end
+% end
 % end
 <a class="button danger" href="{{session_url(name)}}/delete">Delete…</a>
 </div>
@@ -58,6 +66,9 @@
 % if found:
 <section class="block" aria-labelledby="failures-title">
 <div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{format_count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error{{f", {format_count(session.unlisted)} of them because of causes that are not listed here" if session.unlisted > 0 else ""}}</span></div>
+% if view.is_over:
+<p class="block-small"><a class="button" href="{{session_url(name)}}/retry">Try failed drops again…</a></p>
+% end
 % for cause in found[:5]:
 % include("failure.tpl", cause=cause, session=name)
 % end

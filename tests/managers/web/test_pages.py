@@ -238,6 +238,27 @@ def test_get_of_an_action_changes_nothing(serve: Any, action: str) -> None:
     assert manager.session("running").status == "RUNNING"
 
 
+def test_a_session_that_is_over_is_resumed_or_tried_again_from_its_page(serve: Any) -> None:
+    """Its buttons lead to forms that do it. A button that can do nothing is grey, and says why."""
+    manager = manager_with_sessions()
+    url = serve(manager)
+    failed, finished, cancelled = (
+        ask(url, f"/sessions/{name}").body.decode() for name in ("failed", "finished", "cancelled")
+    )
+
+    assert 'href="/sessions/failed/retry"' in failed
+    assert 'aria-disabled="true" title="Nothing is left to run."' in failed
+    assert 'aria-disabled="true" title="No drop failed."' in finished
+    assert "/retry" not in finished
+    assert 'href="/sessions/cancelled/resume"' in cancelled
+    assert "/resume" not in ask(url, "/sessions/running").body.decode()
+    for name, action in (("failed", "retry"), ("cancelled", "resume")):
+        assert ask(url, f"/sessions/{name}/{action}").status == 200
+        assert manager.session(name).is_over
+        assert ask(url, f"/sessions/{name}/{action}", method="POST", Origin=url).status == 303
+        assert manager.session(name).status == "RUNNING"
+
+
 def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
     """They are refused with 413 and 400, and the session goes on."""
     manager = manager_with_sessions()

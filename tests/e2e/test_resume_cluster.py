@@ -1,0 +1,74 @@
+"""A whole cluster is killed in the middle of a session, started again, and continues the session."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.client import Client
+from dropflow.rest.schema import DropQuery
+from tests.e2e.cluster import finished, scattered, until
+from tests.e2e.cluster import submit as submit_graph
+from tests.processes import Running, gone, run
+from tests.recovery_graphs import files
+
+pytestmark = pytest.mark.slow
+
+_NODES = ("node-1", "node-2", "node-3")
+
+
+def _up(home: Path) -> Running:
+    return Running(home, "up", "--nodes", 3, "--port", 0, "--workers", 2)
+
+
+def _client(up: Running) -> Client:
+    return Client(up.ready["master"], token=up.ready["token"])
+
+
+def _kill(up: Running) -> None:
+    """Kill all processes of a cluster at once."""
+    family = up.family()
+    for process in family:
+        process.kill()
+    up.process.wait()
+    assert gone([process for process in family if process.pid != up.process.pid])
+
+
+def _graph(home: Path, seed: int) -> tuple[PhysicalGraph, Path]:
+    marks = home / "marks"
+    return scattered(files(marks, 0.4), _NODES, seed), marks
+
+
+def _begun(marks: Path) -> Counter[str]:
+    """Return how many attempts of each application have begun."""
+    return Counter(marks.read_text().split() if marks.exists() else ())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> None:
+    """After kill -9 of everything and a new start, resume finishes the session, and repeats nothing that was done."""
+    graph, marks = _graph(tmp_path, seed)
+    up = _up(tmp_path)
+    with up, _client(up) as client:
+        submit_graph(client, graph, "s")
+        assert until(lambda: sum(_begun(marks).values()) >= 6)
+        _kill(up)
+    before = _begun(marks)
+    with _up(tmp_path) as again, _client(again) as client:
+        assert until(lambda: [one.name for one in client.nodes() if one.state == "alive"] == [*_NODES])
+        assert until(lambda: [one.status for one in client.sessions()] == ["FAILED"])
+        kept = [drop.name for drop in client.drops("s", DropQuery(state="COMPLETED", limit=1000)).drops if drop.is_app]
+        done = run(tmp_path, "resume", "s", "--to", again.ready["master"], "--wait", "--output", "json")
+        reply = json.loads(done.stdout)
+        detail = finished(client, "s")
+
+    after = _begun(marks)
+    assert (done.returncode, reply["status"], detail.status) == (0, "FINISHED", "FINISHED"), done.stdout
+    assert detail.states == {"COMPLETED": graph.drops}
+    assert kept
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert max(after.values()) <= 2
+    assert "resumed at " in detail.notes[-1]
+    assert "because contents are lost" not in detail.notes[-1]
