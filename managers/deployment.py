@@ -69,6 +69,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Check the whole state of the engine after each step; slow.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
+    replicas : int
+        On how many nodes the results are to be whose node in the graph does not say.
+    protect : float
+        Seconds of computing after which a content is to be on two nodes; 0 for never.
     decision : bytes
         With what a session that was over continues: an encoded `managers.recovery.records.ViewDecision`. Empty for a
         new session.
@@ -92,6 +96,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     check: bool = False
     infrastructure_retries: _Natural = 5
+    replicas: Annotated[int, Meta(ge=1, le=100)] = 1
+    protect: Annotated[float, Meta(ge=0.0)] = 0.0
     decision: bytes = b""
     view: _Natural = 0
     copies: dict[_Name, tuple[_Natural, _Natural]] = {}

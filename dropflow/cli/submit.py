@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from dropflow.cli.duration import Duration
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.options import (
     ConnectionOptions,
@@ -139,6 +140,23 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
 @infrastructure_retries_option
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1, max=100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Have results on N nodes before the session ends, so that the loss of a node does not lose them. A field "
+    "'replicas' of a data node says it for that node.",
+)
+@click.option(
+    "--protect",
+    type=Duration(),
+    default=0.0,
+    show_default=False,
+    metavar="DURATION",
+    help="Have contents on two nodes that took longer than this to compute: 90s, 10m, 2h.",
+)
 @click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
 def command(
     output: CommandOutput,
@@ -155,6 +173,8 @@ def command(
     wait: bool,
     patience: float,
     infrastructure_retries: int,
+    replicas: int,
+    protect: float,
     check: bool,
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
@@ -185,7 +205,14 @@ def command(
             raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
         options = PlacementOptions(parts=parts, algorithm=algorithm, seed=seed, anew=anew)
         parted = fit(translation.graph, alive, options)
-        query = SubmitQuery(session=session, anew=anew, check=check, infrastructure_retries=infrastructure_retries)
+        query = SubmitQuery(
+            session=session,
+            anew=anew,
+            check=check,
+            infrastructure_retries=infrastructure_retries,
+            replicas=replicas,
+            protect=protect,
+        )
         info = client.submit(parted, query)
         if not wait:
             if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note

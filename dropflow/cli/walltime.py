@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import click
 
+from dropflow.cli.duration import parse_duration
+
 __all__ = ["parse_walltime", "until_option"]
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
 
 
@@ -28,9 +28,9 @@ def parse_walltime(text: str, now: datetime) -> float:
     ValueError
         It has none of these forms, or has passed.
     """
-    found = _DURATION.fullmatch(text)
-    if found:
-        return now.timestamp() + float(found[1]) * _UNITS[found[2]]
+    seconds = parse_duration(text)
+    if seconds is not None:
+        return now.timestamp() + seconds
     found = _TIME_OF_DAY.fullmatch(text)
     if found:
         wanted = now.replace(hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0)

@@ -1,5 +1,6 @@
 """Parameters and ports that the data classes share in the palette."""
 
+from dropflow.data.replication import MOST_REPLICAS
 from dropflow.engine.component import Parameter, Port
 
 __all__ = ["IO", "common", "persist"]
@@ -31,6 +32,16 @@ _GROUP_END = Parameter(
     aliases=("Group end",),
     description="Ends the body of the enclosing loop.",
 )
+_REPLICAS = Parameter(
+    name="replicas",
+    type="Integer",
+    default=0,
+    minimum=0,
+    maximum=MOST_REPLICAS,
+    parameter_type="ComponentParameter",
+    description="On how many nodes the content is to be, so that the loss of one does not lose it; 0 for what the "
+    "session says. Sessions on one machine ignore it.",
+)
 _STREAMING = Parameter(
     name="streaming",
     type="Boolean",
@@ -54,4 +65,4 @@ def persist(default: bool) -> Parameter:  # noqa: FBT001 - the only argument
 
 def common(*, persists: bool) -> tuple[Parameter, ...]:
     """Return the parameters of every data class; `persists` is the default of `persist`."""
-    return (persist(persists), _BLOCK_SKIP, _DATA_VOLUME, _GROUP_END, _STREAMING)
+    return (persist(persists), _BLOCK_SKIP, _DATA_VOLUME, _GROUP_END, _REPLICAS, _STREAMING)

@@ -41,6 +41,7 @@ class ContentTable:
         "_parts",
         "_remote",
         "_repository",
+        "_seconds",
         "_template_of",
         "_unrecorded",
         "contents",
@@ -61,6 +62,12 @@ class ContentTable:
         self._parts: dict[int, dict[int, Handle]] = {}
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._unrecorded: dict[int, Handle] = {}
+        self._seconds: dict[int, float] | None = None
+        """By drop here that is not a content yet: how long its longest attempt here took."""
+
+    def keep_seconds(self) -> None:
+        """Keep how long attempts took, for `take_seconds`."""
+        self._seconds = {}
 
     def commit(self, result: AttemptResult) -> None:
         """Make the outputs of an attempt the contents of their drops; parts for other nodes wait for `take_outgoing`.
@@ -80,6 +87,9 @@ class ContentTable:
             raise
         if away:
             self._outgoing[result.drop] = away
+        if self._seconds is not None:
+            for target in here:
+                self._seconds[target] = max(result.seconds, self._seconds.get(target, 0.0))
 
     def place(self, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
         """Commit what one producer wrote to drops that live here. The part of a shared drop waits for `assemble`.
@@ -192,6 +202,11 @@ class ContentTable:
         """Return the contents that were committed since the last call, for the journal."""
         taken, self._unrecorded = self._unrecorded, {}
         return taken
+
+    def take_seconds(self, contents: Iterable[int]) -> dict[int, float]:
+        """Return how long the attempts took that wrote these contents here, once."""
+        seconds = self._seconds or {}
+        return {drop: seconds.pop(drop) for drop in contents if drop in seconds}
 
     def _store(self, drop: int, content: Handle) -> None:
         if self._kept[drop]:

@@ -1,7 +1,8 @@
 """Observers of a session. They cost nothing when there are none, and cannot stop the session."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from dropflow.engine.api import Handle
 from dropflow.engine.events import Action, Event
 
 __all__ = ["Instrument", "Instruments"]
@@ -15,6 +16,9 @@ class Instrument:
 
     def on_actions(self, actions: Sequence[Action]) -> None:
         """Called with the actions that the core has returned for them."""
+
+    def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Called with contents that were committed, and how long the attempts took that wrote them here."""
 
 
 class Instruments:
@@ -34,6 +38,10 @@ class Instruments:
     def actions(self, actions: Sequence[Action]) -> None:
         """Pass actions to all."""
         self._show(lambda instrument: instrument.on_actions(actions))
+
+    def contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Pass contents to all."""
+        self._show(lambda instrument: instrument.on_contents(contents, seconds))
 
     def _show(self, call: Callable[[Instrument], None]) -> None:
         for instrument in tuple(self._instruments):

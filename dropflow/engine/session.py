@@ -203,6 +203,8 @@ class Session:
         """Queue of what comes in."""
         kept = kept_drops(graph)
         self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
+        if instruments:
+            self._contents.keep_seconds()
         if exchange is not None:
             exchange.attach(self.inbox.put, partial(self._contents.needs, self.core.drops))
         self._streams = OpenStreams(repository.discard)
@@ -462,6 +464,8 @@ class Session:
             if self._check_invariants:
                 check(self.core)
             if self._instruments:
+                if contents:
+                    self._instruments.contents(contents, self._contents.take_seconds(contents))
                 self._instruments.events(events)
                 self._instruments.actions(actions)
             events = self._act(actions)

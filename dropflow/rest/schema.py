@@ -542,12 +542,18 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Check the whole state of the engine after each step; slow.
     infrastructure_retries : int
         How often an attempt of a drop is repeated because its worker process died, apart from its tries.
+    replicas : int
+        On how many nodes the results are to be before the session ends.
+    protect : float
+        Contents that took longer than this to compute, in seconds, are copied to a second node; 0 for none.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
     check: bool = False
     infrastructure_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+    replicas: Annotated[int, Meta(ge=1, le=100)] = 1
+    protect: Annotated[float, Meta(ge=0.0)] = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dropflow.clock import Clock
+from dropflow.data.replication import replicas_of
 from dropflow.errors import UsageError
+from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
@@ -42,7 +44,8 @@ def plan_deployment(
     """Return the deployment of `graph` on `nodes`: the placed graph, and its members.
 
     Members are the nodes that have drops, and standby nodes: a session with at least three members, or with two and a
-    witness, survives the loss of one, so nodes without drops are added to fewer ones as long as there are any.
+    witness, survives the loss of one, so nodes without drops are added to fewer ones as long as there are any. More are
+    added if contents are to be on more nodes.
 
     Its epoch is the time in microseconds, or the next number after an epoch of this session that is known already: a
     later deployment has a greater epoch, also when the clock went back or another host with a fast clock deployed it.
@@ -66,9 +69,13 @@ def plan_deployment(
     assignment = assign(graph, nodes, anew=options.anew)
     placed = replace(graph, places=assignment.places)
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
+    replicas = max([options.replicas, 2 if options.protect else 1, *map(replicas_of, graph.templates)])
     by_name = {node.name: node for node in nodes}
     witness = usable_witness(nodes, witness)
-    members = [*used, *_standby(used, nodes, has_witness=witness is not None)]
+    members = [*used, *_standby(used, nodes, replicas, has_witness=witness is not None)]
+    witnesses = () if witness is None or len(members) == 1 else (witness,)
+    survives = len(members) + len(witnesses) >= FEWEST_VOTERS
+    notes = [assignment.note, _shortage(replicas, len(members), survives=survives)]
     return Deployment(
         session=options.session or session_name(graph, clock),
         epoch=max(int(clock.now() * 1e6), after + 1),
@@ -76,11 +83,13 @@ def plan_deployment(
         drops=graph.drops,
         created=clock.now(),
         places=tuple(Place(node, by_name[node].links, by_name[node].incarnation) for node in members),
-        witnesses=() if witness is None or len(members) == 1 else (witness,),
+        witnesses=witnesses,
         nodes=tuple(members),
         check=options.check,
         infrastructure_retries=options.infrastructure_retries,
-        notes=(assignment.note,) if assignment.note else (),
+        replicas=options.replicas,
+        protect=options.protect,
+        notes=tuple(note for note in notes if note),
         dfg=b"".join(dump(placed)),
     )
 
@@ -96,8 +105,21 @@ def _can_reach(links: str, witness: Place) -> bool:
     return not is_loopback(there) or is_loopback(here)
 
 
-def _standby(used: Sequence[str], nodes: Sequence[NodeInfo], *, has_witness: bool) -> list[str]:
-    """Return the nodes that hold the graph, and no drops until a node is lost: none if they would be too few."""
+def _standby(used: Sequence[str], nodes: Sequence[NodeInfo], replicas: int, *, has_witness: bool) -> list[str]:
+    """Return the nodes that hold the graph and copies, and no drops until a node is lost.
+
+    None if they would be too few for a session that survives the loss of a node.
+    """
     others = sorted(node.name for node in nodes if node.state == "alive" and node.name not in used)
     missing = max(FEWEST_VOTERS - len(used), 0)
-    return others[:missing] if len(others) >= missing - has_witness else []
+    return others[: max(missing, replicas - len(used))] if len(others) >= missing - has_witness else []
+
+
+def _shortage(replicas: int, members: int, *, survives: bool) -> str:
+    """Return a note if contents are to be on more nodes than the session has; empty if they are not."""
+    if replicas > 1 and not survives:
+        text = f"contents are to be on {replicas} nodes, but a session on {plural(members, 'node')} does not survive"
+        return f"{text} the loss of one: no copies are made"
+    if replicas > members:
+        return f"contents are to be on {replicas} nodes, but the session has {members}: each of them has a copy"
+    return ""

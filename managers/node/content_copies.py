@@ -16,37 +16,31 @@ Rows are those of the whole graph. Everything here is per session and member, an
 asked and is not safe is asked again in the next view, of members that are left.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from dropflow.engine.api import Handle
+from dropflow.formatting import plural
 from managers.messages import CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
 from managers.node.copy_events import (
     CopyAction,
     CopyWritten,
     DiscardCopies,
+    NoteCopies,
     OfferCopies,
     OffersRefused,
     SendCopyMessage,
     TakeCopies,
 )
+from managers.node.held_copies import HeldCopies, HeldCopy
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 
-__all__ = ["ContentCopies", "HeldCopy"]
+__all__ = ["ContentCopies"]
 
 _BATCH = 1000
 """Contents in one message."""
-
-
-class HeldCopy(msgspec.Struct, frozen=True):
-    """A copy that this member holds: the content, its owner, and how many copies the owner wants."""
-
-    handle: Handle
-    owner: str
-    count: int
 
 
 class ContentCopies:
@@ -65,8 +59,6 @@ class ContentCopies:
         """By row of an own drop: members that hold a copy of its content."""
         self.failed: dict[int, dict[str, str]] = {}
         """By row of an own drop: members that cannot hold a copy in this view, and why."""
-        self.held: dict[int, HeldCopy] = {}
-        """By row of a drop of another member: the copy that is here."""
         self._node = node
         self._session = session
         self._epoch = epoch
@@ -80,8 +72,7 @@ class ContentCopies:
         """By row of an own drop: how many copies are wanted."""
         self._unsent: dict[str, set[int]] = {}
         """By member: rows to ask for as soon as the session runs."""
-        self._taking: dict[int, tuple[str, int]] = {}
-        """By row: owner and count of copies that are being written."""
+        self._here = HeldCopies()
         self._early: list[tuple[str, CopyMessage]] = []
         """Messages of later views, and releases while the session is stopped."""
         self._actions: list[CopyAction] = []
@@ -111,17 +102,28 @@ class ContentCopies:
         """Return whether a member has not answered yet about one of these rows; about any, without `rows`."""
         return bool(self._asked) if rows is None else any(row in self._asked for row in rows)
 
+    @property
+    def waiting(self) -> str:
+        """What the end of the session waits for, for users; empty if nothing does."""
+        return f"waiting for copies of {plural(len(self._asked), 'content')}" if self._asked else ""
+
+    def finished(self) -> list[CopyAction]:
+        """Note the copies that are wanted and cannot be made."""
+        missing = [row for row, count in self._count.items() if len(self.safe.get(row, ())) < count]
+        if missing:
+            row = min(missing)
+            reasons = self.failed.get(row, {})
+            why = (
+                "; ".join(f"{node}: {text}" for node, text in reasons.items())
+                or f"it has {plural(len(self._members), 'node')}"
+            )
+            text = f"node {self._node}: {plural(len(missing), 'content')} of this session have too few copies ({why})"
+            self._actions.append(NoteCopies(self._hosted, text))
+        return self._finish()
+
     def unsafe(self, rows: Iterable[int]) -> list[int]:
         """Return which of these rows have no copy on any member."""
         return [row for row in rows if not self.safe.get(row)]
-
-    def missing(self) -> dict[int, int]:
-        """Return how many copies are missing, by row, that no member can make."""
-        return {
-            row: count - len(self.safe.get(row, ()))
-            for row, count in self._count.items()
-            if row not in self._asked and len(self.safe.get(row, ())) < count
-        }
 
     def released(self, rows: Collection[int]) -> list[CopyAction]:
         """Have the copies of contents removed that have been released, or whose drops run again."""
@@ -154,31 +156,22 @@ class ContentCopies:
                 if message.view > self._view or self._is_stopped:
                     self._early.append((peer, message))
                 else:
-                    self._on_release(peer, message)
+                    self._discard(self._here.release(peer, message.rows()))
             case _ if message.view > self._view:
                 self._early.append((peer, message))
             case CopyContents() if message.view == self._view:
-                self._on_request(peer, message)
+                if self._is_stopped:
+                    self._early.append((peer, message))
+                else:
+                    self._on_request(peer, message)
             case CopiesTaken() if message.view == self._view:
                 self._on_taken(peer, message)
 
     def written(self, event: CopyWritten) -> list[CopyAction]:
         """Note copies that were made here, and answer their owners."""
-        unwanted = [handle for row, handle in event.taken.items() if not self._is_taking(event, row)]
-        if unwanted:
-            self._actions.append(DiscardCopies(self._hosted, tuple(unwanted)))
-        answers: dict[str, tuple[list[int], dict[int, str]]] = {}
-        for row in (*event.taken, *event.failed):
-            if not self._is_taking(event, row):
-                continue
-            owner, count = self._taking.pop(row)
-            rows, failed = answers.setdefault(owner, ([], {}))
-            if row in event.failed:
-                failed[row] = event.failed[row]
-                continue
-            self._discard([row])
-            self.held[row] = HeldCopy(event.taken[row], owner, count)
-            rows.append(row)
+        is_current = event.view == self._view
+        answers, unwanted = self._here.written(event.taken, event.failed if is_current else {}, is_current=is_current)
+        self._discard(unwanted)
         for owner, (rows, failed) in answers.items():
             self._send(owner, CopiesTaken(self._session, self._epoch, self._view, _column(rows), failed))
         return self._finish()
@@ -200,6 +193,11 @@ class ContentCopies:
         """Keep all copies and ask for none, since the view changes."""
         self._is_stopped = True
 
+    @property
+    def held(self) -> Mapping[int, HeldCopy]:
+        """By row of a drop of another member: the copy that is here."""
+        return self._here.copies
+
     def report(self) -> bytes:
         """Return the rows of the copies that are here, for `MemberReport`."""
         return pack_column(np.array(sorted(self.held), dtype=np.int32)) if self.held else b""
@@ -210,24 +208,22 @@ class ContentCopies:
         The actions that follow come from `run`.
         """
         self._view = decision.view.number
-        members = {place.node for place in decision.view.members}
+        self._members = tuple(place.node for place in decision.view.members)
+        members = set(self._members)
         reset = set(unpack_column(decision.reset, np.int32).tolist())
-        owner = _owners(self.held, decision)
-        self.failed, self._taking, self._unsent, self._asked = {}, {}, {}, {}
+        self.failed, self._unsent, self._asked = {}, {}, {}
         for row in [row for row in self._count if row in reset]:
             self._forget(row)
         self.safe = {row: left for row, holders in self.safe.items() if (left := holders & members)}
-        self._discard([row for row in self.held if row in reset])
-        adopted = {row: copy.handle for row, copy in self.held.items() if owner[row] == self._node}
-        for row in adopted:
-            self._count[row] = self.held.pop(row).count
+        adopted, unwanted = self._here.next_view(self._node, _owners(self.held, decision), reset)
+        self._discard(unwanted)
+        self._count.update({row: copy.count for row, copy in adopted.items()})
         announced: dict[str, list[int]] = {}
         for row, copy in self.held.items():
-            self.held[row] = msgspec.structs.replace(copy, owner=owner[row])
-            announced.setdefault(owner[row], []).append(row)
+            announced.setdefault(copy.owner, []).append(row)
         for peer, rows in announced.items():
             self._send(peer, CopiesTaken(self._session, self._epoch, self._view, _column(rows)))
-        return adopted
+        return {row: copy.handle for row, copy in adopted.items()}
 
     # What follows.
 
@@ -257,12 +253,8 @@ class ContentCopies:
 
     def _on_request(self, peer: str, message: CopyContents) -> None:
         counts = dict(zip((content.drop for content in message.contents), message.counts, strict=False))
-        here = [drop for drop in counts if drop in self.held]
-        new = tuple(content for content in message.contents if content.drop not in self.held)
-        for drop in here:  # from an earlier view
-            self.held[drop] = msgspec.structs.replace(self.held[drop], owner=peer, count=counts[drop])
-        for content in new:
-            self._taking[content.drop] = (peer, counts.get(content.drop, 1))
+        here = self._here.request(peer, counts)
+        new = tuple(content for content in message.contents if content.drop not in here)
         if here:
             self._send(peer, CopiesTaken(self._session, self._epoch, self._view, _column(here)))
         if new:
@@ -271,7 +263,7 @@ class ContentCopies:
     def _on_taken(self, peer: str, message: CopiesTaken) -> None:
         unwanted = []
         for row in message.rows():
-            self._answered(row, peer)
+            _answered(self._asked, row, peer)
             if row in self._count:
                 self.safe.setdefault(row, set()).add(peer)
             else:
@@ -279,30 +271,14 @@ class ContentCopies:
         if unwanted:
             self._send(peer, ReleaseCopies(self._session, self._epoch, self._view, _column(unwanted)))
         for row, why in message.failed.items():
-            self._answered(row, peer)
+            _answered(self._asked, row, peer)
             if row in self._count:
                 self.failed.setdefault(row, {})[peer] = why
                 self._fill(row)
 
-    def _answered(self, row: int, peer: str) -> None:
-        asked = self._asked.get(row, set())
-        asked.discard(peer)
-        if not asked:
-            self._asked.pop(row, None)
-
-    def _on_release(self, peer: str, message: ReleaseCopies) -> None:
-        for row in message.rows():
-            if self._taking.get(row, ("", 0))[0] == peer:
-                del self._taking[row]
-        self._discard([row for row in message.rows() if row in self.held and self.held[row].owner == peer])
-
-    def _is_taking(self, event: CopyWritten, row: int) -> bool:
-        return event.view == self._view and row in self._taking
-
-    def _discard(self, rows: Iterable[int]) -> None:
-        copies = tuple(self.held.pop(row).handle for row in tuple(rows) if row in self.held)
+    def _discard(self, copies: Sequence[Handle]) -> None:
         if copies:
-            self._actions.append(DiscardCopies(self._hosted, copies))
+            self._actions.append(DiscardCopies(self._hosted, tuple(copies)))
 
     def _send(self, peer: str, message: CopyMessage) -> None:
         self._actions.append(SendCopyMessage(peer, message))
@@ -319,6 +295,14 @@ class ContentCopies:
             self._unsent = {}
         actions, self._actions = self._actions, []
         return actions
+
+
+def _answered(asked: dict[int, set[str]], row: int, member: str) -> None:
+    left = asked.get(row, set()) - {member}
+    if left:
+        asked[row] = left
+    else:
+        asked.pop(row, None)
 
 
 def _owners(rows: Collection[int], decision: ViewDecision) -> dict[int, str]:

@@ -1,26 +1,31 @@
 """Watches the contents of a session that other members hold copies of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from dropflow.data.replication import replicas_of, wanted_copies
+from dropflow.engine.api import Handle
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.events import Action, Event, Release
 from dropflow.engine.instruments import Instrument
 from dropflow.graph.slices import Slice
-from managers.node.copy_events import CopiesReleased, ViewBegun
+from managers.deployment import Deployment
+from managers.node.copy_events import CopiesReleased, CopiesWanted, ViewBegun
 from managers.node.exchange import NodeExchange
 
 __all__ = ["ContentWatch"]
 
 
 class ContentWatch(Instrument):
-    """Reports when the session has begun in its view, and which contents with copies are released.
+    """Reports when the session has begun in its view, and which contents are to have copies, or are released.
 
     Contents that outlive the session are never released.
 
     Parameters
     ----------
-    session, epoch :
-        Name and deployment of the session.
+    deployment : Deployment
+        The session, and which contents it wants copies of.
     piece : Slice
         The drops of this node.
     exchange : NodeExchange
@@ -33,18 +38,22 @@ class ContentWatch(Instrument):
 
     def __init__(
         self,
-        session: str,
-        epoch: int,
+        deployment: Deployment,
         piece: Slice,
         exchange: NodeExchange,
         *,
         copied: set[int],
-        report: Callable[[ViewBegun | CopiesReleased], None],
+        report: Callable[[ViewBegun | CopiesWanted | CopiesReleased], None],
     ) -> None:
-        self._session = session
-        self._epoch = epoch
+        self._session = deployment.session
+        self._epoch = deployment.epoch
+        self._protect = deployment.protect
         self._rows: Sequence[int] = piece.drop.data
         self._kept = kept_drops(piece.graph)
+        wanted = wanted_copies(piece.graph, self._kept, deployment.replicas)
+        self._wanted: Sequence[int] = wanted.data if wanted.any() else b""
+        self._alone = [replicas_of(template) == 1 for template in piece.graph.templates]
+        self._template_of: Sequence[int] = np.ascontiguousarray(piece.graph.template).data
         self._exchange = exchange
         self._copied = copied
         self._report = report
@@ -56,6 +65,24 @@ class ContentWatch(Instrument):
         if not self._has_begun:
             self._has_begun = True
             self._report(ViewBegun(self._session, self._epoch, self._exchange.view))
+
+    def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Report contents that are to have copies."""
+        if not (self._wanted or self._protect):
+            return
+        counts = {
+            self._rows[drop]: count
+            for drop, content in contents.items()
+            if content.kind != "null" and (count := self._count(drop, seconds.get(drop, 0.0)))
+        }
+        if counts:
+            self._report(CopiesWanted(self._session, self._epoch, counts))
+
+    def _count(self, drop: int, seconds: float) -> int:
+        """Return how many copies of a content are wanted, given how long it took to compute."""
+        count = self._wanted[drop] if self._wanted else 0
+        is_long = 0 < self._protect < seconds and not self._alone[self._template_of[drop]]
+        return max(count, int(is_long))
 
     def on_actions(self, actions: Sequence[Action]) -> None:
         """Report releases."""

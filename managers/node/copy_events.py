@@ -10,6 +10,7 @@ from managers.messages import Content, CopyMessage
 
 __all__ = [
     "CopiesReleased",
+    "CopiesWanted",
     "CopyAction",
     "CopyEvent",
     "CopyWritten",
@@ -42,6 +43,14 @@ class ViewBegun(msgspec.Struct, frozen=True):
     session: str
     epoch: int
     view: int
+
+
+class CopiesWanted(msgspec.Struct, frozen=True):
+    """How many other members are to have a copy, by row of a content that was committed here."""
+
+    session: str
+    epoch: int
+    counts: Mapping[int, int]
 
 
 class CopiesReleased(msgspec.Struct, frozen=True):
@@ -108,5 +117,5 @@ class NoteCopies(msgspec.Struct, frozen=True):
     text: str
 
 
-CopyEvent = ViewBegun | CopyWritten | CopiesReleased | OffersRefused
+CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
 CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendCopyMessage | NoteCopies

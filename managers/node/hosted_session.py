@@ -151,7 +151,7 @@ class HostedSession:
             self._deployment,
             instruments=(
                 FailureLog(piece.graph, self.name),
-                ContentWatch(self.name, self.epoch, piece, exchange, copied=self.copied, report=self._report),
+                ContentWatch(self._deployment, piece, exchange, copied=self.copied, report=self._report),
                 *([NextViewBegins(self.directory)] if continuation else []),
             ),
             on_statistics=self._progress.count,

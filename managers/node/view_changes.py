@@ -16,7 +16,15 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
 from managers.node.content_copies import ContentCopies
-from managers.node.copy_events import CopiesReleased, CopyAction, CopyEvent, CopyWritten, OffersRefused, ViewBegun
+from managers.node.copy_events import (
+    CopiesReleased,
+    CopiesWanted,
+    CopyAction,
+    CopyEvent,
+    CopyWritten,
+    OffersRefused,
+    ViewBegun,
+)
 from managers.node.events import (
     Action,
     AllowFailure,
@@ -202,6 +210,8 @@ class ViewChanges:
             case ViewBegun():
                 if record.views is not None and not record.views.is_frozen and record.views.view.number == event.view:
                     self.run_copies(record, now)
+            case CopiesWanted():
+                self._carry_out_copies(record, copies.want(event.counts), now)
             case CopyWritten():
                 self._carry_out_copies(record, copies.written(event), now)
             case CopiesReleased():
@@ -267,8 +277,14 @@ class ViewChanges:
 
     def _tell_part_done(self, record: SessionRecord, view: View, now: float) -> None:
         """Tell the first member that the part here is finished, as soon as the copies are made that it wants."""
-        if record.part_finished != view.number or (record.copies is not None and record.copies.waits_for()):
+        if record.part_finished != view.number:
             return
+        if record.copies is not None:
+            record.waiting = record.copies.waiting
+            self._actions.append(ShowWaiting(record.instance, record.waiting))
+            if record.waiting:
+                return
+            self._actions += record.copies.finished()
         record.part_finished = -1
         record.told_view = view.number
         leader = view.members[0].node

@@ -166,9 +166,12 @@ class SimulatedCluster:
         self.simulation.run(lambda: bool(found))
         return found[0]
 
-    def submit(self, graph: PhysicalGraph, session: str, *, url: str = _MASTER) -> Answered | Unanswered:
+    def submit(
+        self, graph: PhysicalGraph, session: str, *, url: str = _MASTER, replicas: int = 1, protect: float = 0.0
+    ) -> Answered | Unanswered:
         """Submit a graph."""
-        return self.call("submit", url=url, graph=graph, options=SubmitQuery(session=session))
+        options = SubmitQuery(session=session, replicas=replicas, protect=protect)
+        return self.call("submit", url=url, graph=graph, options=options)
 
     def finish(self, session: str, *, url: str = _MASTER, seconds: float = 600.0) -> SessionDetail | None:
         """Watch a session until it is over; return None if it is not over after `seconds`."""

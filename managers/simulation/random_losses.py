@@ -113,6 +113,7 @@ class LossTrial:
             for number in range(chance.choice((1, 1, 1, 2, 3)))
         }
         self._workload = draw_workload(self.graphs, chance)
+        self._copies = {name: (chance.choice((1, 1, 2, 3)), chance.choice((0.0, 0.0, 0.05))) for name in self.graphs}
         self._directory = directory
         (directory / "cluster").mkdir()
         self.cluster = SimulatedCluster(
@@ -187,7 +188,9 @@ class LossTrial:
         return found
 
     def _submit(self, name: str) -> bool:
-        return isinstance(self.cluster.submit(self.graphs[name].graph, name), Answered)
+        replicas, protect = self._copies[name]
+        answer = self.cluster.submit(self.graphs[name].graph, name, replicas=replicas, protect=protect)
+        return isinstance(answer, Answered)
 
     # Faults.
 

@@ -11,6 +11,7 @@ from dropflow.data.read_content import read
 from dropflow.engine.session import Session
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oid
 from managers.machine_calls import Answered
 from managers.node.hosted_session import HostedSession
@@ -36,7 +37,7 @@ class Runs:
 
 
 def _record(node: SimulatedNode) -> SessionRecord:
-    record = node.owner._machine.table.get("s")  # type: ignore[attr-defined]
+    record = node._host._table.get("s")
     assert isinstance(record, SessionRecord)
     return record
 
@@ -55,11 +56,11 @@ def _own_contents(node: SimulatedNode) -> dict[int, bytes]:
     return {int(piece.drop[drop]): read(handle) for drop, handle in found.items() if piece.is_own[drop]}
 
 
-def _results(count: int) -> PhysicalGraph:
+def _results(count: int, steps: int = 10) -> PhysicalGraph:
     """Return applications on six nodes in turn that each write a result, and a chain that waits for all of them."""
     builder = GraphBuilder("results").app("join")
     last, parts = "join", [0]
-    for step in range(10):
+    for step in range(steps):
         builder.data(f"data{step}").app(f"step{step}")
         builder.connect(last, f"data{step}").connect(f"data{step}", f"step{step}")
         last, parts = f"step{step}", [*parts, 0, 0]
@@ -70,6 +71,7 @@ def _results(count: int) -> PhysicalGraph:
     return replace(builder.build(), part=np.array(parts, dtype=np.int32), places=tuple(f"#{n}" for n in range(6)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3000])
 def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) -> None:
     """After the loss of their owner, the copies are the contents; small ones and ones that had to be fetched.
@@ -106,6 +108,7 @@ def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) 
     assert sorted(held) == sorted(rows), "each has a copy again"
 
 
+@pytest.mark.slow
 def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> None:
     """The member that holds a copy removes it after the last use of the content."""
     cluster = SimulatedCluster(6, tmp_path, workload=Runs().workload(3000))
@@ -126,3 +129,86 @@ def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> 
     assert ended.status == "FINISHED"
     assert held
     assert not list(tmp_path.rglob("copies/*/content"))
+
+
+def _holders(cluster: SimulatedCluster, lost: tuple[str, ...] = ()) -> dict[int, int]:
+    """Return on how many nodes each result is."""
+    found: Counter[int] = Counter()
+    for node in cluster.nodes.values():
+        if node.name not in lost and "s" in node.sessions:
+            found.update(_own_contents(node).keys())
+            record = _record(node)
+            found.update(() if record.copies is None else record.copies.held.keys())
+    return found
+
+
+@pytest.mark.slow
+def test_results_are_on_as_many_nodes_as_asked_before_the_session_ends(tmp_path: Path) -> None:
+    """Also those of the last application."""
+    cluster = SimulatedCluster(7, tmp_path, workload=Runs().workload(3000))
+    assert cluster.wait_for_nodes()
+    cluster.submit(_results(6), "s", replicas=3)
+    ended = cluster.finish("s")
+
+    assert ended is not None
+    assert (ended.status, ended.text) == ("FINISHED", "")
+    assert set(_holders(cluster).values()) == {3}
+    assert len(_holders(cluster)) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_lost_copies_are_made_anew(replicas: int, tmp_path: Path) -> None:
+    """After losses one by one, results are on as many nodes as before, and each was computed once."""
+    runs = Runs()
+    cluster = SimulatedCluster(8, tmp_path, workload=runs.workload(3000))
+    assert cluster.wait_for_nodes()
+    graph = _results(12, steps=60)
+    cluster.submit(graph, "s", replicas=replicas)
+    cluster.simulation.wait(2.5)
+    cluster.nodes["n2-2"].process.crash()
+    cluster.simulation.wait(20.0)
+    cluster.nodes["n1-3"].process.crash()
+    ended = cluster.finish("s", seconds=300.0)
+
+    assert ended is not None
+    assert (ended.status, ended.view) == ("FINISHED", 2)
+    assert set(_holders(cluster, ("n2-2", "n1-3")).values()) == {replicas}
+    again = [name for number in range(12) if runs.count[name := f"results_make{number}_0"] > 1]
+    assert not again
+
+
+@pytest.mark.slow
+def test_protected_contents_are_not_computed_again(tmp_path: Path) -> None:
+    """What took longer than the limit is on a second node, also if it is no result; what was quick is not."""
+    runs = Runs()
+    cluster = SimulatedCluster(9, tmp_path, workload=runs.workload())
+    assert cluster.wait_for_nodes()
+    cluster.submit(_results(30, steps=30), "s", protect=1.0)
+    cluster.simulation.wait(2.5)
+    held = {
+        row for node in cluster.nodes.values() for copies in [_record(node).copies] if copies for row in copies.held
+    }
+    lost = cluster.nodes["n1-2"]
+    names = {row: oid(_hosted(lost).directory.graph(), row - 1) for row in _own_contents(lost)}
+    lost.process.crash()
+    ended = cluster.finish("s", seconds=200.0)
+
+    assert ended is not None
+    assert ended.status == "FINISHED"
+    assert held & names.keys()
+    assert names.keys() - held
+    assert all(runs.count[name] == (1 if row in held else 2) for row, name in names.items())
+
+
+def test_a_node_of_the_graph_says_how_many_replicas_it_wants(tmp_path: Path) -> None:
+    """Its field overrides what the session asks for; 1 means no copies."""
+    builder = GraphBuilder("fields").app("make").data("other").connect("make", "other")
+    for name, replicas in {"two": 2, "one": 1}.items():
+        builder.data(name, arguments=(Argument(name="replicas", value=replicas),)).connect("make", name)
+    cluster = SimulatedCluster(10, tmp_path, workload=Runs().workload())
+    assert cluster.wait_for_nodes()
+    cluster.submit(builder.build(), "s", replicas=3)
+    assert cluster.finish("s") is not None
+
+    assert _holders(cluster) == {1: 3, 2: 2, 3: 1}

@@ -1,0 +1,79 @@
+"""Copies of contents on real nodes: what has a copy is not computed again when its node is killed."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.rest.schema import SubmitQuery
+from tests.e2e.cluster import Cluster, content, finished, until
+
+pytestmark = pytest.mark.slow
+
+_FILE = "dlg.data.drops.file.FileDROP"
+
+
+def _function(code: str) -> tuple[Argument, ...]:
+    return (Argument(name="func_name", value="f"), Argument(name="func_code", value=code))
+
+
+def _graph(log: Path, gate: Path, path: Path) -> PhysicalGraph:
+    """Return three functions on node a whose results are needed by one on node b, which waits for a gate.
+
+    One result is small, one large, and one is a file with a path outside of the session, which all nodes see. Each
+    attempt writes a line to a log.
+    """
+    builder = GraphBuilder("copied")
+    sizes = {"small": 10, "large": 100_000, "file": 50_000}
+    wait = f"""
+def f(small, large, file):
+    import os, time
+    while not os.path.exists({str(gate)!r}): time.sleep(0.05)
+    return small + large + file
+"""
+    builder.app("Join", component="dlg.apps.pyfunc.PyFuncApp", arguments=_function(wait), part=1)
+    for name, size in sizes.items():
+        code = f"""
+def f():
+    import time
+    time.sleep(0.5)
+    with open({str(log)!r}, "a") as lines: lines.write({name!r} + chr(10))
+    return b"x" * {size}
+"""
+        file = (
+            {"component": _FILE, "arguments": (Argument(name="filepath", value=str(path)),)} if name == "file" else {}
+        )
+        builder.app(f"Make-{name}", component="dlg.apps.pyfunc.PyFuncApp", arguments=_function(code))
+        builder.data(name, persist=True, **file)  # type: ignore[arg-type]
+        builder.connect(f"Make-{name}", name, source_port="out").connect(name, "Join", target_port=name)
+    graph = builder.data("end", part=1).connect("Join", "end", source_port="out").build()
+    return replace(graph, places=("a", "b"))
+
+
+@pytest.mark.parametrize("query", [{"replicas": 2}, {"protect": 0.2}], ids=["replicas", "protect"])
+def test_what_has_a_copy_is_not_computed_again(query: dict[str, float], tmp_path: Path) -> None:
+    """After kill -9 of the owner the session finishes with the copies, and every function has run once."""
+    log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"
+    with Cluster(tmp_path) as cluster:
+        nodes = cluster.nodes("a", "b", "c")
+        client = cluster.client(cluster.island(*nodes))
+        client.submit(_graph(log, gate, path), SubmitQuery(session="s", **query))  # type: ignore[arg-type]
+        assert until(lambda: log.exists() and len(log.read_text().splitlines()) == 3)
+        node = cluster.client(nodes[0])
+        assert until(lambda: node.session("s").states.get("COMPLETED", 0) >= 6)
+        assert until(lambda: sum(len(list(tmp_path.rglob(f"copies/*/*{name}*"))) for name in ("small", "large")) >= 2)
+        nodes[0].process.kill()
+        nodes[0].process.wait()
+        assert until(lambda: client.session("s").view == 1)
+        gate.touch()
+        detail = finished(client, "s")
+
+        assert (detail.status, detail.failures) == ("FINISHED", ())
+        assert Counter(log.read_text().split()) == {"small": 1, "large": 1, "file": 1}
+        sizes = {name: content(client, "s", f"copied_{name}_0").count(b"x") for name in ("small", "large", "end")}
+        assert sizes == {"small": 10, "large": 100_000, "end": 150_010}
+        assert path.read_bytes().count(b"x") == 50_000
