@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 JOBS ?= 4
 SLOW = slow or corpus or browser or netns
 
-.PHONY: demo quick test simulate coverage check lint format changelog clean
+.PHONY: demo quick test simulate simulate-forever coverage check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -26,8 +26,11 @@ test: coverage  ## all tests; installs a browser and network tools if it can
 	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "$(SLOW)"
 
-simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials, from seed FIRST on
+simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds $(or $(SEEDS),100) $(if $(FIRST),--first $(FIRST))
+
+simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it is interrupted
+	$(BIN)/python -m managers.simulation.loss_sweep --seeds forever
 
 coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase

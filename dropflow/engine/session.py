@@ -141,6 +141,7 @@ class Session:
         "_ready",
         "_repository",
         "_statistics",
+        "_stops_frozen",
         "_streams",
         "core",
         "graph",
@@ -235,11 +236,15 @@ class Session:
         """Whether the session ends before its drops are settled: it was cancelled, or lost a node."""
         self._left_over: list[SessionInput] = []
         """What came in while the session was stopped."""
+        self._stops_frozen = False
+        """Whether the session was cancelled, or lost a node, while it was frozen."""
 
     # From any thread.
 
     def cancel(self, reason: str = "", grace: float = GRACE_SECONDS) -> None:
         """Stop the session. May be called from any thread, and from a signal handler.
+
+        Results that came in while the session is frozen are discarded.
 
         Parameters
         ----------
@@ -248,6 +253,7 @@ class Session:
         grace : float
             Seconds that attempts have to clean up. The session is over `dropflow.stopping.stopped_after` that.
         """
+        self._stops_frozen |= self.is_frozen
         self.inbox.put([Cancel(reason, grace)])
         self.runner.interrupt()
 
@@ -262,6 +268,7 @@ class Session:
 
     def lose(self, node: str, failure: Failure) -> None:
         """Give up because a node of the session is gone. May be called from any thread."""
+        self._stops_frozen |= self.is_frozen
         self.inbox.put([Lost(node, failure)])
         self.runner.interrupt()
 
@@ -360,6 +367,10 @@ class Session:
             return
         items = self._left_over or self.inbox.drain(timeout)
         self._left_over = []
+        if self._stops_frozen:
+            # Other nodes may have gone on by what this one reported: it must not commit what came in since.
+            self._stops_frozen = False
+            items = sorted([*items, *self.inbox.drain(0)], key=lambda item: not isinstance(item, Cancel | Lost))
         is_stopping = self.core.status is SessionState.CANCELLING
         self._process((self._inputs.events_after_cancel if is_stopping else self._inputs.events)(items, self))
         if not self.is_over and self._clock.monotonic() >= self._ready.stop_by:

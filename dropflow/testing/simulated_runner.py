@@ -160,9 +160,12 @@ class SimulatedRunner:
     def _write(self, attempt: "_Attempt", piece: int) -> None:
         """Write the next piece of each output that is a stream."""
         if self._is_running(attempt):
-            for drop, writer in attempt.writers.items():
-                body = self._content(attempt.task, drop).body
-                writer.write(body[len(body) * (piece - 1) // _PIECES : len(body) * piece // _PIECES])
+            try:
+                for drop, writer in attempt.writers.items():
+                    body = self._content(attempt.task, drop).body
+                    writer.write(body[len(body) * (piece - 1) // _PIECES : len(body) * piece // _PIECES])
+            except DropflowError as error:
+                attempt.failure = attempt.failure or Failure.of(error)
             self._on_written()
 
     def _is_running(self, attempt: "_Attempt") -> bool:
@@ -173,7 +176,7 @@ class SimulatedRunner:
         if not self._is_running(attempt):
             return
         task = attempt.task
-        failure = self._failure(task)
+        failure = attempt.failure or self._failure(task)
         if failure is None:
             try:
                 if not attempt.has_read_all():
@@ -187,15 +190,22 @@ class SimulatedRunner:
             skipped = self._skips(task)
             self._write(attempt, _PIECES)
             written = [output.drop for output in task.outputs] if task.outputs or task.inputs else [task.drop]
-            handles = {
-                drop: attempt.writers[drop].finish() if drop in attempt.writers else self._content(task, drop)
-                for drop in written
-                if drop not in skipped
-            }
+            try:
+                handles = {
+                    drop: attempt.writers[drop].finish() if drop in attempt.writers else self._content(task, drop)
+                    for drop in written
+                    if drop not in skipped
+                }
+            except DropflowError as error:
+                attempt.failure = attempt.failure or Failure.of(error)
+            failure = attempt.failure
             self._on_written()
-            attempt.writers.clear()
+            if failure is None:
+                attempt.writers.clear()
         attempt.abandon()
         del self._running[task.drop, task.attempt]
+        if failure is not None:
+            handles, skipped = {}, ()
         self._deliver([AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure, attempt.seconds)])
         self._begin()
 
@@ -206,6 +216,8 @@ class _Attempt:
     def __init__(self, task: Task, seconds: float) -> None:
         self.task = task
         self.seconds = seconds
+        self.failure: Failure | None = None
+        """Why what it writes could not be stored."""
         self.writers: dict[int, StreamedWriter] = {}
         self._readers: dict[int, StreamReader] | None = None
 

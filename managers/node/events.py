@@ -16,7 +16,7 @@ from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
-from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
+from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.copy_events import CopyAction, CopyEvent
 from managers.recovery.events import Ballot, PlanView
 from managers.recovery.records import MemberReport, ViewDecision
@@ -106,11 +106,15 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Over(msgspec.Struct, frozen=True):
-    """A session has its result. Its thread still writes to the session's directory."""
+    """A session has its result. Its thread still writes to the session's directory.
+
+    With a `failure`, it failed on this node only: the other nodes may go on.
+    """
 
     session: str
     epoch: int
     status: SessionState
+    failure: Failure | None = None
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -290,7 +294,7 @@ class SendToPeer(msgspec.Struct, frozen=True):
     """Send a message to a peer, if there is a link to it."""
 
     peer: str
-    message: ViewMessage | PartDone | SessionDone
+    message: ViewMessage | PartDone | SessionDone | StopSession
 
 
 class FreezeSession(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from dropflow.engine.events import Lost
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Attempts, snapshot
-from dropflow.errors import InternalError, StorageError
+from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -111,6 +111,7 @@ class HostedSession:
         self._report = report
         self._progress = ProgressLog(clock, self._on_progress)
         self._cancelled = ""
+        self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
         self._repository = LocalRepository(directory.path, self.name, clock, piece.graph)
         self._resources = resources
@@ -273,7 +274,10 @@ class HostedSession:
         if isinstance(outcome, SessionResult):
             result, text = outcome, self._cancelled or _why(outcome)
         else:
-            _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
+            if isinstance(outcome, DropflowError) and not isinstance(outcome, InternalError):
+                _log.error("session %s cannot go on here: %s", self.name, outcome)
+            else:
+                _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
             result, text = self._engine_failed(outcome)
         self._repository.close()
         try:
@@ -289,6 +293,7 @@ class HostedSession:
         # For the other nodes this one is lost: its drops will never be settled.
         text = f"the engine of node {self.piece.node} failed: {text_of(error)}"
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
+        self._own_failure = failure
         self.exchange.give_up("", Lost(self.piece.node, failure))
         note = f"the engine failed: {text_of(error)}"
         result = SessionResult(
@@ -305,7 +310,7 @@ class HostedSession:
 
     def _on_progress(self, progress: Progress) -> None:
         if progress.is_over:
-            self._report(Over(self.name, self.epoch, progress.state))
+            self._report(Over(self.name, self.epoch, progress.state, self._own_failure))
         else:
             self._report(Changed(self.name, self.epoch, progress.version))
 

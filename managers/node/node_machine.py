@@ -314,7 +314,7 @@ class NodeMachine:
                 record.result = event.status
                 self._members.over(record)
                 sessions.over(record)
-                self._views.over(record)
+                self._views.over(record, event.failure)
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():
                 sessions.ended(record)
@@ -368,7 +368,9 @@ class NodeMachine:
                     return  # the session goes on without that node
                 if event.failure is None:
                     self._stop(record, now, CancelRequest(reason=event.reason))
-                elif event.node != event.peer or not self._views.lose(record, event.peer, event.failure.text, now):
+                elif event.node != event.peer or not self._views.lose(
+                    record, event.peer, event.failure.text, now, is_final=True
+                ):
                     self._sessions.fail(record, now, event.node, event.failure)
 
     def _check_connecting(self) -> None:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from dropflow.errors import InternalError
+from dropflow.failure import Failure
 from dropflow.states import SessionState
 from managers.deployment import Place
 from managers.node.content_copies import ContentCopies
@@ -186,6 +187,8 @@ class SessionRecord:
         The same session, which was over, while this one is being deployed to continue it.
     is_continuation : bool
         Whether it continues a session that was over.
+    own_failure : Failure or None
+        Why it failed on this node only.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
     told_view : int
@@ -222,6 +225,7 @@ class SessionRecord:
     part_finished: int = -1
     former: "SessionRecord | None" = None
     is_continuation: bool = False
+    own_failure: Failure | None = None
     parts_done: dict[int, set[str]] = field(default_factory=dict)
     told_view: int = -1
     asked_view: int = -1

@@ -14,7 +14,7 @@ from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
-from managers.messages import CopyMessage, PartDone, SessionDone, ViewMessage
+from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.content_copies import ContentCopies
 from managers.node.copy_events import (
     CopiesReleased,
@@ -138,8 +138,15 @@ class ViewChanges:
         self._carry_out(record, record.views.lose(self._lost(record), now), now)
         return True
 
-    def over(self, record: SessionRecord) -> None:
-        """Tell the witnesses of a session that it is over everywhere. One that failed only here may go on elsewhere."""
+    def over(self, record: SessionRecord, failure: Failure | None) -> None:
+        """Tell the witnesses of a session that it is over everywhere.
+
+        With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
+        """
+        record.own_failure = failure
+        if record.views is not None and failure is not None:
+            stopped = StopSession(record.name, record.epoch, "", self._node, failure)
+            self._actions += [SendToPeer(name, stopped) for name in sorted(record.peers)]
         is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
         if record.views is not None and (record.views.is_over or is_cancelled):
             done = SessionDone(record.name, record.epoch, record.views.view.number)
@@ -197,8 +204,12 @@ class ViewChanges:
                 self.on_view_message(record, event.peer, message, now)
 
     def _tell_end(self, record: SessionRecord, event: PeerSent) -> None:
-        """Answer that the session is over here, and so it is everywhere."""
-        if not isinstance(event.message, SessionDone):
+        """Answer that the session is over here, and so it is everywhere, unless it failed on this node only."""
+        if record.own_failure is not None:
+            self._actions.append(
+                SendToPeer(event.peer, StopSession(record.name, record.epoch, "", self._node, record.own_failure))
+            )
+        elif not isinstance(event.message, SessionDone):
             self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view)))
 
     def _on_copies(self, record: SessionRecord, event: CopyEvent, now: float) -> None:

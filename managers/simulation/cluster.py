@@ -12,6 +12,7 @@ from managers.machine_calls import Answered, Ask, Unanswered
 from managers.simulation.disturbances import DisturbanceRates, Disturbances
 from managers.simulation.manager_calls import ManagerCalls
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
+from managers.simulation.recorder import Recorder
 from managers.simulation.simulated_composite import SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode, Workload
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
@@ -32,6 +33,8 @@ class SimulatedCluster:
         Where nodes keep their sessions.
     islands, nodes : int
         Number of islands, and of nodes in each.
+    has_master : bool
+        Whether there is a master. Without one there is one island, and clients call that.
     faults : NetworkFaults
         Delays and faults of the network.
     workload : Workload
@@ -46,7 +49,7 @@ class SimulatedCluster:
     islands : dict of str to SimulatedComposite
         The islands by name.
     master : SimulatedComposite
-        The master.
+        The master, if there is one.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class SimulatedCluster:
         *,
         islands: int = 2,
         nodes: int = 3,
+        has_master: bool = True,
         faults: NetworkFaults | None = None,
         workload: Workload | None = None,
         keep_trace: bool = False,
@@ -63,6 +67,8 @@ class SimulatedCluster:
         self.simulation = Simulation(seed, keep_trace=keep_trace)
         self.network = SimulatedNetwork(self.simulation, faults)
         self.calls = ManagerCalls(self.network)
+        self.recorder = Recorder(self.simulation)
+        """The history of all sessions."""
         self._directory = directory
         self._workload = workload or Workload()
         self.on_action: Callable[[str, Any], None] = lambda _node, _action: None
@@ -80,7 +86,10 @@ class SimulatedCluster:
             for name in names:
                 self.start_node(name)
             self.start_island(island)
-        self.start_master()
+        self.top = _MASTER if has_master else _url("i1")
+        """URL of the manager above all others."""
+        if has_master:
+            self.start_master()
         self._client = SimulatedProcess(self.simulation, "client")
 
     def start_node(self, name: str) -> SimulatedNode:
@@ -95,6 +104,7 @@ class SimulatedCluster:
             workload=self._workload,
             incarnation=self._next_incarnation(name),
             address=self.nodes[name].links.address if name in self.nodes else "",
+            recorder=self.recorder,
             on_action=lambda action: self.on_action(name, action),
         )
         self.calls.listen(node.url, node)
@@ -135,6 +145,11 @@ class SimulatedCluster:
         self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
         return incarnation
 
+    @property
+    def above(self) -> list[SimulatedComposite]:
+        """The islands, and the master if there is one."""
+        return [*self.islands.values(), *([self.master] if self.top == _MASTER else [])]
+
     def restart(self, process: SimulatedProcess) -> None:
         """Start a manager again whose process has crashed."""
         if process.name in self.nodes:
@@ -155,25 +170,34 @@ class SimulatedCluster:
 
     # What people do.
 
-    def call(
-        self, operation: str, *, url: str = _MASTER, timeout: float = 60.0, **arguments: Any
-    ) -> Answered | Unanswered:
-        """Call an operation of a manager, and let everything happen until it is answered."""
+    def call(self, operation: str, *, url: str = "", timeout: float = 60.0, **arguments: Any) -> Answered | Unanswered:
+        """Call an operation of a manager, by default `top`, and let everything happen until it is answered."""
         found: list[Answered | Unanswered] = []
-        deadline = self.simulation.time + timeout
-        ask = Ask(next(self._numbers), url, operation, arguments, deadline)
-        self.calls.ask(self._client, ask, found.append)
+        self.call_later(operation, found.append, url=url, timeout=timeout, **arguments)
         self.simulation.run(lambda: bool(found))
         return found[0]
 
+    def call_later(
+        self,
+        operation: str,
+        on_answer: Callable[[Answered | Unanswered], object],
+        *,
+        url: str = "",
+        timeout: float = 60.0,
+        **arguments: Any,
+    ) -> None:
+        """Call an operation of a manager, by default `top`; its answer is passed to `on_answer`."""
+        ask = Ask(next(self._numbers), url or self.top, operation, arguments, self.simulation.time + timeout)
+        self.calls.ask(self._client, ask, on_answer)
+
     def submit(
-        self, graph: PhysicalGraph, session: str, *, url: str = _MASTER, replicas: int = 1, protect: float = 0.0
+        self, graph: PhysicalGraph, session: str, *, url: str = "", replicas: int = 1, protect: float = 0.0
     ) -> Answered | Unanswered:
         """Submit a graph."""
         options = SubmitQuery(session=session, replicas=replicas, protect=protect)
         return self.call("submit", url=url, graph=graph, options=options)
 
-    def finish(self, session: str, *, url: str = _MASTER, seconds: float = 600.0) -> SessionDetail | None:
+    def finish(self, session: str, *, url: str = "", seconds: float = 600.0) -> SessionDetail | None:
         """Watch a session until it is over; return None if it is not over after `seconds`."""
         end, version = self.simulation.time + seconds, -1
         while self.simulation.time < end:

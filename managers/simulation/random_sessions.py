@@ -12,9 +12,10 @@ from dropflow.engine.api import Task
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from managers.simulation.faults import happens
 from managers.simulation.simulated_node import Workload
 
-__all__ = ["RandomGraph", "draw_graph", "draw_workload", "happens"]
+__all__ = ["RandomGraph", "draw_graph", "draw_workload"]
 
 _FILE = "dlg.data.drops.file.FileDROP"
 _COMMAND = (Argument(name="command", value="true", type="String"),)
@@ -35,6 +36,8 @@ class RandomGraph(msgspec.Struct, frozen=True):
         Ids of the data drops that their producers choose to skip.
     reads_inputs : bool
         Whether contents depend on the inputs of the tasks that write them.
+    has_streams : bool
+        Whether there are drops that are read while they are written.
     """
 
     graph: PhysicalGraph
@@ -42,6 +45,7 @@ class RandomGraph(msgspec.Struct, frozen=True):
     failing_once: frozenset[str] = frozenset()
     skipping: frozenset[str] = frozenset()
     reads_inputs: bool = True
+    has_streams: bool = False
 
 
 def draw_graph(session: str, parts: int, chance: random.Random) -> RandomGraph:
@@ -77,11 +81,6 @@ def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> W
     )
 
 
-def happens(chance: random.Random, share: float) -> bool:
-    """Return true in this share of all cases."""
-    return chance.random() < share
-
-
 def _fan(session: str, chance: random.Random) -> RandomGraph:
     """Chains of two applications between a start and an end."""
     builder = GraphBuilder(session).app("root").data("start").app("join").data("end")
@@ -108,7 +107,7 @@ def _streams(session: str, chance: random.Random) -> RandomGraph:
         builder.connect(f"filter{row}", f"b{row}").connect(f"b{row}", f"take{row}", streaming=True)
         builder.connect(f"take{row}", f"c{row}").connect(f"c{row}", "join")
         once |= {f"{session}_{name}{row}_0" for name in ("make", "filter", "take") if happens(chance, 0.2)}
-    return RandomGraph(builder.build(), failing_once=frozenset(once), reads_inputs=False)
+    return RandomGraph(builder.build(), failing_once=frozenset(once), reads_inputs=False, has_streams=True)
 
 
 def _layers(session: str, chance: random.Random) -> RandomGraph:

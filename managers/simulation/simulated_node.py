@@ -39,11 +39,12 @@ from managers.node.session_queries import NodeSession
 from managers.node.session_resources import OnStop
 from managers.node.stopped_copy import stopped_part
 from managers.simulation.network import SimulatedNetwork
+from managers.simulation.recorder import Recorder
 from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_file_watcher import SimulatedFileWatcher
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
-from managers.simulation.virtual_time import SimulatedProcess
+from managers.simulation.virtual_time import SimulatedProcess, SteppedClock
 
 __all__ = ["SimulatedNode", "Workload"]
 
@@ -100,6 +101,8 @@ class SimulatedNode:
         Incarnation of the process.
     address : str
         Address of its links; a new one by default.
+    recorder : Recorder
+        Gets what sessions commit and read.
     on_action : callable
         Called with each action of its machine before it is carried out.
     """
@@ -113,6 +116,7 @@ class SimulatedNode:
         directory: Path,
         workload: Workload,
         incarnation: int,
+        recorder: Recorder,
         address: str = "",
         on_action: Callable[[Any], None] = lambda _: None,
     ) -> None:
@@ -120,12 +124,14 @@ class SimulatedNode:
         self.url = url
         self.simulation = network.simulation
         self.process = SimulatedProcess(self.simulation, name)
+        self.directory = directory
+        self.clock = SteppedClock(self.simulation)
         self._incarnation = incarnation
-        self._started = self.simulation.now()
+        self._started = self.clock.now()
         machine = NodeMachine(
-            name, incarnation, recover_all(directory, name, self.simulation), now=self.simulation.monotonic()
+            name, incarnation, recover_all(directory, name, self.clock), now=self.simulation.monotonic()
         )
-        self._host = SessionHost(name, machine.table, directory=directory, clock=self.simulation)
+        self._host = SessionHost(name, machine.table, directory=directory, clock=self.clock)
         self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
         self._host.owner = self.owner
         self.links = SimulatedLinks(
@@ -140,7 +146,7 @@ class SimulatedNode:
             address=address,
         )
         self._host.links = self.links
-        self._resources = _SimulatedResources(self.links, self.process, workload)
+        self._resources = _SimulatedResources(self.links, self.process, self.clock, workload, recorder)
         self._host.resources = self._resources
 
     @property
@@ -211,7 +217,7 @@ class SimulatedNode:
             "node",
             url=self.url,
             started=self._started,
-            clock=self.simulation,
+            clock=self.clock,
             protocol=PROTOCOL,
             incarnation=self._incarnation,
         )
@@ -240,13 +246,22 @@ class SimulatedNode:
 class _SimulatedResources:
     """`managers.node.session_resources.SessionResources` on virtual time."""
 
-    def __init__(self, links: SimulatedLinks, process: SimulatedProcess, workload: Workload) -> None:
+    def __init__(
+        self,
+        links: SimulatedLinks,
+        process: SimulatedProcess,
+        clock: SteppedClock,
+        workload: Workload,
+        recorder: Recorder,
+    ) -> None:
         self.drivers: list[SessionDriver] = []
         self.file_watcher = SimulatedFileWatcher(process)
         self._parts: dict[int, tuple[SessionInbox, NodeExchange]] = {}
         self._links = links
         self._process = process
+        self._clock = clock
         self._workload = workload
+        self._recorder = recorder
 
     @property
     def workers(self) -> int:
@@ -264,6 +279,7 @@ class _SimulatedResources:
         on_unavailable: Unavailable,
     ) -> NodeExchange:
         """Return an exchange over the simulated links."""
+        self._recorder.enter_view(piece.node, deployment.session, view)
         return NodeExchange(
             piece,
             session=deployment.session,
@@ -273,7 +289,7 @@ class _SimulatedResources:
             stream_pool=SimulatedFetchPool(self._links),
             file_watcher=self.file_watcher,
             workspace=workspace,
-            clock=self._process.simulation,
+            clock=self._clock,
             streams=streaming_links(piece.graph),
             in_place=False,
             view=view,
@@ -296,19 +312,26 @@ class _SimulatedResources:
         """Return a session whose attempts take virtual time."""
         inbox = SessionInbox() if before is None else self._parts[id(before)][0]
         work, simulation, node = self._workload, self._process.simulation, self._process.name
+        recorder, name = self._recorder, deployment.session
 
         def failure(task: Task) -> Failure | None:
             text = f"attempt {task.attempt} fails"
             if work.dies(task, node):
+                recorder.failed(name, task)
                 return Failure.of(WorkerDiedError(f"the worker process of attempt {task.attempt} died"))
-            return (
-                Failure(code="DF", kind="SimulatedError", text=text, retryable=True) if work.fails(task, node) else None
-            )
+            if work.fails(task, node):
+                recorder.failed(name, task)
+                return Failure(code="DF", kind="SimulatedError", text=text, retryable=True)
+            return None
+
+        def duration(task: Task) -> float:
+            recorder.started(node, name, task)
+            return 2 * work.seconds * simulation.random.random() * work.slowness.get(node, 1.0)
 
         runner = SimulatedRunner(
             simulation,
             self._process.call_at,
-            duration=lambda _: 2 * work.seconds * simulation.random.random() * work.slowness.get(node, 1.0),
+            duration=duration,
             failure=failure,
             skips=work.skips,
             content=lambda task, drop: Handle(body=(body := work.content(task, drop)), size=len(body)),
@@ -319,9 +342,9 @@ class _SimulatedResources:
         )
         session = make_session(
             graph,
-            repository,
+            recorder.recorded(repository, graph, node=node, session=name),
             runner if before is None else before.runner,
-            clock=simulation,
+            clock=self._clock,
             inbox=inbox,
             exchange=exchange,
             epoch=deployment.epoch,

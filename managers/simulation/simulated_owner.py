@@ -46,7 +46,8 @@ class SimulatedOwner:
         self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
         self._process = process
         self._simulation = process.simulation
-        self._job_seconds = job_seconds
+        self.job_seconds = job_seconds
+        """Mean virtual time that a job takes."""
         self._on_action = on_action
         self._numbers = itertools.count(1)
         self._calls: dict[int, OnReturn] = {}
@@ -64,7 +65,7 @@ class SimulatedOwner:
 
     def work(self, job: Callable[[], Any]) -> None:
         """Run `job` after a random time, and give its result to the machine, unless it is None."""
-        seconds = 2 * self._job_seconds * self._simulation.random.random()
+        seconds = 2 * self.job_seconds * self._simulation.random.random()
         self._process.call_later(seconds, partial(self._run_job, job))
 
     def _run_job(self, job: Callable[[], Any]) -> None:

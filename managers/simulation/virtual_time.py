@@ -9,7 +9,7 @@ from functools import partial
 
 from dropflow.errors import InternalError
 
-__all__ = ["SimulatedProcess", "Simulation", "Timer"]
+__all__ = ["SimulatedProcess", "Simulation", "SteppedClock", "Timer"]
 
 _MOST_EVENTS = 1_000_000
 """Number of events after which a simulation that does not reach its end is a bug."""
@@ -120,6 +120,23 @@ class Simulation:
         while self._heap and self._heap[0][0] <= end:
             self.step()
         self.time = end
+
+
+class SteppedClock:
+    """The clocks of a host: its wall clock can be set, its monotonic one cannot. Implements `dropflow.clock.Clock`."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.ahead = 0.0
+        """Seconds that the wall clock is ahead of the right time."""
+        self._simulation = simulation
+
+    def now(self) -> float:
+        """Return the time of the wall clock."""
+        return self._simulation.time + self.ahead
+
+    def monotonic(self) -> float:
+        """Return the seconds since the simulation began."""
+        return self._simulation.time
 
 
 class SimulatedProcess:

@@ -2,11 +2,15 @@
 
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from managers.machine_calls import Answered
+from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
+from managers.simulation.history import Committed
+from managers.simulation.simulated_disks import SimulatedDisks
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
 
@@ -77,6 +81,41 @@ def test_a_node_that_was_cut_off_leaves_although_the_candidate_is_lost(tmp_path:
     ended = cluster.finish("s", seconds=400.0)
     assert ended is not None
     assert (ended.status, ended.view, ended.states) == ("FINISHED", 2, {"COMPLETED": 36})
+
+
+def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> None:
+    """If the disk of a member is full when the next view begins, its part counts as lost, and the others finish."""
+    disks = SimulatedDisks(tmp_path, Random(0))  # noqa: S311 - not for secrets
+    with disks:
+        cluster = _cluster(4, tmp_path, seconds=12.0)
+        cluster.submit(_fan(8), "s")
+        cluster.nodes["n1-1"].process.crash()
+        disks.fill("n1-3")
+        ended = cluster.finish("s", seconds=400.0)
+
+        failed = cluster.nodes["n1-3"].sessions["s"].info()
+        assert failed.status == "FAILED"
+        assert "No space left on device" in failed.text
+        other = cluster.nodes["n1-2"].sessions["s"].detail()
+    assert ended is not None
+    assert (other.status, other.view) == ("FINISHED", 2)
+    assert any("node n1-3 is lost (the engine of node n1-3 failed" in note for note in other.notes)
+
+
+def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> None:
+    """Results that came while its session was stopped for a report are discarded when others go on without it."""
+    cluster = _cluster(2, tmp_path, seconds=12.0)
+    cluster.submit(_fan(8), "s")
+    _cut_off("n1-3", cluster, seconds=30.0)
+    cluster.simulation.wait(16.0)
+    hosted = cluster.nodes["n1-3"].sessions["s"]
+    assert isinstance(hosted, HostedSession)
+    assert hosted.session.is_frozen
+    cluster.simulation.wait(30.0)
+
+    assert "s" not in cluster.nodes["n1-3"].sessions
+    late = [one for one in cluster.recorder.history if one.node == "n1-3" and isinstance(one, Committed)]
+    assert not [one for one in late if one.time > 16.0]
 
 
 def _cut_off(node: str, cluster: SimulatedCluster, seconds: float) -> None:

@@ -1,0 +1,135 @@
+"""Records the history of the sessions of simulated nodes, and how often each task ran."""
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import Handle, Task
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Template
+from dropflow.graph.text_ids import oid
+from managers.simulation.history import Committed, Read, Record, Revoked
+from managers.simulation.virtual_time import Simulation
+
+__all__ = ["Recorder", "content_bytes", "digest", "digest_of"]
+
+
+class Recorder:
+    """The history of all sessions of a cluster.
+
+    Parameters
+    ----------
+    simulation : Simulation
+        Time.
+
+    Attributes
+    ----------
+    history : list of Record
+        What happened.
+    starts : Counter of (str, str)
+        Attempts that were started, by session and id of the drop; without those that failed.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.history: list[Record] = []
+        self.starts: Counter[tuple[str, str]] = Counter()
+        self._simulation = simulation
+        self._views: dict[tuple[str, str], int] = {}
+
+    @property
+    def time(self) -> float:
+        """Seconds of virtual time."""
+        return self._simulation.time
+
+    def view(self, node: str, session: str) -> int:
+        """Return the view in which a node has a session."""
+        return self._views.get((node, session), 0)
+
+    def enter_view(self, node: str, session: str, view: int) -> None:
+        """Note that a node continues a session in a view."""
+        self._views[node, session] = view
+
+    def started(self, node: str, session: str, task: Task) -> None:
+        """Note that an attempt starts, and what it reads."""
+        self.starts[session, task.oid] += 1
+        for one in task.inputs:
+            if one.handle is not None and one.handle.kind != "stream":
+                self._note(Read, node, session, one.oid, one.handle)
+
+    def failed(self, session: str, task: Task) -> None:
+        """Note that an attempt failed by itself: it does not count as a start."""
+        self.starts[session, task.oid] -= 1
+
+    def recorded(
+        self, repository: LocalRepository, graph: PhysicalGraph, *, node: str, session: str
+    ) -> LocalRepository:
+        """Return a repository that notes what is committed."""
+
+        def note(kind: type[Committed | Revoked], drop: int, handle: Handle) -> None:
+            self._note(kind, node, session, oid(graph, drop), handle)
+
+        return cast("LocalRepository", _RecordedRepository(repository, note))
+
+    def _note(self, kind: type[Committed | Revoked | Read], node: str, session: str, drop: str, handle: Handle) -> None:
+        view = self.view(node, session)
+        self.history.append(
+            kind(time=self.time, node=node, session=session, view=view, drop=drop, digest=digest_of(handle))
+        )
+
+
+class _RecordedRepository:
+    """A `LocalRepository` that calls `note` with commits; all else is passed on."""
+
+    def __init__(self, repository: LocalRepository, note: Any) -> None:
+        self._repository = repository
+        self._note = note
+        self._is_assembling = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._repository, name)
+
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
+        """Commit, and note it."""
+        content = self._repository.commit(drop, attempt, template, part)
+        self._note(Committed, drop, content)
+        return content
+
+    def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
+        """Assemble, and note the commit."""
+        content = self._repository.assemble(drop, template, parts)
+        self._note(Committed, drop, content)
+        return content
+
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
+        """Keep a result; if that fails, its commit is undone."""
+        try:
+            return self._repository.keep_result(drop, oid, template, handle)
+        except BaseException:
+            self._note(Revoked, drop, handle)
+            raise
+
+    def revoke(self, drop: int, handle: Handle) -> None:
+        """Revoke a commit, and note it."""
+        self._note(Revoked, drop, handle)
+        self._repository.revoke(drop, handle)
+
+
+def content_bytes(handle: Handle) -> bytes:
+    """Return the bytes of a content."""
+    return Path(handle.location).read_bytes() if handle.kind in ("file", "shm") else handle.body
+
+
+def digest_of(handle: Handle) -> str:
+    """Return the digest of a content that can be read."""
+    try:
+        return digest(content_bytes(handle))
+    except OSError:
+        return "unreadable"
+
+
+def digest(content: bytes) -> str:
+    """Return the digest of bytes."""
+    return f"{zlib.crc32(content):08x}"
