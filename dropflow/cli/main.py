@@ -21,6 +21,7 @@ _COMMANDS = {
     "check": "Report all problems of GRAPH.",
     "unroll": "Unroll GRAPH into a physical graph.",
     "partition": "Partition GRAPH and report how good the partition is.",
+    "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",
     "map": "Place GRAPH on nodes: part k of it on the k-th node.",
     "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
     "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",

@@ -1,6 +1,9 @@
 """``dropflow map``: assign the parts of a physical graph to nodes."""
 
+import time
+
 import click
+import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
@@ -13,7 +16,9 @@ from dropflow.cli.options import (
     target_option,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.partition import algorithm_option, answer_with, graph_for_others
+from dropflow.cli.partition import detailed, graph_for_others
+from dropflow.cli.plan_reply import reply_of
+from dropflow.cli.planning_options import PlanningChoice, machines_and_parts, planning_options
 
 __all__ = ["command"]
 
@@ -24,9 +29,12 @@ __all__ = ["command"]
 @setting_options
 @prefix_option
 @click.option(
-    "--nodes", required=True, metavar="NODE,NODE...", help="Names of the nodes; as many parts are made as needed."
+    "--nodes",
+    required=True,
+    metavar="NODE,NODE...",
+    help="Names of the nodes, or a FILE.toml that describes them; as many parts are made as needed.",
 )
-@algorithm_option
+@planning_options
 @target_option
 @form_option
 def command(
@@ -37,7 +45,7 @@ def command(
     settings: tuple[str, ...],
     prefix: str,
     nodes: str,
-    algorithm: str,
+    choice: PlanningChoice,
     target: str | None,
     form: GraphFormat | None,
 ) -> Exit:
@@ -46,16 +54,25 @@ def command(
     A graph without parts is partitioned first, into one part per node.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.partition.registry import partition
+    from translator.partition.registry import machines_for, plan
     from translator.placement import place
-    from translator.stage_options import PartitionOptions
+    from translator.planning.judge import judge
 
     written = None if target is None else graph_target(target, form)
+    described = machines_and_parts(nodes, None)[0] if nodes.endswith(".toml") else None
+    names = [name.strip() for name in nodes.split(",")] if described is None else [one.name for one in described.nodes]
     parted = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    names = [name.strip() for name in nodes.split(",")]
+    options, algorithm, note, begun = choice.options(len(names)), "an earlier command", "", time.perf_counter()
     if parted.parts == 1:
-        parted = partition(parted, PartitionOptions(algorithm=algorithm, parts=len(names)))
-    else:
-        algorithm = "an earlier command"
-    answer_with(output, place(parted, names), algorithm, written)
+        made = plan(parted, options, described)
+        parted, algorithm, note = made.graph, made.algorithm, made.note
+    seconds = time.perf_counter() - begun
+    placed = place(parted, names)
+    if written is not None:
+        written.write(placed)
+        if written.is_standard_output:
+            return Exit.FINISHED
+    verdict = judge(placed, machines_for(options, described))
+    reply = detailed(reply_of(algorithm, verdict, seconds), placed, verdict, note)
+    output.answer(msgspec.structs.replace(reply, places=placed.places))
     return Exit.FINISHED

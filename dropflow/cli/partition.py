@@ -1,6 +1,7 @@
-"""``dropflow partition``: assign the drops of a physical graph to parts."""
+"""``dropflow partition``: assign the drops of a graph to parts, and report how good the plan is."""
 
-from collections.abc import Iterator
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -17,66 +18,21 @@ from dropflow.cli.options import (
     target_option,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.tables import columns
-from dropflow.formatting import plural
-
-if TYPE_CHECKING:
-    from dropflow.cli.graph_files import GraphTarget
-    from dropflow.graph.physical import PhysicalGraph
-
-__all__ = ["algorithm_option", "answer_with", "command", "graph_for_others"]
-
-_SHOWN_PARTS = 20
-
-algorithm_option = click.option(
-    "-a", "--algorithm", default="metis", show_default=True, metavar="NAME", help="metis, blocks or none."
+from dropflow.cli.plan_reply import CompareReply, PartitionReply, reply_of
+from dropflow.cli.planning_options import (
+    PlanningChoice,
+    machines_and_parts,
+    machines_option,
+    note_problems,
+    planning_options,
 )
 
+if TYPE_CHECKING:
+    from dropflow.graph.physical import PhysicalGraph
+    from translator.planning.judge import Verdict
+    from translator.planning.machines import Machines
 
-class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """How good a partition is.
-
-    Attributes
-    ----------
-    cut_edges : int
-        Edges whose ends are in different parts.
-    volume_moved : float
-        Data volume that crosses between parts, in the unit of the graph.
-    imbalance : float
-        How much the load of the heaviest part exceeds the mean, in percent.
-    loads : tuple of float
-        Core seconds of each part.
-    part_drops : tuple of int
-        Drops of each part.
-    acyclic : bool
-        Whether the parts could run one after the other.
-    """
-
-    ok: bool = True
-    algorithm: str
-    parts: int
-    drops: int
-    edges: int
-    cut_edges: int
-    volume_moved: float
-    imbalance: float
-    acyclic: bool
-    loads: tuple[float, ...] = ()
-    part_drops: tuple[int, ...] = ()
-    places: tuple[str, ...] = ()
-
-    def lines(self) -> Iterator[str]:
-        """The measures, then the load of each of the first parts."""
-        share = 100 * self.cut_edges / max(self.edges, 1)
-        yield f"{plural(self.drops, 'drop')} in {plural(self.parts, 'part')} by {self.algorithm}"
-        yield f"  cut edges   {self.cut_edges:,} of {self.edges:,} ({share:.1f} %)"
-        yield f"  data moved  {self.volume_moved:,.6g}"
-        yield f"  imbalance   {self.imbalance:.1f} %"
-        names = self.places or tuple(f"part {part}" for part in range(self.parts))
-        rows = list(zip(names, self.part_drops, self.loads, strict=True))[:_SHOWN_PARTS]
-        yield from columns(rows, header=("part", "drops", "load"))
-        if self.parts > _SHOWN_PARTS:
-            yield f"  ... and {self.parts - _SHOWN_PARTS} more"
+__all__ = ["command", "detailed", "graph_for_others"]
 
 
 @click.command("partition")
@@ -84,8 +40,18 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
 @graph_argument
 @setting_options
 @prefix_option
-@click.option("-n", "--parts", type=click.IntRange(min=1), required=True, help="Number of parts.")
-@algorithm_option
+@click.option(
+    "-k",
+    "-n",
+    "--parts",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of parts; by default one for each node of --nodes.",
+)
+@planning_options
+@machines_option
+@click.option("--compare", is_flag=True, help="Show the plans of all algorithms side by side instead.")
+@click.option("--details", is_flag=True, help="Add loads, drops, memory and parallelism to the answer.")
 @target_option
 @form_option
 def command(
@@ -95,24 +61,96 @@ def command(
     configuration: str | None,
     settings: tuple[str, ...],
     prefix: str,
-    parts: int,
-    algorithm: str,
+    parts: int | None,
+    choice: PlanningChoice,
+    machines: str | None,
+    compare: bool,
+    details: bool,
     target: str | None,
     form: GraphFormat | None,
 ) -> Exit:
     """Partition GRAPH and report how good the partition is.
 
-    The partitioned graph goes to FILE. With -o - it goes to standard output, and takes the place of the answer.
+    GRAPH is a logical graph, a physical graph (JSON or .dfg) or a workflow of WfCommons. Part k is planned for the k-th
+    node. The partitioned graph goes to FILE, with the priorities of its applications. With -o - it goes to standard
+    output, and takes the place of the answer.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.partition.registry import partition
-    from translator.stage_options import PartitionOptions
+    from dropflow.errors import UsageError
+    from translator.partition.registry import machines_for, plan
+    from translator.planning.judge import judge
 
+    if compare and target is not None:
+        raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
     written = None if target is None else graph_target(target, form)
+    where, count = machines_and_parts(machines, parts)
     whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    parted = partition(whole, PartitionOptions(algorithm=algorithm, parts=parts))
-    answer_with(output, parted, algorithm, written)
+    options = choice.options(count)
+    if compare:
+        output.answer(_compared(whole, choice, where, count))
+        return Exit.FINISHED
+    note_problems(output, whole, options, where)
+    begun = time.perf_counter()
+    made = plan(whole, options, where)
+    seconds = time.perf_counter() - begun
+    if written is not None:
+        written.write(made.graph)
+        if written.is_standard_output:
+            return Exit.FINISHED
+    verdict = judge(made.graph, machines_for(options, where))
+    reply = reply_of(made.algorithm, verdict, seconds)
+    output.answer(detailed(reply, made.graph, verdict, made.note) if details else _noted(output, reply, made.note))
     return Exit.FINISHED
+
+
+def _noted(output: CommandOutput, reply: PartitionReply, note: str) -> PartitionReply:
+    """Return the answer, with the reason of `auto` for people."""
+    return msgspec.structs.replace(reply, note=note) if output.kind == "table" and note else reply
+
+
+def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> CompareReply:
+    """Return the plans of all algorithms; of equal ones, in the order of the registry."""
+    from dropflow.errors import UsageError
+    from translator.partition.kahypar import has_kahypar
+    from translator.partition.registry import ALGORITHMS, machines_for, plan
+    from translator.planning.judge import judge
+
+    found, failed = [], {}
+    for name in ALGORITHMS:
+        if name == "kahypar" and not has_kahypar():
+            failed[name] = "the package mtkahypar is not installed"
+            continue
+        options = msgspec.structs.replace(choice, algorithm=name).options(parts)
+        begun = time.perf_counter()
+        try:
+            made = plan(graph, options, machines)
+        except UsageError as error:
+            failed[name] = error.text
+            continue
+        seconds = time.perf_counter() - begun
+        found.append(reply_of(name, judge(made.graph, machines_for(options, machines)), seconds))
+    return CompareReply(ok=bool(found), plans=tuple(found), failed=failed)
+
+
+def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", note: str) -> PartitionReply:
+    """Return the answer with what is known about each part."""
+    from translator.partition.quality import quality_of
+
+    quality = quality_of(replace(graph, places=()))
+    padding = (0,) * (verdict.parts - quality.parts)
+    return msgspec.structs.replace(
+        reply,
+        note=note,
+        edges=quality.edges,
+        cut_edges=quality.cut_edges,
+        acyclic=quality.acyclic,
+        loads=verdict.loads,
+        memory=verdict.memory,
+        part_drops=(*quality.drops, *padding),
+        dop=verdict.dop,
+        dop_mean=verdict.dop_mean,
+        dop_over_time=verdict.dop_over_time,
+    )
 
 
 def graph_for_others(
@@ -130,29 +168,3 @@ def graph_for_others(
     )
     note_warnings(output, done.problems)
     return done.graph
-
-
-def answer_with(output: CommandOutput, graph: "PhysicalGraph", algorithm: str, target: "GraphTarget | None") -> None:
-    """Write the graph to its target, and answer with the quality of its parts unless the graph is the answer."""
-    from translator.partition.quality import quality_of
-
-    if target is not None:
-        target.write(graph)
-        if target.is_standard_output:
-            return
-    quality = quality_of(graph)
-    output.answer(
-        PartitionReply(
-            algorithm=algorithm,
-            parts=quality.parts,
-            drops=graph.drops,
-            edges=quality.edges,
-            cut_edges=quality.cut_edges,
-            volume_moved=quality.volume_moved,
-            imbalance=quality.imbalance,
-            acyclic=quality.acyclic,
-            loads=quality.loads,
-            part_drops=quality.drops,
-            places=graph.places,
-        )
-    )

@@ -35,6 +35,8 @@ _OWN = frozenset((*_RELATIONS, *_IDENTITY, "reprodata", "ports", "port_map"))
 _MOST_PROBLEMS = 200
 _MOST_PRIORITY = 1 << 31
 _LARGE = 1 << 20
+_MOST_EMPTY = 1000
+"""Placeholders of nodes keep their numbers if no more of them than this are missing."""
 
 
 class ByteSource(Protocol):
@@ -335,6 +337,8 @@ class _Reading:
         if placeholders:
             nodes.sort(key=lambda node: int(node[1:]))
         number = {node: part for part, node in enumerate(nodes)}
+        if placeholders and int(nodes[-1][1:]) < _MOST_EMPTY + 2 * len(nodes):
+            number = {node: int(node[1:]) for node in nodes}  # a plan may leave nodes empty
         part = np.fromiter((number[node] for node, _ in self._nodes), dtype=np.int32, count=len(self._nodes))
         islands = dict(dict.fromkeys(self._nodes))
         by_node = {node: island for node, island in reversed(islands) if island}

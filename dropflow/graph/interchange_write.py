@@ -81,7 +81,7 @@ def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:
 def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
     """Return the encoded keys ``node`` and ``island`` of each part, with a comma in front."""
     islands: list[str] = json.loads(graph.meta.get("islands", "[]"))
-    if not places and graph.parts == 1 and not islands:
+    if not places and graph.parts == 1 and not islands and graph.priority is None:
         return [b""]
     found = []
     for part in range(graph.parts):

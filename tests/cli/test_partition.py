@@ -1,20 +1,69 @@
-"""``dropflow partition`` and ``dropflow map``."""
+"""``dropflow partition``, ``dropflow map`` and ``dropflow schedule``."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from dropflow.graph_file import load
 from tests.cli.answers import Command
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
+MACHINES = """
+[links]
+bandwidth = "128 MiB/s"
+latency = "0 s"
+[[nodes]]
+name = "a"
+cores = 2
+[[nodes]]
+name = "b"
+speed = 2.0
+"""
 
-def test_the_answer_has_the_quality_of_the_partition(command: Command, tmp_path: Path) -> None:
-    """It has the number of parts, cut edges and loads; the parts are in the file."""
-    answer = command("partition", NESTED, "-n", 3, "-a", "blocks", "-o", tmp_path / "g.dfg", "--output", "json")
 
-    assert (answer.json["parts"], len(answer.json["loads"]), sum(answer.json["part_drops"])) == (3, 3, 67)
-    assert 0 < answer.json["cut_edges"] < answer.json["edges"]
+@pytest.fixture
+def machines(tmp_path: Path) -> Path:
+    """Return a file that describes two unequal nodes."""
+    file = tmp_path / "m.toml"
+    file.write_text(MACHINES)
+    return file
+
+
+def test_the_answer_has_the_quality_of_the_plan(command: Command, tmp_path: Path) -> None:
+    """It has exactly these keys; the parts are in the file."""
+    answer = command("partition", NESTED, "-k", 3, "-a", "blocks", "-o", tmp_path / "g.dfg", "--output", "json")
+
+    assert list(answer.json) == [
+        *("ok", "algorithm", "parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance"),
+        *("makespan_s", "lower_bound_s", "seconds"),
+    ]
+    assert (answer.json["ok"], answer.json["algorithm"], answer.json["parts"]) == (True, "blocks", 3)
+    assert answer.json["makespan_s"] >= answer.json["lower_bound_s"] > 0
     assert load(tmp_path / "g.dfg").parts == 3
+
+
+def test_details_are_added_on_request(command: Command) -> None:
+    """With --details there are loads and drops of each part, cut edges and the parallelism."""
+    answer = command("partition", NESTED, "-n", 3, "-a", "blocks", "--details", "--output", "json")
+
+    assert (len(answer.json["loads"]), sum(answer.json["part_drops"])) == (3, 67)
+    assert 0 < answer.json["cut_edges"] < answer.json["edges"]
+    assert answer.json["dop"] >= 1
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_drops_in_json_have_node_and_priority(command: Command, tmp_path: Path, parts: int) -> None:
+    """Each drop has a placeholder as its node, and each application a priority; the file can be planned again."""
+    target = tmp_path / "out.json"
+    command("partition", NESTED, "-k", parts, "-o", target)
+    drops = json.loads(target.read_text())[:-1]
+
+    assert {drop["node"] for drop in drops} <= {f"#{number}" for number in range(parts)}
+    assert all(("priority" in drop) == (drop["categoryType"] == "Application") for drop in drops)
+    again = command("schedule", target, *(("-k", 1) if parts == 1 else ()), "--output", "json")
+    assert again.json["ok"]
 
 
 def test_an_unknown_partitioner_is_bad_input(command: Command) -> None:
@@ -26,17 +75,95 @@ def test_an_unknown_partitioner_is_bad_input(command: Command) -> None:
     assert "metis" in answer.err
 
 
+def test_a_file_of_machines_gives_the_number_of_parts(command: Command, machines: Path) -> None:
+    """There is a part for each node, and the reason of auto is in the table."""
+    answer = command("partition", NESTED, "--nodes", machines, "--output", "json")
+    table = command("partition", NESTED, "--nodes", machines)
+
+    assert answer.json["parts"] == 2
+    assert "is best for time" in table.out.decode()
+
+
+def test_neither_parts_nor_machines_is_bad_input(command: Command) -> None:
+    """The hint names both options."""
+    answer = command("partition", NESTED)
+
+    assert answer.status == 2
+    assert "-k N" in answer.err
+
+
+def test_wrong_machines_are_bad_input(command: Command, tmp_path: Path) -> None:
+    """All problems of the file are listed."""
+    (tmp_path / "m.toml").write_text('[[nodes]]\ncores = 0\nname = "a"\n[[nodes]]\nname = "a"\n')
+    answer = command("partition", NESTED, "--nodes", tmp_path / "m.toml")
+
+    assert answer.status == 2
+    assert "nodes[0].cores" in answer.err
+    assert "nodes[1].name" in answer.err
+
+
+def test_a_deadline_that_cannot_be_kept(command: Command) -> None:
+    """The error has the time of the best plan."""
+    answer = command("partition", NESTED, "-k", 2, "--deadline", "0.001")
+
+    assert answer.status == 2
+    assert "PT011" in answer.err
+
+
+def test_compare_shows_all_algorithms(command: Command) -> None:
+    """There is a line for each; what `auto` found is at most what HEFT needs."""
+    answer = command("partition", NESTED, "-k", 3, "--compare", "--output", "json")
+    table = command("partition", NESTED, "-k", 3, "--compare")
+
+    times = {one["algorithm"]: one["makespan_s"] for one in answer.json["plans"]}
+    assert times["auto"] <= times["heft"]
+    assert {"metis", "sarkar", "min_parts", "blocks", "breadth_first", "none"} <= times.keys()
+    assert "completion s" in table.out.decode()
+
+
+def test_schedule_writes_a_trace_and_a_picture(command: Command, machines: Path, tmp_path: Path) -> None:
+    """The trace has an event for each application, in microseconds; the picture a box."""
+    answer = command(
+        *("schedule", NESTED, "--nodes", machines, "--output", "json"),
+        *("--trace", tmp_path / "t.json", "--svg", tmp_path / "t.svg"),
+    )
+
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    apps = [event for event in events if event.get("cat") == "application"]
+    assert max(event["ts"] + event["dur"] for event in apps) == pytest.approx(answer.json["makespan_s"] * 1e6)
+    picture = (tmp_path / "t.svg").read_text()
+    assert picture.count("<rect") == len(apps)
+    assert picture.endswith("</svg>\n")
+
+
+def test_schedule_needs_a_directory_that_exists(command: Command, tmp_path: Path) -> None:
+    """A wrong file name costs no planning."""
+    answer = command("schedule", NESTED, "-k", 2, "--svg", tmp_path / "none" / "t.svg")
+
+    assert answer.status == 2
+    assert "no such directory" in answer.err
+
+
 def test_map_assigns_each_part_to_a_node(command: Command, tmp_path: Path) -> None:
     """A graph without parts gets one per node; the nodes are in the file."""
-    answer = command("map", NESTED, "--nodes", "one, two", "-o", tmp_path / "g.dfg", "--output", "json")
+    answer = command(
+        *("map", NESTED, "--nodes", "one, two", "-a", "metis", "-o", tmp_path / "g.dfg", "--output", "json")
+    )
 
     assert answer.json["places"] == ["one", "two"]
     assert load(tmp_path / "g.dfg").places == ("one", "two")
 
 
+def test_map_takes_a_file_of_machines(command: Command, machines: Path) -> None:
+    """The names of the nodes are those of the file."""
+    answer = command("map", NESTED, "--nodes", machines, "-a", "heft", "--output", "json")
+
+    assert answer.json["places"] == ["a", "b"]
+
+
 def test_map_needs_a_node_for_each_part(command: Command, tmp_path: Path) -> None:
     """Existing parts are not merged."""
-    command("partition", NESTED, "-n", 3, "-o", tmp_path / "g.dfg")
+    command("partition", NESTED, "-n", 3, "-a", "blocks", "-o", tmp_path / "g.dfg")
     answer = command("map", tmp_path / "g.dfg", "--nodes", "one,two")
 
     assert answer.status == 2

@@ -1,0 +1,136 @@
+"""The options of the commands that plan: how many parts, by which algorithm, for which machines."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from dropflow.cli.output import CommandOutput
+    from dropflow.graph.physical import PhysicalGraph
+    from translator.planning.machines import Machines
+    from translator.stage_options import PartitionOptions
+
+__all__ = [
+    "PlanningChoice",
+    "algorithm_option",
+    "machines_and_parts",
+    "machines_option",
+    "note_problems",
+    "planning_options",
+]
+
+Objective = Literal["time", "movement", "nodes", "balanced"]
+
+algorithm_option = click.option(
+    "-a",
+    "--algorithm",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="auto, metis, kahypar, breadth_first, sarkar, min_parts, heft, lookahead, peft, blocks or none.",
+)
+
+machines_option = click.option(
+    "--nodes", "machines", metavar="FILE.toml", help="The machines to plan for; equal nodes of one core by default."
+)
+
+
+class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """How a graph is to be planned, as the options of a command say."""
+
+    algorithm: str
+    imbalance: float
+    objective: Objective
+    dop: int
+    deadline: float | None
+    seed: int
+
+    def options(self, parts: int) -> "PartitionOptions":
+        """Return the options of the stage, for a number of parts."""
+        from translator.stage_options import PartitionOptions
+
+        return PartitionOptions(parts=parts, **msgspec.structs.asdict(self))
+
+
+def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
+
+    @click.option(
+        "--imbalance",
+        type=click.FloatRange(min=0),
+        default=1.0,
+        show_default=True,
+        metavar="PERCENT",
+        help="How much the load of a part may exceed its share.",
+    )
+    @click.option(
+        "--objective",
+        type=click.Choice(["time", "movement", "nodes", "balanced"]),
+        default="time",
+        show_default=True,
+        help="What auto looks for.",
+    )
+    @click.option(
+        "--dop",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Largest number of processors that the applications of a part use at a time.",
+    )
+    @click.option(
+        "--deadline",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
+    )
+    @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of random choices.")
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        imbalance: float,
+        objective: Objective,
+        dop: int,
+        deadline: float | None,
+        seed: int,
+        algorithm: str,
+        **given: Any,
+    ) -> Any:
+        choice = PlanningChoice(
+            algorithm=algorithm, imbalance=imbalance, objective=objective, dop=dop, deadline=deadline, seed=seed
+        )
+        return function(*arguments, choice=choice, **given)
+
+    return algorithm_option(command)
+
+
+def machines_and_parts(path: str | None, parts: int | None) -> tuple["Machines | None", int]:
+    """Return the machines of a file, if one is named, and the number of parts: one for each machine by default.
+
+    Raises
+    ------
+    UsageError
+        Neither machines nor a number of parts are given.
+    """
+    from dropflow.errors import UsageError
+    from translator.planning.machines_file import read_machines
+
+    if path is None:
+        if parts is None:
+            raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
+        return None, parts
+    machines = read_machines(Path(path))
+    return machines, len(machines.nodes) if parts is None else parts
+
+
+def note_problems(
+    output: "CommandOutput", graph: "PhysicalGraph", options: "PartitionOptions", machines: "Machines | None"
+) -> None:
+    """Print the warnings about a plan that is made nevertheless."""
+    from dropflow.cli.graph_files import note_warnings
+    from translator.partition.registry import check_partition
+
+    note_warnings(output, check_partition(graph, options, machines))

@@ -1,0 +1,134 @@
+"""``dropflow schedule``: the simulated course of a plan, as a trace or a picture."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import graph_argument, output_options, prefix_option, setting_options
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.partition import graph_for_others
+from dropflow.cli.planning_options import (
+    PlanningChoice,
+    machines_and_parts,
+    machines_option,
+    note_problems,
+    planning_options,
+)
+
+__all__ = ["command"]
+
+
+class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The simulated run, and the files that were written."""
+
+    ok: bool = True
+    algorithm: str
+    parts: int
+    nodes_used: int
+    makespan_s: float
+    lower_bound_s: float
+    bytes_moved: float
+    files: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Completion time and files."""
+        yield f"{self.makespan_s:,.6g} s by {self.algorithm}, lower bound {self.lower_bound_s:,.6g} s"
+        for file in self.files:
+            yield f"  {file}"
+
+
+@click.command("schedule")
+@output_options
+@graph_argument
+@setting_options
+@prefix_option
+@click.option(
+    "-k",
+    "--parts",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of parts; that of GRAPH if it is partitioned, else one for each node of --nodes.",
+)
+@planning_options
+@machines_option
+@click.option("--trace", metavar="FILE", help="Write the run as a trace (JSON), for https://ui.perfetto.dev.")
+@click.option("--svg", metavar="FILE", help="Write the run as a picture (SVG).")
+def command(
+    output: CommandOutput,
+    *,
+    graph: str,
+    configuration: str | None,
+    settings: tuple[str, ...],
+    prefix: str,
+    parts: int | None,
+    choice: PlanningChoice,
+    machines: str | None,
+    trace: str | None,
+    svg: str | None,
+) -> Exit:
+    """Simulate how GRAPH runs on nodes, and write the timeline.
+
+    A graph that is partitioned is simulated as it is, unless -k asks for other parts.
+    """
+    from translator.partition.registry import machines_for, plan
+    from translator.planning.graph_work import work_of
+    from translator.planning.judge import lower_bound, verdict_of
+    from translator.planning.simulation import simulate
+    from translator.planning.timeline_files import perfetto_trace, timeline_svg
+
+    _check_targets(trace, svg)
+    whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    is_planned = whole.parts > 1 and parts is None
+    where, count = machines_and_parts(machines, whole.parts if is_planned and machines is None else parts)
+    options, algorithm = choice.options(count), "an earlier command"
+    note_problems(output, whole, options, where)
+    if not is_planned:
+        made = plan(whole, options, where)
+        whole, algorithm = made.graph, made.algorithm
+    nodes, work = machines_for(options, where), work_of(whole)
+    _check_parts(whole.parts, len(nodes.nodes))
+    bound = lower_bound(whole, work, nodes)
+    run = simulate(work, nodes, whole.part, whole.priority)
+    verdict = verdict_of(work, nodes, whole.part, run, bound)
+    if trace is not None:
+        _write(trace, perfetto_trace(whole, work, nodes, run))
+    if svg is not None:
+        _write(svg, (piece.encode() for piece in timeline_svg(whole, work, nodes, run)))
+    output.answer(
+        ScheduleReply(
+            algorithm=algorithm,
+            parts=verdict.parts,
+            nodes_used=verdict.nodes_used,
+            makespan_s=verdict.makespan_s,
+            lower_bound_s=bound,
+            bytes_moved=verdict.bytes_moved,
+            files=tuple(file for file in (trace, svg) if file is not None),
+        )
+    )
+    return Exit.FINISHED
+
+
+def _check_targets(*files: str | None) -> None:
+    from dropflow.errors import UsageError
+
+    for file in files:
+        if file is not None and not Path(file).parent.is_dir():
+            raise UsageError("no such directory", where=str(Path(file).parent), hint="make it, or name another file")
+        if file is not None and Path(file).is_dir():
+            raise UsageError("not a regular file", where=file, hint="name a file")
+
+
+def _check_parts(parts: int, nodes: int) -> None:
+    from dropflow.errors import UsageError
+
+    if parts > nodes:
+        text = f"{parts} parts cannot be on {nodes} nodes"
+        raise UsageError(text, hint=f"describe {parts} nodes, or partition again with -k {nodes}")
+
+
+def _write(file: str, pieces: Iterable[bytes]) -> None:
+    with Path(file).open("wb") as stream:
+        stream.writelines(pieces)
