@@ -13,22 +13,16 @@ from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from dropflow.problems import Problem, Severity
-from translator.global_variables import find_variables, substitute, unresolved
+from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in
+from translator.global_variables import find_variables, placeholder_name, substitute, unresolved
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
-from translator.user_settings import Address, addresses_of, resolve_setting, split_settings
+from translator.template import MULTIPLICITIES, check_ranges, is_numeric, parameters_of
+from translator.user_settings import GLOBAL, Address, addresses_of, resolve_setting, split_settings
 
-__all__ = ["fill"]
+__all__ = ["fill", "variables_of"]
 
 _CONVERTED = frozenset({"Integer", "Float", "Boolean"})
-_MULTIPLICITIES = {
-    "Scatter": ("num_of_copies",),
-    "Gather": ("num_of_inputs",),
-    "Loop": ("num_of_iter",),
-    "Mpi": ("num_of_procs",),
-    "MKN": ("m", "k", "n"),
-}
-
 _WHOLE = frozenset({"num_cpus", "n_tries", "n_effective_inputs", "num_of_copies", "num_of_inputs", "num_of_iter"})
 """Fields that dropflow reads as integers: a fraction in them is reported by other checks."""
 
@@ -41,8 +35,11 @@ def fill(
     *,
     configuration: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    tilde: bool = False,
 ) -> tuple[LogicalGraph, tuple[Problem, ...]]:
     """Return the graph with the final value of every parameter.
+
+    Numbers may be written as expressions over parameters, such as ``{n} * 2`` (`translator.expressions`).
 
     Parameters
     ----------
@@ -53,7 +50,9 @@ def fill(
     settings : mapping of str to Any, or sequence of str
         ``NODE.PARAM`` and a value, or texts ``NODE.PARAM=VALUE``. The node is named by its id or its name
         (``construct/application`` for an embedded one), the parameter by its name or the id of its field.
-        ``global.x`` sets a global variable.
+        ``global.x``, or ``x`` alone, sets a parameter of the graph.
+    tilde : bool
+        Whether ``~x`` is also replaced inside texts.
 
     Returns
     -------
@@ -68,6 +67,7 @@ def fill(
     for chosen, severity in _configurations(graph, configuration, problems):
         values.update(_configured(graph, chosen, severity, problems))
     given: dict[str, Any] = {}
+    settings = settings if isinstance(settings, Mapping) else tuple(settings)
     for setting in split_settings(settings, problems):
         addresses = resolve_setting(graph, setting, problems)
         if addresses is None:
@@ -75,8 +75,23 @@ def fill(
         else:
             values.update(_set(graph, addresses, setting.value, problems))
     graph = _with_values(graph, values)
-    graph = _substituted(graph, given, problems)
+    graph = _substituted(graph, given, problems, bare=_bare(settings), tilde=tilde)
     return _typed(graph, problems), tuple(problems)
+
+
+def variables_of(
+    graph: LogicalGraph, configuration: str | None, settings: Mapping[str, Any] | Sequence[str]
+) -> dict[str, Any]:
+    """Return the value of every parameter of a graph by name, with a configuration and settings; see `fill`."""
+    values: Values = {}
+    for chosen, severity in _configurations(graph, configuration, []):
+        values.update(_configured(graph, chosen, severity, []))
+    given = {
+        setting.parameter: setting.value
+        for setting in split_settings(settings, [])
+        if setting.target.partition(".")[0] == GLOBAL
+    }
+    return find_variables(_with_values(graph, values), given, [])
 
 
 def _configurations(
@@ -142,34 +157,102 @@ def _node_with(node: LogicalNode, values: Mapping[int, Any]) -> LogicalNode:
     return replace(node, fields=tuple(fields))
 
 
-def _substituted(graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem]) -> LogicalGraph:
+def _bare(settings: Mapping[str, Any] | Sequence[str]) -> set[str]:
+    """Return the names that are set without a node."""
+    names = list(settings) if isinstance(settings, Mapping) else [text.partition("=")[0] for text in settings]
+    return {name.strip() for name in names if "." not in name}
+
+
+def _unused(graph: LogicalGraph, name: str, *, is_bare: bool) -> Problem:
+    """Return LG100 for a parameter that the graph does not have, and LG092 for a global variable without use."""
+    if not is_bare:
+        return problem("LG092", f"no value uses the global variable {name!r} that was set", where=name)
+    known = ", ".join(parameter.name for parameter in parameters_of(graph)) or "none"
+    hint = f"the graph has the parameters {known}; to set a field of a node write NODE.PARAM=VALUE"
+    return problem("LG100", f"the graph has no parameter {name!r}", where=name, hint=hint)
+
+
+def _substituted(
+    graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem], *, bare: set[str], tilde: bool
+) -> LogicalGraph:
+    if given:
+        problems.extend(check_ranges(parameters_of(graph), given))
     variables, used = find_variables(graph, given, problems), set[str]()
     values: Values = {}
     for node in graph.nodes:
         if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
             continue
         for place, field in enumerate(node.fields):
-            value = substitute(field.effective, variables, used) if variables else field.effective
+            if isinstance(field.effective, str) and is_numeric(node, field):
+                value = _computed(node, field, variables, used, problems)
+            else:
+                value = _replaced(field.effective, variables, used, tilde=tilde) if variables else field.effective
             if value is not field.effective and value != field.effective:
                 values[node.id, place] = value
-            if field.name in _MULTIPLICITIES.get(node.category, ()) and unresolved(value):
-                problems.append(_open_placeholder(node, field, value, variables))
+    declared = {parameter.name for parameter in parameters_of(graph)} if bare else set()
     problems.extend(
-        problem("LG092", f"no value uses the global variable {name!r} that was set", where=name)
-        for name in given
-        if name not in used
+        _unused(graph, name, is_bare=name in bare and name not in declared) for name in given if name not in used
     )
     return _with_values(graph, values)
 
 
-def _open_placeholder(node: LogicalNode, field: Field, value: str, variables: Mapping[str, Any]) -> Problem:
+def _replaced(value: Any, variables: Mapping[str, Any], used: set[str], *, tilde: bool) -> Any:
+    name = placeholder_name(value)
+    if name in variables:
+        used.add(name)
+        return variables[name]
+    return substitute(value, variables, used, tilde=tilde)
+
+
+def _computed(
+    node: LogicalNode, field: Field, variables: Mapping[str, Any], used: set[str], problems: list[Problem]
+) -> Any:
+    """Return the value of a number that is written as an expression; other texts as they are.
+
+    A placeholder without a value is LG090 in the size of a construct. In other fields it may have a meaning later.
+    """
+    text = field.effective
+    names = [name for name in names_in(text) if name in variables]
+    is_size = field.name in MULTIPLICITIES.get(node.category, ())
+    if not (names or is_size):
+        return text
+    if placeholder_name(text) in variables:
+        used.update(names)
+        return variables[names[0]]  # what is not a number is reported with the field
+    try:
+        value = evaluate(text, variables)
+    except UnknownNameError as error:
+        if is_size and names_in(text):
+            problems.append(_open_placeholder(node, field, error.name, variables))
+        return text
+    except ExpressionError as error:
+        if names:
+            what = f"{field.name} of {node.category} {node.name!r} is {text!r:.60}"
+            hint = "write numbers, placeholders, + - * / // % **, parentheses, min, max, ceil, floor or round"
+            where = field.pointer or node.pointer
+            problems.append(problem("LG091", f"{what}, which has no value: {error}", where=where, hint=hint))
+        return text
+    used.update(names)
+    return value if names or not _is_plain(text) else text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is a number without any operator."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _open_placeholder(node: LogicalNode, field: Field, name: str, variables: Mapping[str, Any]) -> Problem:
+    value = field.effective
     known = f"the graph has {', '.join(sorted(variables))}" if variables else "the graph has no global variables"
-    name = value.strip().strip("{}~")
     return problem(
         "LG090",
         f"{field.name} of {node.category} {node.name!r} is {value!r:.60}, which has no value",
         where=field.pointer or node.pointer,
-        hint=f"{known}; set it with --set global.{name}=VALUE",
+        hint=f"{known}; set it with --set {name}=VALUE",
     )
 
 

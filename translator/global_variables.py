@@ -1,4 +1,7 @@
-"""Global variables, and their placeholders in values: ``{x}``, and with `tilde` also ``~x`` and ``~{x}``."""
+"""Global variables, and their placeholders in values: ``{x}``, and with `tilde` also ``~x`` and ``~{x}``.
+
+As a whole value, ``~x``, ``~{x}``, ``$x`` and ``${x}`` are placeholders in any case.
+"""
 
 import re
 from collections.abc import Mapping
@@ -9,11 +12,11 @@ from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph, NodeKind
 from translator.problem_codes import problem
 
-__all__ = ["find_variables", "substitute", "unresolved"]
+__all__ = ["find_variables", "placeholder_name", "substitute", "unresolved"]
 
 _BRACES = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _TILDE = re.compile(r"~(?:\{([A-Za-z_][\w.]*)\}|([A-Za-z_][\w.]*))")
-_WHOLE = re.compile(r"\s*(?:~?\{[A-Za-z_][\w.]*\}|~[A-Za-z_][\w.]*)\s*")
+_WHOLE = re.compile(r"\s*(?:[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_][\w.]*))\s*")
 
 
 def find_variables(graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
@@ -69,6 +72,12 @@ def substitute(value: Any, variables: Mapping[str, Any], used: set[str], *, tild
     if isinstance(value, dict):
         return {key: substitute(item, variables, used, tilde=tilde) for key, item in value.items()}
     return value
+
+
+def placeholder_name(value: Any) -> str:
+    """Return the name in a value that is a single placeholder; empty for any other value."""
+    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+    return _name(whole) if whole else ""
 
 
 def unresolved(value: Any) -> bool:

@@ -34,7 +34,10 @@ class Role(StrEnum):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of a node: a parameter, or a port by its `usage`. See `dropflow.graph.templates.Argument`."""
+    """A field of a node: a parameter, or a port by its `usage`. See `dropflow.graph.templates.Argument`.
+
+    `minimum` and `maximum` are the range of a parameter of a template, None for no limit.
+    """
 
     id: str
     name: str
@@ -47,6 +50,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     positional: bool = False
     precious: bool = False
     options: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
     description: str = ""
     pointer: str = ""
 

@@ -10,6 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dropflow import graph_file
 from dropflow.errors import BadGraphError
 from dropflow.graph import codec
@@ -19,6 +21,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
+from translator.fill_document import TemplateNote, note_of, read_note
 from translator.fill_parameters import fill
 from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph
@@ -28,6 +31,7 @@ from translator.problem_codes import REPEATABLE, problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
+from translator.template import parameters_of
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.validate import validate
 
@@ -213,7 +217,16 @@ def examine(
     if reading.graph is None:
         return _foreign(reading, unroll_options, component_options)
     filled, problems = fill(reading.graph, configuration=configuration, settings=settings)
-    return _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+    found = _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+    note = read_note(document)
+    if note is None and (configuration or settings or parameters_of(reading.graph)):
+        note = note_of(reading.graph, document, configuration=configuration, settings=settings)
+    return found if note is None or found.plan is None else _noted(found, found.plan, note)
+
+
+def _noted(found: Checked, planned: UnrollPlan, note: TemplateNote) -> Checked:
+    """Return the result with a note of the template, which graph files and sessions keep."""
+    return replace(found, plan=replace(planned, meta={**planned.meta, "template": msgspec.json.encode(note).decode()}))
 
 
 def _foreign(

@@ -46,14 +46,20 @@ def addresses_of(graph: LogicalGraph, node: LogicalNode, field_id: str) -> list[
 
 
 def split_settings(settings: Mapping[str, Any] | Sequence[str], problems: list[Problem]) -> Iterator[Setting]:
-    """Yield settings from a mapping, or from texts ``NODE.PARAM=VALUE``. Other texts are a finding ``LG100``."""
+    """Yield settings from a mapping, or from texts ``NODE.PARAM=VALUE``. Other texts are a finding ``LG100``.
+
+    A name without a node is that of a parameter of the graph: ``n=4`` means ``global.n=4``.
+    """
     if isinstance(settings, Mapping):
-        yield from (Setting(target, value) for target, value in settings.items())
+        for target, value in settings.items():
+            yield Setting(target if "." in target else f"{GLOBAL}.{target}", value)
         return
     for text in settings:
         target, sign, value = text.partition("=")
         if sign and "." in target.strip().strip("."):
             yield Setting(target.strip(), value)
+        elif sign and target.strip().isidentifier():
+            yield Setting(f"{GLOBAL}.{target.strip()}", value)
         else:
             hint = "write NODE.PARAM=VALUE, for example 'Scatter.num_of_copies=4', or global.NAME=VALUE"
             problems.append(problem("LG100", f"the setting {text!r} has no parameter of a node", where=text, hint=hint))

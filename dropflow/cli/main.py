@@ -19,6 +19,7 @@ _COMMANDS = {
     "resume": "Continue RUN, which was killed, cancelled, or stopped at its walltime.",
     "retry": "Run the failed drops of RUN again, after their cause was corrected.",
     "check": "Report all problems of GRAPH.",
+    "fill": "Fill the parameters of TEMPLATE, a logical graph, and write it.",
     "unroll": "Unroll GRAPH into a physical graph.",
     "partition": "Partition GRAPH and report how good the partition is.",
     "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",

@@ -288,7 +288,7 @@ def test_global_variables_are_inserted_with_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{port}", "f'{x!r}'", "{'a': 1}", "{}", "{ n }", "${n", "{n:>3}", "n", "~n", "~/data"]
+    "text", ["{port}", "f'{x!r}'", "{'a': 1}", "{}", "{ n }", "${n", "{n:>3}", "n", "x~n", "~/data"]
 )
 def test_braces_without_a_variable_are_unchanged(text: str) -> None:
     """Commands and code keep their braces and tildes."""
@@ -347,7 +347,7 @@ def test_a_multiplicity_that_nothing_resolves_is_an_error() -> None:
     _, found = fill(graph_of(content))
 
     assert errors(found) == ["LG090"]
-    assert "--set global.copies=VALUE" in found[0].hint
+    assert "--set copies=VALUE" in found[0].hint
     assert found[0].where == "/nodeDataArray/1/fields/0"
 
 

@@ -41,6 +41,7 @@ _TYPES = {
     "event": "Event",
     "unknown": "Unknown",
 }
+_LARGEST = 1e300
 _SCALARS = (str, int, float, bool)
 
 
@@ -135,6 +136,8 @@ def _field(raw: Json, *, id_: str, label: str, pointer: str, parameter_type: str
         positional=_flag(raw, "positional", label, pointer, problems),
         precious=_flag(raw, "precious", label, pointer, problems),
         options=tuple(str(option) for option in _options(raw)),
+        minimum=_limit(raw, "minimum"),
+        maximum=_limit(raw, "maximum"),
         description=text(raw, "description"),
         pointer=pointer,
     )
@@ -181,6 +184,14 @@ def _flag(raw: Json, name: str, label: str, pointer: str, problems: list[Problem
             )
         )
     return said is True
+
+
+def _limit(raw: Json, name: str) -> float | None:
+    """Return an end of the range of a value, which EAGLE does not know; None if it is no number."""
+    found = raw.get(name)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if abs(found) < _LARGEST else None
 
 
 def _options(raw: Json) -> Iterator[Any]:

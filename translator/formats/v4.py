@@ -91,5 +91,6 @@ def _link(raw: Json, names: Mapping[str, str], pointer: str) -> LogicalLink:
         target_port=text(raw, "destPortId"),
         loop_aware=truth(raw.get("loopAware")) is True,
         closes_loop=truth(raw.get("closesLoop")) is True,
+        streaming=truth(raw.get("isStream")) is True,
         pointer=pointer,
     )

@@ -1,0 +1,227 @@
+"""Writing of logical graphs: the model as a document of the family OJS-id or V4, which EAGLE and this package read.
+
+Layout, colours and provenance are not in the model, so they are not in the document. Reading it gives the same graph.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+from dropflow.version import __version__
+from translator.formats.detect import Family
+from translator.formats.vocabulary import KINDS
+from translator.logical import Configuration, Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
+
+__all__ = ["dump"]
+
+Json = dict[str, Any]
+
+_TYPES = {
+    NodeKind.DATA: "Data",
+    NodeKind.APP: "Application",
+    NodeKind.CONSTRUCT: "Construct",
+    NodeKind.GLOBALS: "Global",
+    NodeKind.NOTE: "Other",
+}
+_PREFIXES = {Role.INPUT: "input", Role.OUTPUT: "output"}
+_USES = {True: ("OutputPort", "InputOutput"), False: ("InputPort", "InputOutput")}
+
+
+def dump(graph: LogicalGraph, family: Family = Family.OJS_ID) -> Json:
+    """Return a graph as a JSON document.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        A graph without duplicate ids of nodes.
+    family : Family
+        ``OJS-id`` or ``V4``.
+
+    Raises
+    ------
+    ValueError
+        The family is another one.
+    """
+    if family not in (Family.OJS_ID, Family.V4):
+        raise ValueError(f"graphs are not written as {family.value}: use OJS-id or V4")
+    configurations = {one.id: _configuration(one) for one in graph.configurations}
+    head: Json = {
+        "modelData": _about(graph, family),
+        "graphConfigurations": configurations,
+        "activeGraphConfigId": graph.active_configuration,
+    }
+    if family is Family.V4:
+        nodes = {node.id: _v4_node(graph, node) for node in graph.nodes}
+        edges = {f"edge-{number}": _v4_edge(f"edge-{number}", link) for number, link in enumerate(graph.links)}
+        return {**head, "nodes": nodes, "edges": edges, "visuals": {}}
+    return {
+        **head,
+        "nodeDataArray": [_ojs_node(graph, node) for node in graph.nodes if _construct_of(graph, node) is None],
+        "linkDataArray": [_ojs_link(graph, link) for link in graph.links],
+        "visualDataArray": [],
+    }
+
+
+def _about(graph: LogicalGraph, family: Family) -> Json:
+    made = {
+        "schemaVersion": "V4" if family is Family.V4 else "OJS",
+        "generatorName": "dropflow",
+        "generatorVersion": __version__,
+        "numLGNodes": len(graph.nodes),
+    }
+    if family is Family.V4:
+        return {"name": graph.name, "type": "Graph", **made}
+    return {"filePath": f"{graph.name}.graph", "fileType": "Graph", **made}
+
+
+def _construct_of(graph: LogicalGraph, node: LogicalNode) -> LogicalNode | None:
+    """Return the construct that has a node as its application."""
+    owner = graph.by_id.get(node.embedded_in or "")
+    return owner if owner is not None and owner.kind is NodeKind.CONSTRUCT else None
+
+
+def _head(node: LogicalNode) -> Json:
+    """Return what nodes of both families have. A category that is not known gets the type that was found for it."""
+    return {
+        "id": node.id,
+        "name": node.name,
+        "category": node.category,
+        "categoryType": _TYPES[KINDS.get(node.category, node.kind)],
+        "parentId": node.parent,
+    }
+
+
+def _ojs_node(graph: LogicalGraph, node: LogicalNode) -> Json:
+    made: Json = {
+        **_head(node),
+        "isGroup": node.kind is NodeKind.CONSTRUCT,
+        "x": 0,
+        "y": 0,
+        "fields": [_field(field) for field in node.fields],
+        "inputAppFields": [],
+        "outputAppFields": [],
+    }
+    for prefix in _PREFIXES.values():
+        made |= {f"{prefix}ApplicationName": "", f"{prefix}ApplicationType": "None", f"{prefix}ApplicationId": None}
+    apps = graph.embedded.get(node.id, ()) if node.kind is NodeKind.CONSTRUCT else ()
+    for number, app in enumerate(apps):
+        prefix = _PREFIXES[app.role]
+        made |= {
+            f"{prefix}ApplicationName": _app_name(node, app),
+            f"{prefix}ApplicationType": app.category,
+            f"{prefix}ApplicationId": app.id,
+            f"{prefix}AppFields": [_field(field) for field in _own_fields(node, app, is_first=number == 0)],
+        }
+    return made
+
+
+def _app_name(construct: LogicalNode, app: LogicalNode) -> str:
+    """Return the own name of an application; the first one of a construct also has the name of the construct."""
+    return app.app_name or ("" if app.name == construct.name else app.name)
+
+
+def _own_fields(construct: LogicalNode, app: LogicalNode, *, is_first: bool) -> Iterable[Field]:
+    """Return the fields of an application without those that the first one gets from its construct."""
+    if not is_first:
+        return app.fields
+    shared = {(field.id, field.name) for field in construct.fields if not field.is_port}
+    return [field for field in app.fields if field.is_port or (field.id, field.name) not in shared]
+
+
+def _field(field: Field) -> Json:
+    made: Json = {
+        "id": field.id,
+        "name": field.name,
+        "value": field.value,
+        "defaultValue": field.default,
+        "description": field.description,
+        "type": field.type,
+        "encoding": field.encoding,
+        "usage": field.usage,
+        "parameterType": field.parameter_type,
+        "readonly": False,
+        "precious": field.precious,
+        "positional": field.positional,
+        "options": list(field.options),
+    }
+    limits = {"minimum": field.minimum, "maximum": field.maximum}
+    return made | {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _ojs_link(graph: LogicalGraph, link: LogicalLink) -> Json:
+    made: Json = {
+        "from": _end(graph, link.source, link.source_port, is_source=True),
+        "fromPort": link.source_port,
+        "to": _end(graph, link.target, link.target_port, is_source=False),
+        "toPort": link.target_port,
+        "loop_aware": "1" if link.loop_aware else "0",
+        "closesLoop": link.closes_loop,
+    }
+    return made | ({"is_stream": True} if link.streaming else {})
+
+
+def _end(graph: LogicalGraph, end: str, port: str, *, is_source: bool) -> str:
+    """Return the id that a link ends on: that of the construct, if the port tells which application is meant."""
+    node = graph.by_id.get(end)
+    construct = None if node is None else _construct_of(graph, node)
+    if construct is None:
+        return end
+    apps = graph.embedded[construct.id]
+    having = [app for app in apps if port in app.by_id and app.by_id[port].usage in _USES[is_source]]
+    return construct.id if len(apps) == 1 or [app.id for app in having] == [end] else end
+
+
+def _v4_node(graph: LogicalGraph, node: LogicalNode) -> Json:
+    owner = _construct_of(graph, node)
+    apps = graph.embedded.get(node.id, ()) if node.kind is NodeKind.CONSTRUCT else ()
+    fields = list(
+        node.fields if owner is None else _own_fields(owner, node, is_first=graph.embedded[owner.id][0] is node)
+    )
+    made = _head(node) | {
+        "name": node.name if owner is None else _app_name(owner, node),
+        "parentId": node.parent if owner is None else None,
+        "embedId": None if owner is None else owner.id,
+        "x": 0,
+        "y": 0,
+        "fields": dict(_by_id(fields)),
+        "inputApplicationId": None,
+        "outputApplicationId": None,
+    }
+    for app in apps:
+        made[f"{_PREFIXES[app.role]}ApplicationId"] = app.id
+    return made
+
+
+def _by_id(fields: Iterable[Field]) -> Iterator[tuple[str, Json]]:
+    """Yield fields by their ids; the key of one whose id another field of the node has ends with a number."""
+    taken: set[str] = set()
+    for field in fields:
+        key = next(
+            key for number in count(1) if (key := field.id if number == 1 else f"{field.id}#{number}") not in taken
+        )
+        taken.add(key)
+        yield key, _field(field) | {"edgeIds": []}
+
+
+def _v4_edge(name: str, link: LogicalLink) -> Json:
+    return {
+        "id": name,
+        "srcNodeId": link.source,
+        "srcPortId": link.source_port,
+        "destNodeId": link.target,
+        "destPortId": link.target_port,
+        "loopAware": link.loop_aware,
+        "closesLoop": link.closes_loop,
+    } | ({"isStream": True} if link.streaming else {})
+
+
+def _configuration(one: Configuration) -> Json:
+    nodes: dict[str, Json] = {}
+    for node, field, value in _values(one):
+        nodes.setdefault(node, {"fields": {}})["fields"][field] = {"value": value, "comment": ""}
+    return {"id": one.id, "name": one.name, "nodes": nodes}
+
+
+def _values(one: Configuration) -> Iterator[tuple[str, str, Any]]:
+    for node, field, value, _ in one.values:
+        yield node, field, value
