@@ -51,6 +51,7 @@ _OURS = (
     "results",
     "tmp",
     "graph.dfg",
+    "times.dft",
     "graph.dfg.new",
     "journal.dfj",
     "journal.dfj.new",

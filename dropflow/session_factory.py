@@ -7,6 +7,7 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
+from dropflow.engine.attempt_times import TIMES_FILE, AttemptTimes
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
@@ -93,6 +94,7 @@ def make_session(
             replaces=continuation is not None,
             durable=repository.workspace.durable,
         ),
+        times=AttemptTimes(directory / TIMES_FILE, graph.drops, clock, None if exchange is None else exchange.rows),
         instruments=instruments,
         on_statistics=on_statistics,
         inbox=inbox,

@@ -18,16 +18,18 @@ from dropflow.apps.deadline import GRACE_SECONDS as LATE_GRACE_SECONDS
 from dropflow.apps.deadline import Deadline
 from dropflow.apps.log_router import LogRouter
 from dropflow.apps.template_cache import TemplateCache
+from dropflow.apps.usage_meter import UsageMeter
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task, Usage
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.descendants import end_descendants
 from dropflow.engine.time_limit import time_limit, timed_out
 from dropflow.engine.walltime import ends_too_late, latest_starts, postponed
 from dropflow.errors import DropflowError, Interrupted
+from dropflow.failure import Failure
 from dropflow.graph.templates import Kind
 from dropflow.stopping import GRACE_SECONDS
 
@@ -74,6 +76,8 @@ class LocalExecutor:
         self._open = True
         self._limits: dict[int, float] = {}
         self._starts = latest_starts(spec.templates, spec.until) if spec.until else None
+        self._meters = threading.local()
+        self.worker = 0
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
         os.makedirs(self._logs, exist_ok=True)  # noqa: PTH103 - a session without a repository has none yet
@@ -90,20 +94,47 @@ class LocalExecutor:
         if self._starts is not None and ends_too_late(task.template, self._starts, self._clock.now()):
             return postponed(task.drop, task.attempt)
         started = self._clock.monotonic()
+        self._meter()  # measures from here on
         log = DropLog(self._logs, task.oid, self._spec.log_limit)
         previous = _ROUTER.enter(log)
         try:
             if task.attempt > 1:
                 log.begin_attempt(task.attempt, self._clock.now())
             limit = self._limit(task.template)
-            if limit:
-                return self._attempt_within(limit, task, log, started)
-            return self._attempt(task, log, started)
+            result = self._attempt_within(limit, task, log, started) if limit else self._attempt(task, log, started)
         except (DropflowError, Interrupted) as error:  # a bad time limit, or an exception whose text raises
-            return self._failed(task, error, log, started)
+            result = self._failed(task, error, log, started)
         finally:
             _ROUTER.leave(previous)
             log.close()
+        return result
+
+    def _meter(self) -> UsageMeter:
+        """Return the meter of this thread."""
+        found: UsageMeter | None = getattr(self._meters, "meter", None)
+        if found is None:
+            found = self._meters.meter = UsageMeter(owns_process=self._owns_process)
+        return found
+
+    def _result(
+        self,
+        task: Task,
+        started: float,
+        handles: dict[int, Handle] | None = None,
+        skipped: tuple[int, ...] = (),
+        failure: Failure | None = None,
+    ) -> AttemptResult:
+        """Return the result of an attempt that ends now."""
+        seconds = self._clock.monotonic() - started
+        processor, memory = self._meter().end(seconds)
+        read = written = 0
+        for each in task.inputs:
+            if each.handle is not None:
+                read += each.handle.size
+        for handle in handles.values() if handles else ():
+            written += handle.size
+        usage = Usage(self._clock.now(), processor, memory, read, written, self.worker)
+        return AttemptResult(task.drop, task.attempt, handles or {}, skipped, failure, seconds, usage)
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop child processes and waits of a running attempt, or interrupt its code. May be called from any thread.
@@ -203,7 +234,7 @@ class LocalExecutor:
             del self._running[key]
             self._aborted.discard(key)
             attempt.close()
-        return AttemptResult(task.drop, task.attempt, handles, skipped, None, self._clock.monotonic() - started)
+        return self._result(task, started, handles, skipped)
 
     def _end_children(self) -> None:
         """End the processes that an attempt has started, because its outputs are committed now."""
@@ -215,7 +246,7 @@ class LocalExecutor:
     def _materialise(self, task: Task, started: float) -> AttemptResult:
         slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now())
         handle = self._plans.store(task.template).initial(slot)
-        return AttemptResult(task.drop, task.attempt, {task.drop: handle}, (), None, self._clock.monotonic() - started)
+        return self._result(task, started, {task.drop: handle})
 
     def _app(self, row: int) -> App:
         from dropflow.apps.registry import app_for  # noqa: PLC0415 - the catalogue of applications is large
@@ -229,7 +260,7 @@ class LocalExecutor:
             log.line("ERROR", failure.text + (f" ({failure.hint})" if failure.hint else ""), self._clock.now())
             if failure.detail.startswith("Traceback"):
                 log.write_bytes(failure.detail.encode(errors="replace"))
-        return AttemptResult(task.drop, task.attempt, {}, (), failure, self._clock.monotonic() - started)
+        return self._result(task, started, failure=failure)
 
 
 def _is_ctrl_c() -> bool:

@@ -26,6 +26,7 @@ _COMMANDS = {
     "map": "Place GRAPH on nodes: part k of it on the k-th node.",
     "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
     "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
+    "profile": "Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.",
     "submit": "Run GRAPH on the nodes of a manager.",
     "sessions": "List the sessions of a manager, the youngest first.",
     "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",

@@ -33,6 +33,7 @@ __all__ = [
     "Runner",
     "StreamOpened",
     "Task",
+    "Usage",
 ]
 
 
@@ -119,6 +120,31 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     priority: int = 0
 
 
+class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an attempt used.
+
+    Attributes
+    ----------
+    ended : float
+        When it ended, in seconds since the epoch.
+    processor : float
+        Seconds of processor time.
+    memory : int
+        Largest resident memory of its process meanwhile, in bytes; 0 if other attempts use the process too.
+    read, written : int
+        Bytes of its inputs and outputs, as far as their sizes are known.
+    worker : int
+        Number of its worker process, from 1; 0 without one.
+    """
+
+    ended: float
+    processor: float = 0.0
+    memory: int = 0
+    read: int = 0
+    written: int = 0
+    worker: int = 0
+
+
 class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How an attempt ended. Nothing is committed yet: `handles` still point at temporary names.
 
@@ -132,6 +158,8 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
         None when the attempt succeeded.
     seconds : float
         How long it ran.
+    usage : Usage or None
+        None for an attempt that did not run to its end.
     """
 
     drop: int
@@ -140,6 +168,7 @@ class AttemptResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     skipped: tuple[int, ...] = ()
     failure: Failure | None = None
     seconds: float = 0.0
+    usage: Usage | None = None
 
 
 class StreamOpened(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -189,6 +218,9 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 class Executor(Protocol):
     """Runs attempts, one at a time per calling thread. Does not raise what an application raises."""
+
+    worker: int
+    """Number of the worker process that it is in, for `Usage`; 0 elsewhere."""
 
     on_stream_opened: Callable[[StreamOpened], None]
     """Called with what an attempt opens, in the thread that runs it. Set before the first attempt."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from dropflow.clock import Clock
 from dropflow.engine.api import Runner
+from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
 from dropflow.engine.delayed_runs import DelayedRuns
@@ -42,6 +43,8 @@ class ReadyRuns:
         Gets the tasks.
     clock : Clock
         For attempts that are delayed.
+    times : AttemptTimes or None
+        Where the times of attempts are recorded.
     on_submit : callable or None
         Called after tasks were submitted.
     """
@@ -58,6 +61,7 @@ class ReadyRuns:
         "_runner",
         "_streams",
         "_tasks",
+        "_times",
         "stop_by",
     )
 
@@ -71,6 +75,7 @@ class ReadyRuns:
         tasks: TaskBuilder,
         runner: Runner,
         clock: Clock,
+        times: AttemptTimes | None,
         on_submit: Callable[[], None] | None,
     ) -> None:
         self._core = core
@@ -85,6 +90,7 @@ class ReadyRuns:
         )
         self._delayed = DelayedRuns(clock)
         self._on_submit = on_submit
+        self._times = times
         self._has_aborted = False
         self._clock = clock
         self.stop_by = math.inf
@@ -103,9 +109,12 @@ class ReadyRuns:
         """When the next delayed attempt is due, in monotonic seconds; inf if there is none."""
         return self._delayed.next_due
 
-    def append(self, run: Run) -> None:
-        """Add an attempt."""
-        (self._delayed if run.delay else self._ready).append(run)
+    def extend(self, runs: Sequence[Run]) -> None:
+        """Add attempts."""
+        for run in runs:
+            (self._delayed if run.delay else self._ready).append(run)
+        if self._times is not None and runs:
+            self._times.ready(runs)
 
     def clear(self) -> None:
         """Remove all."""
@@ -152,6 +161,8 @@ class ReadyRuns:
         batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
         tasks = self._tasks.build(batch, self._core, self._contents.contents, self._streams)
         self._inputs.in_flight += len(tasks)
+        if self._times is not None:
+            self._times.given(batch)
         self._runner.submit(tasks)
         if self._on_submit is not None:
             self._on_submit()

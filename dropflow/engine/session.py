@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
+from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.core import Core
@@ -100,6 +101,8 @@ class Session:
     journal : Journal or None
         Gets every event. What cannot be written is written later. If it stays incomplete, a note says so, and the
         session does not fail: results do not depend on the journal.
+    times : AttemptTimes or None
+        Where the times of attempts are recorded.
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable or None
@@ -143,6 +146,7 @@ class Session:
         "_statistics",
         "_stops_frozen",
         "_streams",
+        "_times",
         "core",
         "graph",
         "handover",
@@ -167,6 +171,7 @@ class Session:
         streams: Collection[int] = (),
         exchange: Exchange | None = None,
         journal: Journal | None = None,
+        times: AttemptTimes | None = None,
         instruments: Sequence[Instrument] = (),
         on_statistics: Callable[[Statistics], None] | None = None,
         inbox: Inbox[SessionInput] | None = None,
@@ -211,7 +216,10 @@ class Session:
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self._failures = FailureTable(graph, self.core, directory, exchange)
-        self._inputs = SessionInputs(self.core, self._contents, self._streams, self._outgoing, self._failures)
+        self._times = times
+        self._inputs = SessionInputs(
+            self.core, self._contents, self._streams, self._outgoing, self._failures, times=times
+        )
         self._statistics = None if on_statistics is None else StatisticsPublisher(clock, on_statistics)
         self._owner_lock = threading.Lock()
         self._is_owned = False
@@ -223,6 +231,7 @@ class Session:
             tasks=TaskBuilder(graph, streams, kept),
             runner=runner,
             clock=clock,
+            times=times,
             # The last statistics count the attempts that are submitted as ready.
             on_submit=None if self._statistics is None else self._statistics.note_change,
         )
@@ -392,6 +401,8 @@ class Session:
         self.runner.close()
         if self._exchange is not None:
             self._exchange.close()
+        if self._times is not None:
+            self.notes += self._times.close()
         if self._journal is not None:
             try:
                 self._journal.close()
@@ -407,6 +418,8 @@ class Session:
         frozen = self.handover.take(self._left_over)
         if self._exchange is not None:
             self._exchange.close()
+        if self._times is not None:
+            self.notes += self._times.close()
         if self._journal is not None:
             with suppress(DropflowError):  # the journal of the session that continues has everything again
                 self._journal.close()
@@ -483,6 +496,8 @@ class Session:
             if self.core.status is SessionState.CANCELLING:
                 events += self._ready.stop([action for action in actions if isinstance(action, Abort)])
         self._outgoing.send()
+        if self._times is not None:
+            self._times.flush()
         has_lost = self.is_over and bool(self._failures.lost)
         if not self.has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
             self.has_given_up = True
@@ -495,9 +510,10 @@ class Session:
     def _act(self, actions: Sequence[Action]) -> list[Event]:
         """Carry out what the core decided; the events that follow from it."""
         events: list[Event] = []
+        runs: list[Run] = []
         for action in actions:
             if isinstance(action, Run):
-                self._ready.append(action)
+                runs.append(action)
             elif isinstance(action, Publish):
                 self._outgoing.add(action)
             elif isinstance(action, Release):
@@ -516,6 +532,8 @@ class Session:
             elif isinstance(action, Finish):
                 self.is_over = True
                 self._ready.clear()
+                runs.clear()
+        self._ready.extend(runs)
         return events
 
 

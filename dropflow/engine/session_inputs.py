@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
+from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
@@ -58,6 +59,8 @@ class SessionInputs:
         Streams of the drops on other nodes.
     failures : FailureTable
         Where failures and lost nodes are recorded.
+    times : AttemptTimes or None
+        Where the times of attempts are recorded.
     """
 
     __slots__ = (
@@ -68,6 +71,7 @@ class SessionInputs:
         "_outgoing",
         "_streams",
         "_template_of",
+        "_times",
         "durations",
         "has_continued",
         "in_flight",
@@ -82,6 +86,8 @@ class SessionInputs:
         streams: OpenStreams,
         outgoing: OutgoingEvents,
         failures: FailureTable,
+        *,
+        times: AttemptTimes | None,
     ) -> None:
         self.in_flight = 0
         """How many attempts are with the runner."""
@@ -99,6 +105,7 @@ class SessionInputs:
         self._streams = streams
         self._outgoing = outgoing
         self._failures = failures
+        self._times = times
         self._early_results: dict[int, AttemptResult] = {}
         """Results of attempts that ran ahead of their inputs, by drop."""
 
@@ -197,12 +204,21 @@ class SessionInputs:
                 template = self._template_of[drop]
                 count, seconds = self.durations.get(template, (0, 0.0))
                 self.durations[template] = count + 1, seconds + result.seconds
+                if self._times is not None:
+                    self._times.ended(result, failed=False)
                 return [Finished(drop, result.attempt, result.skipped)]
+        return [self._fail(result, failure)]
+
+    def _fail(self, result: AttemptResult, failure: Failure) -> Failed:
+        """Note why an attempt has failed."""
+        drop = result.drop
+        if self._times is not None:
+            self._times.ended(result, failed=True)
         if failure.infrastructure:
             self._contents.discard_attempt(drop, result.attempt)
             failure = self._failures.add_fault(drop, result.attempt, failure)
         self._failures.add(drop, failure)
-        return [Failed(drop, result.attempt, failure)]
+        return Failed(drop, result.attempt, failure)
 
     def _without_settled(self, result: AttemptResult) -> AttemptResult:
         """Discard what an attempt that ran again wrote to drops that are settled; return the rest."""

@@ -25,6 +25,7 @@ class ScriptedExecutor:
 
     def __init__(self, spec: ExecutorSpec) -> None:
         self._spec = spec
+        self.worker = 0
         self._aborts: dict[tuple[int, int], threading.Event] = {}
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None

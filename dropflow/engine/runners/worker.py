@@ -68,7 +68,8 @@ _Attempt = tuple[int, int, Task]
 
 
 class _Worker:
-    def __init__(self, link: socket.socket, marker: Marker) -> None:
+    def __init__(self, link: socket.socket, marker: Marker, number: int) -> None:
+        self._number = number
         self._link = link
         self._marker = marker
         self._output = os.dup(1)
@@ -278,6 +279,7 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001 - the pool fails the attempts of this runner
             self._send_message(ExecutorFailed(message.runner, summary_of(error)))
             return
+        executor.worker = self._number
         executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
         self._folders[message.runner] = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._executors[message.runner] = executor
@@ -314,13 +316,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A handler in Python, although it does nothing: system calls end, and pending exceptions are raised.
     signal.signal(WAKE_SIGNAL, lambda *_: None)
-    link, page = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    link, page, number = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
     link.set_inheritable(False)  # programs that attempts start must not hold it
     marker = Marker(page)
     os.close(page)
     adopt_orphans()
     _buffer_lines()
-    _Worker(link, marker).run()
+    _Worker(link, marker, number).run()
 
 
 def _buffer_lines() -> None:

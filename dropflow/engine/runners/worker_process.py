@@ -100,7 +100,7 @@ class WorkerProcess:
             # -P keeps the working directory, with the user's files, off the front of the module path.
             command = [sys.executable, "-P", "-m", "dropflow.engine.runners.worker"]
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, str(their_link.fileno()), str(page.fileno())],
+                [*command, str(their_link.fileno()), str(page.fileno()), str(number + 1)],
                 pass_fds=(their_link.fileno(), page.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=writer,

@@ -1,0 +1,153 @@
+"""The times of attempts, and what they used."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow import local
+from dropflow.apps.usage_meter import UsageMeter
+from dropflow.clock import SystemClock
+from dropflow.engine.api import AttemptResult, Usage
+from dropflow.engine.attempt_profile import profile, slowest
+from dropflow.engine.attempt_times import RECORD, TIMES_FILE, AttemptTimes, read_times
+from dropflow.engine.events import Run
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.drawing import draw, row
+from dropflow.testing.shapes import fan
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+def test_each_attempt_has_one_record(runner: str, tmp_path: Path) -> None:
+    """Each application has a record whose times are in order, within those of the run, and add up."""
+    graph, clock = fan(30), SystemClock()
+    before = clock.now()
+    local.run(graph, directory=tmp_path, runner=runner, workers=2)
+    after = clock.now()
+    records = read_times(tmp_path / TIMES_FILE)
+
+    apps = np.flatnonzero(graph.kinds[graph.template] == 1)
+    assert sorted(set(records["drop"].tolist()) & set(apps.tolist())) == apps.tolist()
+    assert len(records) == len(set(records["drop"].tolist()))
+    assert (records["attempt"] == 1).all()
+    for name in ("waited", "queued", "ran", "committed"):
+        assert (records[name] > -0.05).all(), name
+    ends = records["ready"] + records["waited"] + records["queued"] + records["ran"] + records["committed"]
+    assert (records["ready"] >= before - 0.05).all()
+    assert (ends <= after + 0.05).all()
+    assert set(records["worker"].tolist()) <= ({1, 2} if runner == "processes" else {0})
+
+
+def test_bytes_are_those_of_inputs_and_outputs(tmp_path: Path) -> None:
+    """The bytes that attempts wrote are those that their consumers have read."""
+    graph = draw(
+        "A -> b -> C -> d", A={"component": "dlg.apps.simple.HelloWorldApp"}, C={"component": "dlg.apps.simple.CopyApp"}
+    )
+    local.run(graph, directory=tmp_path, runner="inline")
+    found = {int(one["drop"]): one for one in read_times(tmp_path / TIMES_FILE)}
+    first, second = found[row(graph, "A")], found[row(graph, "C")]
+
+    assert first["written"] == second["read"] == second["written"] > 0
+
+
+def test_a_failed_attempt_has_a_negative_number(tmp_path: Path) -> None:
+    """Each try is recorded; those that failed have negative numbers."""
+    graph = draw("A -> b", A={"component": "tests.engine.test_attempt_times.Missing", "tries": 2})
+    records = _recorded(tmp_path, [AttemptResult(row(graph, "A"), 1), AttemptResult(row(graph, "A"), 2)], failed=True)
+
+    assert records["attempt"].tolist() == [-1, -2]
+
+
+def _recorded(
+    directory: Path, results: list[AttemptResult], *, failed: bool = False
+) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+    times = AttemptTimes(directory / TIMES_FILE, 8, VirtualClock())
+    for result in results:
+        times.ready([Run(result.drop, result.attempt)])
+        times.given([Run(result.drop, result.attempt)])
+        times.ended(result, failed=failed)
+    times.close()
+    return read_times(directory / TIMES_FILE)
+
+
+def test_a_torn_record_is_cut_before_others_follow(tmp_path: Path) -> None:
+    """What a killed process has left of its last record does not damage the records of the next one."""
+    _recorded(tmp_path, [AttemptResult(1, 1)])
+    with (tmp_path / TIMES_FILE).open("ab") as file:
+        file.write(b"x" * (RECORD.itemsize - 1))
+    records = _recorded(tmp_path, [AttemptResult(2, 1)])
+
+    assert records["drop"].tolist() == [1, 2]
+
+
+def test_a_full_disk_stops_the_recording_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A session goes on without records if they cannot be written, and has a note."""
+
+    def refuse(_descriptor: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    graph = fan(5)
+    real = AttemptTimes._flush
+
+    def flush(times: AttemptTimes) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", refuse)
+            real(times)
+
+    monkeypatch.setattr(AttemptTimes, "_flush", flush)
+    result = local.run(graph, directory=tmp_path, runner="inline")
+
+    assert result.status.name == "FINISHED"
+    assert any("times of attempts are not recorded" in note for note in result.notes)
+
+
+def test_a_profile_adds_up() -> None:
+    """Counts, sums and extremes of a node are those of its records."""
+    graph = draw("A -> b, C -> d")
+    records = np.zeros(4, RECORD)
+    records["drop"] = [row(graph, "A"), row(graph, "A"), row(graph, "A"), row(graph, "C")]
+    records["attempt"] = [-1, -2, 3, 1]
+    records["ran"] = [1, 2, 6, 4]
+    records["read"], records["memory"] = [10, 10, 10, 5], [100, 300, 200, 50]
+    first, second = profile(graph, records)
+
+    assert (first.name, first.attempts, first.failed, first.seconds) == ("A", 3, 2, 9.0)
+    assert (first.median, first.longest, first.read, first.memory) == (2.0, 6.0, 30, 300)
+    assert (second.name, second.attempts) == ("C", 1)
+    assert [(one.attempt, one.ran) for one in slowest(graph, records, 2)] == [(3, 6.0), (1, 4.0)]
+
+
+def test_an_attempt_in_a_process_of_its_own_is_measured() -> None:
+    """Processor time of a long attempt is about what it computed, and memory is that of the process."""
+    meter, clock = UsageMeter(owns_process=True), SystemClock()
+    began = clock.monotonic()
+    while clock.monotonic() - began < 0.02:
+        sum(range(1000))
+    processor, memory = meter.end(0.02)
+
+    assert 0 < processor < 5
+    assert memory > 1 << 20
+
+
+def test_a_short_attempt_counts_as_if_it_had_computed() -> None:
+    """The system is not asked after attempts of less than a millisecond."""
+    assert UsageMeter(owns_process=True).end(0.0004)[0] == 0.0004
+
+
+def test_usage_is_recorded_with_the_drop_of_the_whole_graph(tmp_path: Path) -> None:
+    """A session that has some drops of a graph records their rows in the whole graph."""
+    times = AttemptTimes(tmp_path / TIMES_FILE, 2, VirtualClock(), np.array([40, 30], dtype=np.int32))
+    times.ended(AttemptResult(1, 1, seconds=2.0, usage=Usage(10.0, 1.5, 77, 5, 6, 3)), failed=False)
+    times.close()
+    (record,) = read_times(tmp_path / TIMES_FILE)
+
+    assert [record[name] for name in ("drop", "ran", "processor", "memory", "read", "written", "worker")] == [
+        30,
+        2.0,
+        1.5,
+        77.0,
+        5.0,
+        6.0,
+        3,
+    ]
