@@ -12,6 +12,9 @@ To move contents away from a node before it leaves::
     if not record.copies.waits_for([7, 8, 9]):
         failed = record.copies.unsafe([7, 8, 9])
 
+A file or directory outside of the session directory may be on a file system that other nodes see. Two members are told
+of it, and look whether it is there when the view ends; then it counts as copied, and nothing is moved.
+
 Rows are those of the whole graph. Everything here is per session and member, and survives changes of the view: what was
 asked and is not safe is asked again in the next view, of members that are left.
 """
@@ -35,10 +38,13 @@ from managers.node.copy_events import (
     TakeCopies,
 )
 from managers.node.held_copies import HeldCopies, HeldCopy
+from managers.node.shared_files import SharedFile
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 
 __all__ = ["ContentCopies"]
 
+_NOTES = 2
+"""Members that know the file of a content, so that one is left after a loss."""
 _BATCH = 1000
 """Contents in one message."""
 
@@ -68,8 +74,10 @@ class ContentCopies:
         self._is_stopped = True
         self._asked: dict[int, set[str]] = {}
         """By row of an own drop: members that were asked and have not answered."""
+        self._told: dict[int, set[str]] = {}
+        """By row of an own drop without wanted copies: members that know its file."""
         self._count: dict[int, int] = {}
-        """By row of an own drop: how many copies are wanted."""
+        """By row of an own drop: how many copies are wanted; 0 if its file may be seen by other members."""
         self._unsent: dict[str, set[int]] = {}
         """By member: rows to ask for as soon as the session runs."""
         self._here = HeldCopies()
@@ -180,6 +188,7 @@ class ContentCopies:
 
     def run(self, hosted: Any, view: View) -> list[CopyAction]:
         """Note that the session runs in this view on this node."""
+        self._view = view.number
         self._hosted, self._members = hosted, tuple(place.node for place in view.members)
         self._is_stopped = False
         early, self._early = self._early, []
@@ -198,9 +207,14 @@ class ContentCopies:
         """By row of a drop of another member: the copy that is here."""
         return self._here.copies
 
-    def report(self) -> bytes:
-        """Return the rows of the copies that are here, for `MemberReport`."""
-        return pack_column(np.array(sorted(self.held), dtype=np.int32)) if self.held else b""
+    def shared_files(self) -> dict[int, SharedFile]:
+        """Return the files of other members that may be seen from here, by row; to be looked at before `report`."""
+        return self._here.shared_files()
+
+    def report(self, seen: Iterable[int]) -> bytes:
+        """Return the rows of the contents that are here for `MemberReport`, given the shared files that are there."""
+        rows = self._here.report(seen)
+        return pack_column(np.array(rows, dtype=np.int32)) if rows else b""
 
     def next_view(self, decision: ViewDecision) -> dict[int, Handle]:
         """Go on in the next view; return the copies that become contents, since their drops are now of this member.
@@ -215,7 +229,8 @@ class ContentCopies:
         for row in [row for row in self._count if row in reset]:
             self._forget(row)
         self.safe = {row: left for row, holders in self.safe.items() if (left := holders & members)}
-        adopted, unwanted = self._here.next_view(self._node, _owners(self.held, decision), reset)
+        self._told = {row: left for row, told in self._told.items() if (left := told & members)}
+        adopted, unwanted = self._here.next_view(self._node, _owners(self._here.rows, decision), reset)
         self._discard(unwanted)
         self._count.update({row: copy.count for row, copy in adopted.items()})
         announced: dict[str, list[int]] = {}
@@ -228,9 +243,13 @@ class ContentCopies:
     # What follows.
 
     def _fill(self, row: int) -> None:
-        """Ask more members for copies of a content, if there are too few and other members."""
-        has = self.safe.get(row, set()) | self._asked.get(row, set())
-        missing = self._count[row] - len(has)
+        """Ask more members for copies of a content, if there are too few and other members.
+
+        If no copies are wanted, two members are told where it is, since they may see the same file.
+        """
+        table = self._asked if self._count[row] else self._told
+        has = self.safe.get(row, set()) | table.get(row, set())
+        missing = (self._count[row] or _NOTES) - len(has)
         if missing <= 0 or self._node not in self._members:
             return
         # Neighbours in the order of the members hold each other's copies, from another one on for each row.
@@ -239,7 +258,7 @@ class ContentCopies:
         order = [others[(start + step) % len(others)] for step in range(len(others))]
         for member in order:
             if missing and member not in has and member not in self.failed.get(row, {}):
-                self._asked.setdefault(row, set()).add(member)
+                table.setdefault(row, set()).add(member)
                 self._unsent.setdefault(member, set()).add(row)
                 missing -= 1
 
@@ -249,16 +268,14 @@ class ContentCopies:
         self.failed.pop(row, None)
         for rows in self._unsent.values():
             rows.discard(row)
-        return self.safe.pop(row, set()) | self._asked.pop(row, set())
+        return self.safe.pop(row, set()) | self._asked.pop(row, set()) | self._told.pop(row, set())
 
     def _on_request(self, peer: str, message: CopyContents) -> None:
-        counts = dict(zip((content.drop for content in message.contents), message.counts, strict=False))
-        here = self._here.request(peer, counts)
-        new = tuple(content for content in message.contents if content.drop not in here)
+        here, new = self._here.request(peer, message.contents, message.counts)
         if here:
             self._send(peer, CopiesTaken(self._session, self._epoch, self._view, _column(here)))
         if new:
-            self._actions.append(TakeCopies(self._session, self._epoch, self._view, self._hosted, peer, new))
+            self._actions.append(TakeCopies(self._session, self._epoch, self._view, self._hosted, peer, tuple(new)))
 
     def _on_taken(self, peer: str, message: CopiesTaken) -> None:
         unwanted = []

@@ -5,7 +5,6 @@ A small content is sent in the message about its drop. A larger one is read in p
 all consumers find it.
 """
 
-import os
 import shutil
 import tarfile
 from collections.abc import Callable, Generator, Iterable
@@ -25,6 +24,7 @@ from managers.links import BufferSource, ContentSource, FileSource, TransferResu
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch
 from managers.node.paths import here, portable
+from managers.node.shared_files import stamp_of
 
 __all__ = ["INLINE", "ContentExchange"]
 
@@ -54,7 +54,8 @@ class ContentExchange:
     def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
         self._session = session
         self._workspace = workspace
-        self._in_place = in_place
+        self.in_place = in_place
+        """Whether files of other nodes are read where they are."""
         self._offered: dict[tuple[int, int], Handle] = {}
         self._for_copies: set[int] = set()
         """Drops here whose contents are offered for copies, also after their last consumer."""
@@ -77,10 +78,10 @@ class ContentExchange:
         self._offered[drop, producer] = handle
         if handle.kind == "bytes":
             return Content(drop, msgspec.structs.replace(sent, body=b""), producer)
-        if not self._in_place:
+        if not self.in_place:
             # The name only: programs recognise files by it, and the copy gets it.
             return Content(drop, msgspec.structs.replace(sent, location=Path(handle.location).name), producer)
-        return Content(drop, sent, producer, _stamp(handle.location))
+        return Content(drop, sent, producer, stamp_of(handle.location))
 
     def offer_copy(self, drop: int, handle: Handle) -> Content:
         """Return what to send about a content that another node is to hold a copy of.
@@ -93,10 +94,15 @@ class ContentExchange:
         if handle.kind not in ("file", "directory"):
             return content
         final = portable(msgspec.structs.replace(handle, final=handle.location), self._workspace).final
-        stamp = () if self._workspace.is_inside(handle.location) else _stamp(handle.location)
+        stamp = () if self._workspace.is_inside(handle.location) else stamp_of(handle.location)
         return msgspec.structs.replace(
-            content, handle=msgspec.structs.replace(content.handle, final=final), stamp=stamp if self._in_place else ()
+            content, handle=msgspec.structs.replace(content.handle, final=final), stamp=stamp if self.in_place else ()
         )
+
+    def is_outside(self, handle: Handle) -> bool:
+        """Whether a content is outside of the session's directory, where other nodes may see it."""
+        is_file = self.in_place and handle.kind in ("file", "directory")
+        return is_file and not self._workspace.is_inside(handle.location)
 
     def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
         """Stop offering a content, unless it is offered for copies; return it if it was offered."""
@@ -149,7 +155,7 @@ class ContentExchange:
             It is not available.
         """
         handle = here(content.handle, self._workspace)
-        if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:
+        if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
             return self._adopt(content, handle) if content.producer >= 0 else handle
         if handle.kind == "bytes":
             body = bytearray()
@@ -177,7 +183,7 @@ class ContentExchange:
         if not self.needs_fetching(content):
             return self.take_over(content)
         handle = here(content.handle, self._workspace)
-        if self._in_place and content.stamp and _stamp(handle.location) == content.stamp:
+        if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
             return msgspec.structs.replace(handle, final="")
         folder = self._workspace.copies / f"{content.drop}-{self._view}{PART_FOLDER}"
         path = f"{folder}/{Path(handle.final or handle.location).name or 'content'}"
@@ -283,11 +289,3 @@ def _unpack(archive: str, folder: str) -> None:
         # The first releases of Python 3.11 have no filters. The sender has the cluster key.
         tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
         tar.extractall(folder)  # noqa: S202 - filtered, see above
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - once a content
-    except OSError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -18,9 +18,9 @@ __all__ = ["ContentWatch"]
 
 
 class ContentWatch(Instrument):
-    """Reports when the session has begun in its view, and which contents are to have copies, or are released.
+    """Reports when the session has begun in its view, and what happens to contents that concern other members.
 
-    Contents that outlive the session are never released.
+    They are to have copies there, may be seen from there, or are released. Contents that outlive the session never are.
 
     Parameters
     ----------
@@ -54,6 +54,7 @@ class ContentWatch(Instrument):
         self._wanted: Sequence[int] = wanted.data if wanted.any() else b""
         self._alone = [replicas_of(template) == 1 for template in piece.graph.templates]
         self._template_of: Sequence[int] = np.ascontiguousarray(piece.graph.template).data
+        self._before: Sequence[int] = np.ascontiguousarray(piece.graph.predecessors.ptr).data
         self._exchange = exchange
         self._copied = copied
         self._report = report
@@ -67,16 +68,22 @@ class ContentWatch(Instrument):
             self._report(ViewBegun(self._session, self._epoch, self._exchange.view))
 
     def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
-        """Report contents that are to have copies."""
-        if not (self._wanted or self._protect):
+        """Report contents that are to have copies, or that other members may see."""
+        if not (self._wanted or self._protect or self._exchange.contents.in_place):
             return
-        counts = {
-            self._rows[drop]: count
-            for drop, content in contents.items()
-            if content.kind != "null" and (count := self._count(drop, seconds.get(drop, 0.0)))
-        }
+        counts: dict[int, int] = {}
+        for drop, content in contents.items():
+            if content.kind == "null":
+                continue
+            count = self._count(drop, seconds.get(drop, 0.0))
+            # Contents without producers are found again by the node that takes their drop over.
+            if count or (self._exchange.contents.is_outside(content) and self._is_written(drop)):
+                counts[self._rows[drop]] = count
         if counts:
             self._report(CopiesWanted(self._session, self._epoch, counts))
+
+    def _is_written(self, drop: int) -> bool:
+        return self._before[drop + 1] > self._before[drop]
 
     def _count(self, drop: int, seconds: float) -> int:
         """Return how many copies of a content are wanted, given how long it took to compute."""

@@ -82,8 +82,10 @@ class CopyEffects:
                 handle = None if drop is None or not piece.is_own[drop] else live.content(drop)
                 if handle is None:
                     gone[row] = "its content is not here"
-                else:
-                    contents.append(exchange.contents.offer_copy(row, handle))
+                    continue
+                content = exchange.contents.offer_copy(row, handle)
+                if action.counts[row] or content.stamp:
+                    contents.append(content)
                     hosted.copied.add(row)
             if gone:
                 self._host.owner.post(OffersRefused(action.session, action.epoch, action.view, action.peer, gone))

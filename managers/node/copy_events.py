@@ -46,7 +46,10 @@ class ViewBegun(msgspec.Struct, frozen=True):
 
 
 class CopiesWanted(msgspec.Struct, frozen=True):
-    """How many other members are to have a copy, by row of a content that was committed here."""
+    """How many other members are to have a copy, by row of a content that was committed here.
+
+    0 for a file that others may see.
+    """
 
     session: str
     epoch: int

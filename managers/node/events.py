@@ -18,6 +18,7 @@ from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.copy_events import CopyAction, CopyEvent
+from managers.node.shared_files import SharedFile
 from managers.recovery.events import Ballot, PlanView
 from managers.recovery.records import MemberReport, ViewDecision
 
@@ -187,7 +188,7 @@ class PeerStopped(msgspec.Struct, frozen=True):
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A session has stopped because its view changes; `report` has no copies yet."""
+    """A session has stopped because its view changes; of copies, `report` has only shared files."""
 
     session: str
     epoch: int
@@ -298,10 +299,14 @@ class SendToPeer(msgspec.Struct, frozen=True):
 
 
 class FreezeSession(msgspec.Struct, frozen=True):
-    """Stop a hosted session for a change of its view: `Frozen`. `is_advancing` is whether a thread is at work in it."""
+    """Stop a hosted session for a change of its view: `Frozen`. `is_advancing` is whether a thread is at work in it.
+
+    The report has the rows of those `shared` files that are still there.
+    """
 
     hosted: Any
     is_advancing: bool
+    shared: Mapping[int, SharedFile] = {}
 
 
 class PlanNextView(msgspec.Struct, frozen=True):

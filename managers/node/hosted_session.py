@@ -46,6 +46,7 @@ from managers.node.failure_log import FailureLog
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
+from managers.node.shared_files import SharedFile
 from managers.node.view_events import ViewEvents
 from managers.node.view_states import adopt_copies, continuation_in_view, report_of
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
@@ -120,6 +121,7 @@ class HostedSession:
         self.view = view or View(deployment.view, ())
         """The members and witnesses of the present view."""
         self._waiting = ""
+        self._shared: Mapping[int, SharedFile] = {}
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
         self.exchange = self._make_exchange(piece, self.view.number, None)
@@ -179,8 +181,15 @@ class HostedSession:
         if not self.state.is_terminal:
             self._stop(lambda: self.session.lose(node, failure), is_advancing=is_advancing)
 
-    def freeze(self, *, is_advancing: bool) -> None:
-        """Stop the session for a change of its view, and report `Frozen`. What runs goes on running."""
+    def freeze(self, shared: Mapping[int, SharedFile], *, is_advancing: bool) -> None:
+        """Stop the session for a change of its view, and report `Frozen`. What runs goes on running.
+
+        Parameters
+        ----------
+        shared : mapping of int to SharedFile
+            Files of other members, by row; the report has those that are still there.
+        """
+        self._shared = shared
         self.session.freeze()
         self.exchange.stop_waiting()
         if not is_advancing:
@@ -255,7 +264,8 @@ class HostedSession:
         elif session.is_over and (not self._survives_losses or session.has_given_up):
             self._finish()
         elif session.is_frozen:
-            self._report(Frozen(self.name, self.epoch, report_of(session, self.piece, workers=self._resources.workers)))
+            report = report_of(session, self.piece, workers=self._resources.workers, shared=self._shared)
+            self._report(Frozen(self.name, self.epoch, report))
         elif session.is_over:
             self._report(PartFinished(self.name, self.epoch, self.view.number))
         else:  # it stopped at its walltime

@@ -145,7 +145,7 @@ class SessionHost:
             CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
             LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
             SendToPeer: self._send,
-            FreezeSession: lambda action: action.hosted.freeze(is_advancing=action.is_advancing),
+            FreezeSession: lambda action: action.hosted.freeze(action.shared, is_advancing=action.is_advancing),
             PlanNextView: self._plan,
             ContinueSession: self._continue,
             FinishSession: self._finish,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from math import inf
 
 import msgspec
+import numpy as np
 
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
@@ -59,7 +60,7 @@ from managers.recovery.events import (
     StopForReport,
     ViewAction,
 )
-from managers.recovery.records import MemberReport, View, ViewDecision, first_view
+from managers.recovery.records import MemberReport, View, ViewDecision, first_view, unpack_column
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
@@ -369,7 +370,8 @@ class ViewChanges:
             record.copies.stop()
         if record.work is Work.NEXT_VIEW:
             return  # as soon as it runs in its present view
-        self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE))
+        shared = {} if record.copies is None else record.copies.shared_files()
+        self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE, shared))
         record.work = Work.THREAD  # until it reports
 
     def _adopt(self, record: SessionRecord, action: AdoptDecision, now: float) -> None:
@@ -471,5 +473,6 @@ def _is_hopeless(record: SessionRecord) -> bool:
 def _encoded(record: SessionRecord, report: MemberReport) -> bytes:
     """Return a report with the copies that are here."""
     if record.copies is not None:
-        report = msgspec.structs.replace(report, copies=record.copies.report())
+        seen = unpack_column(report.copies, np.int32).tolist()
+        report = msgspec.structs.replace(report, copies=record.copies.report(seen))
     return msgspec.msgpack.encode(report)

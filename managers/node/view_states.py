@@ -19,6 +19,7 @@ from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
+from managers.node.shared_files import SharedFile, still_there
 from managers.recovery.records import MemberReport, ViewDecision, pack_column, unpack_column
 
 __all__ = ["continuation_in_view", "member_report", "report_of"]
@@ -29,13 +30,15 @@ _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
 BooleanColumn = npt.NDArray[np.bool_]
 
 
-def report_of(session: Session, piece: Slice, *, workers: float) -> MemberReport:
-    """Return the report of a session that is frozen, without the copies that are here.
+def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping[int, SharedFile]) -> MemberReport:
+    """Return the report of a session that is frozen. Of copies, it has only shared files that are there.
 
     Parameters
     ----------
     workers : float
         Attempts that this node can run at a time.
+    shared : mapping of int to SharedFile
+        Files of other members, by row.
     """
     drops, rows = session.core.drops, piece.drop
     states = np.frombuffer(session.handover.states(), dtype=np.uint8)
@@ -43,7 +46,13 @@ def report_of(session: Session, piece: Slice, *, workers: float) -> MemberReport
     available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
     pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
     report = member_report(rows, states, available, drops, pairs)
-    return msgspec.structs.replace(report, workers=workers, durations=session.handover.durations())
+    seen = still_there(shared)
+    return msgspec.structs.replace(
+        report,
+        workers=workers,
+        durations=session.handover.durations(),
+        copies=pack_column(np.array(seen, dtype=np.int32)) if seen else b"",
+    )
 
 
 def member_report(

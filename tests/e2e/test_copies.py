@@ -54,6 +54,30 @@ def f():
     return replace(graph, places=("a", "b"))
 
 
+@pytest.mark.parametrize("is_changed", [False, True], ids=["as it was", "changed"])
+def test_a_file_that_other_nodes_see_is_not_lost_with_its_node(is_changed: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """It is not computed again if it is as it was committed; nothing is copied for that. If it was changed, it is."""
+    log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"
+    with Cluster(tmp_path) as cluster:
+        nodes = cluster.nodes("a", "b", "c")
+        client = cluster.client(cluster.island(*nodes))
+        client.submit(_graph(log, gate, path), SubmitQuery(session="s"))
+        node = cluster.client(nodes[0])
+        assert until(lambda: node.session("s").states.get("COMPLETED", 0) >= 6)
+        nodes[0].process.kill()
+        nodes[0].process.wait()
+        if is_changed:  # to the same: the application that waits for the gate may read it
+            path.write_bytes(path.read_bytes())
+        assert until(lambda: client.session("s").view == 1)
+        gate.touch()
+        detail = finished(client, "s")
+
+        assert (detail.status, detail.failures) == ("FINISHED", ())
+        assert Counter(log.read_text().split()) == {"small": 2, "large": 2, "file": 2 if is_changed else 1}
+        assert content(client, "s", "copied_end_0").count(b"x") == 150_010
+        assert not list(tmp_path.rglob("copies/*"))
+
+
 @pytest.mark.parametrize("query", [{"replicas": 2}, {"protect": 0.2}], ids=["replicas", "protect"])
 def test_what_has_a_copy_is_not_computed_again(query: dict[str, float], tmp_path: Path) -> None:
     """After kill -9 of the owner the session finishes with the copies, and every function has run once."""
