@@ -12,6 +12,9 @@ The owner of a `Membership` calls `handle` with each event and its time, gets th
                           └───────────────────────────────────────────────────────────────┼─┘ in time
                                           Leave from anywhere ▶ LEFT ─── Join of a newer ─┘▶ JOINED
 
+Silence may be that of a slow network. If the host of a member refuses connections to it, no process listens there: then
+a fifth of the time is enough. Only repeated refusals count, never silence.
+
 The *incarnation* of a process grows with each start. Events of an older incarnation are ignored. A newer one replaces
 the older, which is lost without waiting for its silence. A lost member that was only out of reach may join again under
 the same incarnation. A message from it is not enough for that: it must pass the handshake, in which the epoch of a
@@ -34,6 +37,7 @@ __all__ = [
     "Member",
     "MemberState",
     "Membership",
+    "Probed",
     "Received",
     "Tick",
 ]
@@ -42,6 +46,10 @@ SUSPECT_AFTER = 3.0
 """Seconds of silence after which a peer is suspect, unless options give another time."""
 LOST_AFTER = 15.0
 """Seconds of silence after which a peer is lost, and its work is given up, unless options give another time."""
+
+
+_REFUSED_SHARE = 5
+"""By how much refused connections shorten the time after which a peer is lost: by default to 3 s."""
 
 
 class MemberState(Enum):
@@ -78,6 +86,13 @@ class Received(msgspec.Struct, frozen=True):
     incarnation: int
 
 
+class Probed(msgspec.Struct, frozen=True):
+    """A connection to a member was tried: whether its host refused it."""
+
+    name: str
+    is_refused: bool
+
+
 class Leave(msgspec.Struct, frozen=True):
     """A member announced its end."""
 
@@ -91,7 +106,17 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member. `last_received` is when its last message came, or when it joined; `since` is when its state began."""
+    """One member.
+
+    Attributes
+    ----------
+    last_received : float
+        When its last message came, or when it joined.
+    since : float
+        When its state began.
+    refused_since : float
+        Since when its host refuses all connections to it; infinity if it does not.
+    """
 
     name: str
     incarnation: int
@@ -99,6 +124,7 @@ class Member(msgspec.Struct, frozen=True):
     state: MemberState
     last_received: float
     since: float
+    refused_since: float = inf
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -132,7 +158,7 @@ class Membership:
         """All members by name, also lost and left ones: a read-only view."""
         return MappingProxyType(self._members)
 
-    def handle(self, event: Join | Received | Leave | Tick, now: float) -> list[Change]:
+    def handle(self, event: Join | Received | Probed | Leave | Tick, now: float) -> list[Change]:
         """Process one event at time `now` (seconds, which never decrease), and return the changes in order.
 
         Deadlines that have passed by `now` are judged first, so that the changes do not depend on how often this is
@@ -144,6 +170,8 @@ class Membership:
                 changes += self._join(event, now)
             case Received():
                 changes += self._receive(event, now)
+            case Probed():
+                changes += self._probe(event, now)
             case Leave():
                 changes += self._leave(event, now)
             case Tick():
@@ -206,11 +234,22 @@ class Membership:
         known = self._members.get(event.name)
         if known is None or known.incarnation != event.incarnation or not known.state.is_present:
             return []
-        self._members[known.name] = received = msgspec.structs.replace(known, last_received=now)
+        self._members[known.name] = received = msgspec.structs.replace(known, last_received=now, refused_since=inf)
         if known.state is MemberState.ALIVE:
             return []
         reason = "answered for the first time" if known.state is MemberState.JOINED else "answered again"
         return [self._move(received, MemberState.ALIVE, now, reason, before=known)]
+
+    def _probe(self, event: Probed, now: float) -> list[Change]:
+        known = self._members.get(event.name)
+        if known is None or not known.state.is_present:
+            return []
+        since = min(known.refused_since, now) if event.is_refused else inf
+        self._members[known.name] = probed = msgspec.structs.replace(known, refused_since=since)
+        if now - since < self._lost_after / _REFUSED_SHARE:
+            return []
+        text = f"its host refuses connections, silent for {now - known.last_received:.0f} s"
+        return [self._move(probed, MemberState.LOST, now, text, before=known)]
 
     def _leave(self, event: Leave, now: float) -> list[Change]:
         known = self._members.get(event.name)

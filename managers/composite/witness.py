@@ -41,10 +41,11 @@ class SendVote(msgspec.Struct, frozen=True):
 
 
 class _Witnessed:
-    """One session: its agreement, None if it is over, and all processes that may ask about it."""
+    """One session: its agreement, whether it is over, and all processes that may ask about it."""
 
     def __init__(self, node: str, deployment: Deployment, view: View) -> None:
-        self.views: ViewChange | None = ViewChange(node, deployment.session, deployment.epoch, view)
+        self.is_over = False
+        self.views = ViewChange(node, deployment.session, deployment.epoch, view)
         self.members = {place.node: place.incarnation for place in view.members}
 
     def is_member(self, event: VoterSent) -> bool:
@@ -62,7 +63,7 @@ class Witness:
 
     def __len__(self) -> int:
         """Return how many sessions are voted about."""
-        return sum(one.views is not None for one in self._sessions.values())
+        return sum(not one.is_over for one in self._sessions.values())
 
     def prepare(self, deployment: Deployment) -> None:
         """Be a witness of a session, if its deployment names this manager. Before any of its nodes gets to know it."""
@@ -84,19 +85,20 @@ class Witness:
         witnessed = self._sessions.get((message.session, message.epoch))
         if witnessed is None or not witnessed.is_member(event):
             return []
-        if witnessed.views is None:
-            # A member may have missed the end, and those that know of it may be lost.
-            done = SessionDone(message.session, message.epoch, message.view)
-            return [] if isinstance(message, SessionDone) else [SendVote(event.peer, done)]
-        found: list[SendVote] = []
+        views = witnessed.views
         if isinstance(message, SessionDone):
-            if event.peer in {place.node for place in witnessed.views.view.members}:
-                witnessed.views = None
-        elif not isinstance(message, PartDone):
-            for action in witnessed.views.receive(event.peer, message, now):
-                found += self._carry_out(witnessed, action)
-            if witnessed.views.is_over:
-                witnessed.views = None
+            if event.peer in {place.node for place in views.view.members}:
+                witnessed.is_over = True
+            return []
+        if witnessed.is_over and message.view >= views.view.number:
+            # A member may have missed the end, and those that know of it may be lost.
+            return [SendVote(event.peer, SessionDone(message.session, message.epoch, message.view))]
+        if isinstance(message, PartDone):
+            return []
+        found = [
+            vote for action in views.receive(event.peer, message, now) for vote in self._carry_out(witnessed, action)
+        ]
+        witnessed.is_over |= views.is_over
         return found
 
     def _carry_out(self, witnessed: _Witnessed, action: ViewAction) -> list[SendVote]:

@@ -5,7 +5,7 @@ unprocessed data (`send_window`), and for what they fetch.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Self
 
@@ -22,6 +22,7 @@ from managers.links.link_loop import LinkLoop
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
 from managers.links.packing import Frames, outgoing_message
+from managers.links.port_probe import refused_ports
 from managers.links.send_window import SendWindow
 from managers.links.settings import LinkSettings
 from managers.links.sockets import check_address
@@ -249,6 +250,10 @@ class Links:
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer, and the monotonic time when its last packet came."""
         return self._manager.last_seen()
+
+    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
+        """Try to connect to peers, and return whether the host of each refuses that. Takes a second at most."""
+        return refused_ports(addresses)
 
     def statistics(self) -> LinkStatistics:
         """Return counts and states of the links."""

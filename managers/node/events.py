@@ -51,9 +51,11 @@ __all__ = [
     "PeerRestarted",
     "PeerSent",
     "PeerStopped",
+    "PeersProbed",
     "PeersRead",
     "PlanNextView",
     "Planned",
+    "ProbePeers",
     "ReadPeers",
     "RecordCancel",
     "RemoveSession",
@@ -157,9 +159,16 @@ class PeersRead(msgspec.Struct, frozen=True):
 
 
 class PeerChanged(msgspec.Struct, frozen=True):
-    """The link to a peer came up or went down."""
+    """The link to a peer came up or went down; None for another change."""
 
     peer: str
+    is_down: bool | None = None
+
+
+class PeersProbed(msgspec.Struct, frozen=True):
+    """A connection to each of these peers was tried, without links: whether its host refused it."""
+
+    refused: Mapping[str, bool]
 
 
 class LinkRefused(msgspec.Struct, frozen=True):
@@ -256,6 +265,12 @@ class ConnectPeers(msgspec.Struct, frozen=True):
 
 class ReadPeers(msgspec.Struct, frozen=True):
     """Read the time of the last message of each peer from the links: `PeersRead`."""
+
+
+class ProbePeers(msgspec.Struct, frozen=True):
+    """Try to connect to peers at these addresses, to see whether their processes may have ended: `PeersProbed`."""
+
+    addresses: Mapping[str, str]
 
 
 class StartSession(msgspec.Struct, frozen=True):
@@ -387,13 +402,16 @@ class Log(msgspec.Struct, frozen=True):
 
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
 ViewEvent = Frozen | Continued | PartFinished | Planned | CopyEvent
-PeerEvent = PeersRead | PeerChanged | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
+PeerEvent = (
+    PeersRead | PeerChanged | PeersProbed | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
+)
 Event = Call | SessionEvent | ViewEvent | PeerEvent | CancelRecorded
 Action = (
     Return
     | Build
     | ConnectPeers
     | ReadPeers
+    | ProbePeers
     | StartSession
     | RecordCancel
     | CancelSession

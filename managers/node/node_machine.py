@@ -6,7 +6,6 @@ after its thread has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 from dropflow.errors import (
     ConflictError,
@@ -41,8 +40,10 @@ from managers.node.events import (
     PeerEvent,
     PeerRestarted,
     PeerSent,
+    PeersProbed,
     PeersRead,
     PeerStopped,
+    ProbePeers,
     ReadPeers,
     RecordCancel,
     Removed,
@@ -134,7 +135,7 @@ class NodeMachine:
                 self._views.on_message(event, now)
             case ContentUnavailable():
                 self._views.on_unavailable(event)
-            case PeersRead() | PeerChanged() | LinkRefused() | PeerRestarted() | PeerStopped():
+            case PeersRead() | PeerChanged() | PeersProbed() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
             case CancelRecorded():
                 record = self.table.get(event.session, event.epoch)
@@ -157,6 +158,8 @@ class NodeMachine:
         """Return what is due at `now`."""
         if self.peers.tick(now):
             self._actions.append(ReadPeers())
+            addresses = self.peers.to_probe()
+            self._actions += [ProbePeers(addresses)] if addresses else []
         self._timers.run(now)
         self._views.tick(now)
         self._take_losses(now)
@@ -337,14 +340,15 @@ class NodeMachine:
         if not record.peers:
             self._sessions.prepared(record, now)
             return
-        self._timers.set(("session", record.name), now + record.seconds, partial(self._give_up_connecting, record))
+        self._timers.set(
+            ("session", record.name),
+            now + record.seconds,
+            lambda now: self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers))),
+        )
         asked = {**record.peers, **record.witnesses}
         self._lose(self.peers.need(record.name, asked, now), now)
         addresses = {node: place.address for node, place in asked.items()}
         self._actions += [ConnectPeers(record.name, record.epoch, addresses), ReadPeers()]
-
-    def _give_up_connecting(self, record: SessionRecord, now: float) -> None:
-        self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers)))
 
     # Peers.
 
@@ -353,6 +357,7 @@ class NodeMachine:
             case PeersRead():
                 self._update_peers(event, now)
             case PeerChanged():
+                self.peers.changed(event.peer, is_down=event.is_down)
                 self._check_connecting()
             case LinkRefused():
                 self.peers.refused(event.peer, event.text)
@@ -362,16 +367,22 @@ class NodeMachine:
                     again = "its process was started again"
                     self._lose([Loss(event.peer, event.incarnation, again, is_final=True)], now)
                 self._check_connecting()
+            case PeersProbed():
+                self._lose(self.peers.probed(event.refused, now), now)
             case PeerStopped():
-                record = self.table.get(event.session, event.epoch)
-                if record is None or (record.views is not None and event.peer not in record.peers):
-                    return  # the session goes on without that node
-                if event.failure is None:
-                    self._stop(record, now, CancelRequest(reason=event.reason))
-                elif event.node != event.peer or not self._views.lose(
-                    record, event.peer, event.failure.text, now, is_final=True
-                ):
-                    self._sessions.fail(record, now, event.node, event.failure)
+                self._peer_stopped(event, now)
+
+    def _peer_stopped(self, event: PeerStopped, now: float) -> None:
+        """Another node gave up a session: it was cancelled there, or lost a node or its engine."""
+        record = self.table.get(event.session, event.epoch)
+        if record is None or (record.views is not None and event.peer not in record.peers):
+            return  # the session goes on without that node
+        if event.failure is None:
+            self._stop(record, now, CancelRequest(reason=event.reason))
+        elif event.node != event.peer or not self._views.lose(
+            record, event.peer, event.failure.text, now, is_final=True
+        ):
+            self._sessions.fail(record, now, event.node, event.failure)
 
     def _check_connecting(self) -> None:
         if any(record.phase is Phase.CONNECTING for record in self.table):

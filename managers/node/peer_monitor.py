@@ -10,7 +10,7 @@ import msgspec
 
 from dropflow.errors import LinkError, RestartedError
 from managers.deployment import Place
-from managers.membership import Change, Join, Leave, Membership, MemberState, Received, Tick
+from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
 from managers.uptime import Uptime
 
 __all__ = ["Loss", "PeerMonitor"]
@@ -53,6 +53,9 @@ class PeerMonitor:
         self._last_received: dict[str, float] = {}
         self._incarnations: Mapping[str, int] = {}
         self._refusals: dict[str, str] = {}
+        self._down: set[str] = set()
+        """Peers to which there is no connection."""
+        self._is_probing = False
         self._next_read = inf
 
     @property
@@ -111,6 +114,35 @@ class PeerMonitor:
                 self._last_received[peer] = moment
                 changes += self._members.handle(Received(peer, incarnation), time)
         changes += self._members.handle(Tick(), time)
+        return self._losses(changes)
+
+    def changed(self, peer: str, *, is_down: bool | None) -> None:
+        """The connection to a peer was lost or could not be opened, or there is one again; None for neither."""
+        if is_down:
+            self._down.add(peer)
+        elif is_down is not None:
+            self._down.discard(peer)
+
+    def to_probe(self) -> dict[str, str]:
+        """Return the peers to which a connection is to be tried, and their addresses, until `probed` is called."""
+        if self._is_probing:
+            return {}
+        members = self._members.members
+        found = {
+            name: members[name].address
+            for name in sorted(self._down & self._needed.keys() & members.keys())
+            if members[name].state.is_present and members[name].address
+        }
+        self._is_probing = bool(found)
+        return found
+
+    def probed(self, refused: Mapping[str, bool], now: float) -> list[Loss]:
+        """Note whether the hosts of peers refused connections, and return the peers that are lost."""
+        self._is_probing = False
+        time = self._uptime.read(now)
+        changes: list[Change] = []
+        for peer, is_refused in refused.items():
+            changes += self._members.handle(Probed(peer, is_refused), time)
         return self._losses(changes)
 
     def refused(self, peer: str, reason: str) -> None:

@@ -41,10 +41,12 @@ from managers.node.events import (
     PeerChanged,
     PeerRestarted,
     PeerSent,
+    PeersProbed,
     PeersRead,
     PeerStopped,
     Planned,
     PlanNextView,
+    ProbePeers,
     ReadPeers,
     RecordCancel,
     Removed,
@@ -68,6 +70,8 @@ from managers.recovery.replan import decide
 __all__ = ["HostLinks", "HostOwner", "SessionHost"]
 
 _log = logging.getLogger(__name__)
+
+_IS_DOWN: Mapping[LinkEvent, bool] = {LinkEvent.UP: False, LinkEvent.DOWN: True}
 
 
 class HostOwner(Protocol):
@@ -95,6 +99,10 @@ class HostLinks(Protocol):
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer, and when its last packet came."""
+        ...
+
+    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
+        """Try to connect to peers, and return whether the host of each refuses that."""
         ...
 
     def close_content(self, session: str, drop: int | None = None) -> None:
@@ -140,6 +148,7 @@ class SessionHost:
             Build: self._build,
             ConnectPeers: self._connect_peers,
             ReadPeers: self._read_peers,
+            ProbePeers: lambda action: self.owner.work(lambda: PeersProbed(self.links.refused(action.addresses))),
             StartSession: lambda action: action.hosted.start(),
             RecordCancel: self._record_cancel,
             CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
@@ -363,7 +372,7 @@ class SessionHost:
             case _:
                 if change.event is LinkEvent.DOWN:
                     _log.info("the link to node %s is down: %s", change.peer, change.text)
-                self.owner.post(PeerChanged(change.peer))
+                self.owner.post(PeerChanged(change.peer, _IS_DOWN.get(change.event)))
 
     def open_content(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
         """Open a content that another node fetches.

@@ -96,6 +96,7 @@ class SimulatedCluster:
         """Start the process of a node, again after a crash: at the same address."""
         directory = self._directory / name
         directory.mkdir(exist_ok=True)
+        self.network.dark.discard(name)
         node = self.nodes[name] = SimulatedNode(
             name,
             _url(name),

@@ -209,6 +209,7 @@ class FaultInjector:
         recorder.history.append(Gone(time=recorder.time, node=name))
         if power:
             self._disks.lose_power(name)
+            self._cluster.network.dark.add(name)
         if restart_after > 0:
             self._later(restart_after, partial(self._restart, node.process))
 

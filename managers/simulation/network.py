@@ -105,6 +105,8 @@ class SimulatedNetwork:
         self._endpoints: dict[str, Endpoint] = {}
         self._connections: dict[bytes, _SimulatedConnection] = {}
         self._blocked: set[tuple[str, str]] = set()
+        self.dark: set[str] = set()
+        """Processes that crashed with their hosts: nothing there refuses connections."""
         self._routes = itertools.count(1)
         self._ports = itertools.count(1)
 
@@ -146,6 +148,12 @@ class SimulatedNetwork:
     def is_blocked(self, sender: str, receiver: str) -> bool:
         """Whether packets from one process to another are dropped."""
         return (sender, receiver) in self._blocked
+
+    def refuses(self, client: str, name: str, address: str) -> bool:
+        """Whether the host of a process refuses a connection: it can be reached, and no process listens there."""
+        is_reached = not self.is_blocked(client, name) and not self.is_blocked(name, client)
+        is_listening = any(endpoint.address == address for endpoint in self._endpoints.values())
+        return is_reached and name not in self.dark and not is_listening
 
     def is_settled(self) -> bool:
         """Whether all messages have arrived."""

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dropflow.errors import DropflowError, Interrupted, LinkError, UsageError
@@ -193,6 +193,10 @@ class SimulatedLinks:
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer, and when its last packet came."""
         return self.manager.last_seen()
+
+    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
+        """Return whether the host of each peer refuses connections."""
+        return {peer: self._network.refuses(self.name, peer, address) for peer, address in addresses.items()}
 
     def statistics(self) -> LinkStatistics:
         """Return counts and states of the links."""

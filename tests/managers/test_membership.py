@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from managers.membership import Change, Join, Leave, Membership, MemberState, Received, Tick
+from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
 
 SUSPECT, LOST = 3.0, 15.0
 
@@ -187,3 +187,43 @@ class AnyEvents(RuleBasedStateMachine):
 
 
 TestAnyEvents = AnyEvents.TestCase
+
+
+def _alive() -> Membership:
+    """Return a membership with a member that has just answered."""
+    members = Membership(suspect_after=3.0, lost_after=15.0)
+    members.handle(Join("b", 1), 0.0)
+    members.handle(Received("b", 1), 0.0)
+    return members
+
+
+def test_refused_connections_shorten_the_time_to_a_loss() -> None:
+    """A member whose host refuses connections for a fifth of the time is lost, with that reason."""
+    members = _alive()
+    for moment in (0.5, 1.5, 2.5, 3.4):
+        members.handle(Probed("b", is_refused=True), moment)
+    assert members.members["b"].state is MemberState.SUSPECT
+    (change,) = members.handle(Probed("b", is_refused=True), 3.5)
+    assert change.after.state is MemberState.LOST
+    assert change.reason == "its host refuses connections, silent for 4 s"
+
+
+@pytest.mark.parametrize("other", [Probed("b", is_refused=False), Received("b", 1)])
+def test_only_repeated_refusals_count(other: Probed | Received) -> None:
+    """A connection that is not refused, or a message, begins the time anew; silence alone has its whole time."""
+    members = _alive()
+    members.handle(Probed("b", is_refused=True), 0.5)
+    members.handle(other, 3.4)
+    members.handle(Probed("b", is_refused=True), 3.6)
+    assert members.members["b"].state.is_present
+    members.handle(Tick(), 14.0)
+    assert members.members["b"].state is MemberState.SUSPECT
+
+
+def test_refusals_of_members_that_are_not_present_change_nothing() -> None:
+    """A member that is unknown, has left or is lost stays so."""
+    members = _alive()
+    members.handle(Leave("b", 1), 1.0)
+    for moment in (2.0, 20.0):
+        assert members.handle(Probed("b", is_refused=True), moment) == []
+        assert members.handle(Probed("z", is_refused=True), moment) == []

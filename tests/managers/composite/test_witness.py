@@ -66,15 +66,16 @@ def test_a_witness_forgets_sessions_that_are_over(over: str, witness: Witness) -
 
 
 def test_a_witness_tells_members_that_missed_the_end(witness: Witness) -> None:
-    """One that was left out cannot end the session for the others; one that missed the end is told of it."""
+    """One that was left out cannot end the session for the others, and is told that it is out."""
     decision = ViewDecision(View(1, _MEMBERS[:1], (_PLACE,)), (), b"")
     _send(witness, AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)))
     _send(witness, SessionDone("s", 1, 0), "b")
     assert len(witness) == 1
     _send(witness, SessionDone("s", 1, 1), "a")
     assert len(witness) == 0
-    assert _send(witness, PrepareView("s", 1, 0, (1, 1)), "b") == [SessionDone("s", 1, 0)]
-    assert _send(witness, SessionDone("s", 1, 0), "b") == []
+    assert _send(witness, PrepareView("s", 1, 1, (1, 1)), "a") == [SessionDone("s", 1, 1)]
+    assert _send(witness, SessionDone("s", 1, 1), "a") == []
+    assert [type(each) for each in _send(witness, PrepareView("s", 1, 0, (1, 1)), "b")] == [AdoptView]
 
 
 def test_a_manager_that_was_started_again_is_not_the_witness_that_it_was() -> None:

@@ -98,3 +98,32 @@ def test_what_a_missing_peer_does_is_reported() -> None:
     assert (sorted(missing), silent) == (["b", "c"], None)
     assert "node b at tcp://b:1 does not answer; node c at tcp://c:1 refuses: unknown key" in str(refused)
     assert "node b was restarted after the session was planned for it" in str(restarted)
+
+
+def test_peers_without_a_connection_are_probed() -> None:
+    """Only those that are needed and not lost, and no others until the answer; then those that refuse are lost."""
+    monitor = _Monitor()
+    monitor.need("s", "b", "c")
+    monitor.peers.changed("b", is_down=True)
+    monitor.peers.changed("z", is_down=True)
+    assert monitor.peers.to_probe() == {"b": "tcp://b:1"}
+    assert monitor.peers.to_probe() == {}
+    lost = []
+    for _ in range(10):
+        monitor.now += 0.5
+        lost += [(loss.peer, monitor.now) for loss in monitor.peers.probed({"b": True}, monitor.now)]
+        monitor.peers.to_probe()
+    assert lost == [("b", 3.5)]
+    assert monitor.peers.to_probe() == {}
+
+
+def test_peers_that_are_connected_again_are_not_probed() -> None:
+    """Other changes of a link, such as an introduction, do not end that there is no connection."""
+    monitor = _Monitor()
+    monitor.need("s", "b")
+    monitor.peers.changed("b", is_down=True)
+    monitor.peers.changed("b", is_down=None)
+    assert monitor.peers.to_probe() == {"b": "tcp://b:1"}
+    monitor.peers.probed({"b": False}, 0.0)
+    monitor.peers.changed("b", is_down=False)
+    assert monitor.peers.to_probe() == {}

@@ -45,12 +45,30 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
     ended = cluster.finish("s", seconds=200.0)
 
     assert ended is not None
-    assert ended.notes[-1].startswith("node n1-2 is lost (silent for 15 s): 6 drops go to ")
+    why = "its host refuses connections, silent for 4 s"
+    assert ended.notes[-1].startswith(f"node n1-2 is lost ({why}): 6 drops go to ")
     assert "completed drops run again because their contents were lost" in ended.notes[-1]
     known = [
         session.known for node in cluster.nodes.values() for session in [node.sessions["s"].session] if session.known
     ]
-    assert {one.reason for one in known} == {"node n1-2 was lost (silent for 15 s)"}
+    assert {one.reason for one in known} == {f"node n1-2 was lost ({why})"}
+
+
+@pytest.mark.parametrize(("is_dark", "least", "most"), [(False, 3.0, 5.0), (True, 15.0, 17.0)])
+def test_a_refused_connection_says_more_than_silence(is_dark: int, least: float, most: float, tmp_path: Path) -> None:
+    """If only the process of a node ended, its host refuses connections, and the others go on much sooner."""
+    cluster = _cluster(4, tmp_path, seconds=12.0)
+    cluster.submit(_fan(8), "s")
+    cluster.simulation.wait(2.0)
+    if is_dark:
+        cluster.network.dark.add("n1-2")
+    cluster.nodes["n1-2"].process.crash()
+    began = cluster.simulation.time
+    here = cluster.nodes["n1-1"].sessions["s"]
+    while here.info().view == 0 and cluster.simulation.time < began + 20.0:
+        cluster.simulation.wait(0.1)
+
+    assert least <= cluster.simulation.time - began <= most
 
 
 @pytest.mark.slow
