@@ -31,6 +31,7 @@ from dropflow.problems import refuse_errors
 from dropflow.session_factory import make_session
 from dropflow.session_lock import LOCK, SessionLock
 from dropflow.states import SessionState
+from dropflow.unfinished_run import refuse_unfinished
 
 __all__ = [
     "RUNNERS",
@@ -264,13 +265,19 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
     raise StorageError("1000 directories of runs that started in this second exist already", where=str(parent))
 
 
-def prepare_directory(directory: Path) -> Path:
+def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
     """Prepare `directory` for a session: create it, or remove the files of an earlier session and nothing else.
+
+    Parameters
+    ----------
+    overwrite : bool
+        Whether to remove an earlier session, too, that can be continued.
 
     Raises
     ------
     ConflictError
-        There are other files than those of a session, or another process is at work there.
+        There are other files than those of a session, an earlier session can be continued, or another process is at
+        work there.
     StorageError
         It cannot be created or emptied.
     """
@@ -291,6 +298,8 @@ def prepare_directory(directory: Path) -> Path:
                 hint="give an empty or a new directory",
             )
         with SessionLock(path):
+            if not overwrite:
+                refuse_unfinished(path)
             for name in _OURS:
                 entry = path / name
                 if entry.is_dir() and not entry.is_symlink():

@@ -313,6 +313,7 @@ def run(
     workers: int | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     directory: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     on_session: Callable[[Session], None] | None = None,
 ) -> RunResult:
     """Run a graph on this machine to its end, as ``dropflow run`` does.
@@ -334,7 +335,10 @@ def run(
         How often an attempt of a drop is repeated because its worker process died, apart from the tries of its
         application.
     directory : path, optional
-        Session directory. An earlier session in it is replaced. By default a new directory below ``dropflow-runs``.
+        Session directory. By default a new directory below ``dropflow-runs``. An earlier session in it is replaced if
+        it has ended.
+    overwrite : bool
+        Replace an earlier session in `directory`, too, that has not ended.
     on_session : callable, optional
         Called with the session before it starts. Its `cancel` may be called from any thread.
 
@@ -350,7 +354,7 @@ def run(
     BadGraphError
         The graph cannot be translated, or a component cannot be used; `problems` holds everything found.
     ConflictError
-        `directory` holds something that no session wrote.
+        `directory` holds something that no session wrote, or a session that has not ended.
     StorageError
         The session directory cannot be made or written.
     """
@@ -366,7 +370,11 @@ def run(
     options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=options).graph
     local.refuse_unusable(physical)
-    place = local.new_directory(physical) if directory is None else local.prepare_directory(Path(directory))
+    place = (
+        local.new_directory(physical)
+        if directory is None
+        else local.prepare_directory(Path(directory), overwrite=overwrite)
+    )
     sessions: list[Session] = []
 
     def started(session: Session) -> None:

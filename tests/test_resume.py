@@ -64,6 +64,35 @@ def again(directory: Path, marks: Path, **options: bool) -> tuple[SessionResult,
     return result, marks.read_text().split()[before:]
 
 
+def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """A new run in its directory is refused with a hint, unless it is to overwrite; one that has ended is replaced."""
+    _, directory, _ = ended
+    cut(directory, 5)
+    with pytest.raises(ConflictError, match=r"a run that is not finished: [1-9] of \d drops are settled") as refused:
+        local.prepare_directory(directory)
+    assert (directory / "journal.dfj").exists()
+    assert "'dropflow resume " in refused.value.hint
+    assert "--overwrite" in refused.value.hint
+    resume(directory, CHECKED)
+
+    local.prepare_directory(directory)
+    assert not (directory / "journal.dfj").exists()
+
+
+def test_a_run_that_cannot_be_read_is_only_replaced_on_request(ended: tuple[PhysicalGraph, Path, Path]) -> None:
+    """It may have results."""
+    _, directory, _ = ended
+    data = bytearray((directory / "journal.dfj").read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (directory / "journal.dfj").write_bytes(data)
+    (directory / "summary.json").unlink()
+    with pytest.raises(ConflictError, match="a run that cannot be read"):
+        local.prepare_directory(directory)
+    local.prepare_directory(directory, overwrite=True)
+
+    assert not (directory / "journal.dfj").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(GRAPHS))
 def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ __all__ = ["command"]
 @click.option(
     "--keep",
     metavar="DIR",
-    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>. An earlier run there is replaced.",
+    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there that has ended is replaced.",
 )
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, too, that has not ended.")
 def command(
     output: CommandOutput,
     *,
@@ -39,6 +40,7 @@ def command(
     infrastructure_retries: int,
     durable: bool,
     keep: str | None,
+    overwrite: bool,
     grace: float,
     until: float,
 ) -> Exit:
@@ -66,7 +68,7 @@ def command(
     local.refuse_unusable(physical)  # before an earlier run in the same directory is removed
     for note in local.placement_notes(physical):
         output.note(note)
-    directory = local.prepare_directory(Path(keep)) if keep else local.new_directory(physical)
+    directory = local.prepare_directory(Path(keep), overwrite=overwrite) if keep else local.new_directory(physical)
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local.run(
             physical,

@@ -190,11 +190,15 @@ class Lifecycle:
         """Answer all calls that wait for a session that was removed, or could not be built because of `error`."""
         self._timers.clear(("session", record.name))
         self._table.remove(record)
+        self.answer([call for call, *_ in record.postponed], self._taken_back(record))
+        record.postponed = []
         self.answer(record.preparing, error)
         self._answer_removal(record, None)
 
     def abandon(self, record: SessionRecord, error: Exception) -> None:
         """Answer all calls that wait for a session with an error."""
+        self.answer([call for call, *_ in record.postponed], error)
+        record.postponed = []
         self.answer(record.preparing, error)
         record.preparing = []
         self._answer_removal(record, error)

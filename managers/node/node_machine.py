@@ -180,7 +180,7 @@ class NodeMachine:
         """Begin to build a session; answered once its peers have answered."""
         del now
         name, epoch = deployment.session, deployment.epoch
-        self._check_deployment(deployment)
+        _check_deployment(deployment, self._name, self._incarnation, is_closing=self._is_closing)
         record = self.table.get(name)
         if record is not None and record.epoch == epoch and record.is_hosted and not record.phase.is_leaving:
             if record.phase in (Phase.BUILDING, Phase.CONNECTING):
@@ -191,6 +191,9 @@ class NodeMachine:
         if (name, epoch) in self._withdrawn:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
         former = None if record is None else _to_continue(record, deployment)
+        if former is not None and not former.phase.is_quiet:
+            former.postponed.append((call, deployment, seconds))
+            return
         peers = {place.node: place for place in deployment.places}
         record = SessionRecord(
             name,
@@ -205,22 +208,6 @@ class NodeMachine:
         self._views.prepare(record, deployment)
         self.table.add(record)
         self._actions.append(Build(deployment))
-
-    def _check_deployment(self, deployment: Deployment) -> None:
-        """Refuse a deployment that is for another process, or arrives while this one stops."""
-        own = next((place for place in deployment.places if place.node == self._name), None)
-        if own is None:
-            raise UsageError(
-                f"the deployment of {deployment.session!r} is not for node {self._name}",
-                hint=f"it is for {', '.join(sorted(place.node for place in deployment.places)) or 'no node'}",
-            )
-        if own.incarnation != self._incarnation:
-            raise RestartedError(
-                f"node {self._name} was restarted after session {deployment.session!r} was planned for it",
-                hint="submit the graph again",
-            )
-        if self._is_closing:
-            raise LinkError(f"node {self._name} is stopping")
 
     def _start(self, call: int, now: float, *, session: str, epoch: int) -> None:
         del now
@@ -321,10 +308,21 @@ class NodeMachine:
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():
                 sessions.ended(record)
+                self._prepare_postponed(record, now)
             case Retired():
                 sessions.retired(record, event.finished)
+                self._prepare_postponed(record, now)
             case Removed():
                 sessions.removed(record, event.error)
+
+    def _prepare_postponed(self, record: SessionRecord, now: float) -> None:
+        """Continue a session that is over, now that nothing works on it any more."""
+        postponed, record.postponed = record.postponed, []
+        for call, deployment, seconds in postponed:
+            try:
+                self._prepare(call, now, deployment=deployment, seconds=seconds)
+            except DropflowError as error:
+                self._sessions.answer([call], error)
 
     def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
         """Wait for the peers of a session that is built."""
@@ -460,6 +458,23 @@ class NodeMachine:
         self._closing = []
 
 
+def _check_deployment(deployment: Deployment, node: str, incarnation: int, *, is_closing: bool) -> None:
+    """Refuse a deployment that is for another process, or arrives while this one stops."""
+    own = next((place for place in deployment.places if place.node == node), None)
+    if own is None:
+        raise UsageError(
+            f"the deployment of {deployment.session!r} is not for node {node}",
+            hint=f"it is for {', '.join(sorted(place.node for place in deployment.places)) or 'no node'}",
+        )
+    if own.incarnation != incarnation:
+        raise RestartedError(
+            f"node {node} was restarted after session {deployment.session!r} was planned for it",
+            hint="submit the graph again",
+        )
+    if is_closing:
+        raise LinkError(f"node {node} is stopping")
+
+
 def _to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
     """Return the session of a name that is there, if it is over and the deployment continues it.
 
@@ -473,7 +488,7 @@ def _to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord
             f"there is a session {record.name!r} already, {record.status.name}",
             hint="delete it, or give the new one another name",
         )
-    if not record.phase.is_quiet:
+    if not record.phase.is_quiet and record.phase not in (Phase.ENDING, Phase.RETIRING):
         raise ConflictError(
             f"session {record.name!r} cannot be continued: it is {record.status.name}",
             hint="try again when it is over",

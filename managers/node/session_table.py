@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from dropflow.errors import InternalError
 from dropflow.failure import Failure
 from dropflow.states import SessionState
-from managers.deployment import Place
+from managers.deployment import Deployment, Place
 from managers.node.content_copies import ContentCopies
 from managers.node.view_requests import ViewRequests
 from managers.recovery.view_change import ViewChange
@@ -185,6 +185,8 @@ class SessionRecord:
         View in which its part is finished, -1 for none; it may wait for copies.
     former : SessionRecord or None
         The same session, which was over, while this one is being deployed to continue it.
+    postponed : list of (int, Deployment, float)
+        Calls of `prepare` that continue it, and wait until nothing works on it any more.
     is_continuation : bool
         Whether it continues a session that was over.
     own_failure : Failure or None
@@ -224,6 +226,7 @@ class SessionRecord:
     is_stopping: bool = False
     part_finished: int = -1
     former: "SessionRecord | None" = None
+    postponed: list[tuple[int, Deployment, float]] = field(default_factory=list)
     is_continuation: bool = False
     own_failure: Failure | None = None
     parts_done: dict[int, set[str]] = field(default_factory=dict)
