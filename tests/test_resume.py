@@ -67,7 +67,7 @@ def again(directory: Path, marks: Path, **options: bool) -> tuple[SessionResult,
 def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """A new run in its directory is refused with a hint, unless it is to overwrite; one that has ended is replaced."""
     _, directory, _ = ended
-    cut(directory, 5)
+    cut(directory, 3)
     with pytest.raises(ConflictError, match=r"a run that is not finished: [1-9] of \d drops are settled") as refused:
         local.prepare_directory(directory)
     assert (directory / "journal.dfj").exists()

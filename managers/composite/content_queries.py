@@ -6,7 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
+from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import find_drop as find_in_graph
+from dropflow.graph.text_ids import oid
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import FailureList, ResultList
@@ -192,8 +195,18 @@ class ContentQueries:
 
     def _find(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
         """Return the child that holds the drop that `drop` names, and the row of the drop."""
-        found = find_drop(partial(self.drops, session), drop, session=session)
+        drops = partial(self.drops, session)
+        try:
+            found = find_drop(drops, drop, session=session)
+        except LinkError:
+            # A node that does not answer may have it. Those that answer have the whole graph, with all ids.
+            found = find_drop(drops, self._whole_id(session, drop), session=session)
         return self._holder(found.node), found
+
+    def _whole_id(self, session: str, drop: str) -> str:
+        """Return the only id of the session that ends so, on whatever node its drop is."""
+        graph = self.graph(session)
+        return oid(graph, find_in_graph(graph, drop))
 
     def _holder(self, node: str) -> ChildView:
         return cast(ChildView, self._content_owner.call("holder", node=node))

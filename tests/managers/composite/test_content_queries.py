@@ -137,7 +137,7 @@ def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:
 
 
 def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
-    """All nodes are asked: after one match, another node may have more, or may not answer."""
+    """All nodes are asked. If one does not answer, the graph of another one has all ids."""
     world.node("n1").add(replace(fan(2), oids=("a1", "b2", "c3")), "s")
     two = world.node("n2")
     two.add(replace(fan(2), oids=("x1", "y1", "z2")), "s")
@@ -147,9 +147,22 @@ def test_an_ending_is_looked_up_on_all_nodes(world: World) -> None:
         island.data("s", "1")
     assert island.drop("s", "c3").oid == island.drop("s", "3").oid == "c3"
     two.refuse("drops", LinkError("nothing listens there"))
-    with pytest.raises(LinkError, match=r"'3' may name several drops.*n2 does not answer.*c3"):
-        island.data("s", "3")
-    assert island.drop("s", "c3").oid == "c3"
+    assert island.drop("s", "3").oid == island.drop("s", "c3").oid == "c3"
+    with pytest.raises(NotFoundError, match="'nothing'"):
+        island.drop("s", "nothing")
+
+
+def test_a_drop_of_a_node_that_does_not_answer_is_named_by_its_whole_id(world: World) -> None:
+    """The end of its id is enough to be told that its node does not answer."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    theirs = two.drops("s", DropQuery(limit=1)).drops[0].oid
+    two.refuse("drops", LinkError("nothing listens there"))
+
+    with pytest.raises(LinkError, match=f"drop '{theirs}' of session 's' is on no node that answers"):
+        island.drop("s", theirs[-5:])
 
 
 def test_journals_of_several_nodes_are_sent_as_one_tar_file(world: World) -> None:
