@@ -78,6 +78,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         new session.
     view : int
         Number of the view with which the session begins.
+    recomputed : int
+        How many drops the session computed again before, because contents were lost.
     copies : dict of str to tuple of int
         Nodes that continue with their copy of the session: its epoch and the number of its view. The others begin
         without one.
@@ -100,6 +102,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
     decision: bytes = b""
     view: _Natural = 0
+    recomputed: _Natural = 0
     copies: dict[_Name, tuple[_Natural, _Natural]] = {}
     dfg: Any = b""
 
@@ -107,6 +110,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     def is_continuation(self) -> bool:
         """Whether it continues a session that was over."""
         return bool(self.decision)
+
+    def recomputed_before(self, node: str) -> int:
+        """Return how many of these one node reports: the first one all, the others none."""
+        return self.recomputed if self.places and self.places[0].node == node else 0
 
     def without_graph(self) -> "Deployment":
         """Return the deployment without the bytes of the graph."""

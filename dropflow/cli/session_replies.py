@@ -48,6 +48,8 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {format_rate(detail.rate)}{left}"
         if detail.nodes:
             yield f"  on {few(detail.nodes)}"
+        if detail.recomputed:
+            yield f"  {plural(detail.recomputed, 'completed drop')} computed again because contents were lost"
         shown = [node for node in detail.logical if not node.artificial]
         yield from columns([_logical_row(node) for node in shown[:_SHOWN_NODES]], header=("node", "settled", "states"))
         if len(shown) > _SHOWN_NODES:

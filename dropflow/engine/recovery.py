@@ -19,7 +19,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again"]
+__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again", "recomputed_drops"]
 
 _WRITING, _COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
 _ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
@@ -94,6 +94,11 @@ def has_attempts(graph: PhysicalGraph) -> BooleanColumn:
     found: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
     found[np.diff(graph.predecessors.ptr) == 0] = True
     return found
+
+
+def recomputed_drops(graph: PhysicalGraph, known: KnownStates | None) -> int:
+    """Return how many drops with attempts run again, although they had completed, because contents are lost."""
+    return 0 if known is None else int(np.count_nonzero(has_attempts(graph)[list(known.reset)]))
 
 
 def known_states(

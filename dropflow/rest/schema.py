@@ -305,6 +305,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Grows whenever the session goes on with other members, because nodes were lost.
     members : tuple of str
         All nodes of the session in this view, also those that hold no drops; empty if it does not survive losses.
+    recomputed : int
+        Drops that ran again although they had completed, because contents were lost. Notes say why.
     """
 
     session: str
@@ -331,6 +333,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     silent_children: tuple[str, ...] = ()
     view: int = 0
     members: tuple[str, ...] = ()
+    recomputed: int = 0
 
     @property
     def is_over(self) -> bool:

@@ -139,6 +139,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         silent_children=candidates if is_partial else (),
         view=latest.view,
         members=latest.members,
+        recomputed=sum(detail.recomputed for detail in details),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),

@@ -19,6 +19,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
 from dropflow.engine.journal import ReplayedSession
+from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.reports import cause_reports
 from dropflow.engine.statistics import snapshot
 from dropflow.errors import DropflowError, StorageError
@@ -123,6 +124,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         whole=deployment.drops,
         logical=session_views.logical_nodes(statistics),
         failures=tuple(failures[:_MOST_FAILURES]),
+        recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         notes=(*deployment.notes, *_damage(piece, contents, directory)),
     )
     return SessionEnd(whole=deployment.drops, detail=detail, failures=tuple(failures), contents=contents)

@@ -14,6 +14,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.events import Lost
+from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Attempts, snapshot
@@ -130,6 +131,7 @@ class HostedSession:
         self.session = self._make_session(
             piece, self.exchange, None if beginning is None else beginning.continuation(piece), None
         )
+        self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 
     def _make_exchange(self, piece: Slice, view: int, contents: ContentExchange | None) -> NodeExchange:
         def on_unavailable(peer: str, fail: Callable[[], None]) -> None:
@@ -238,6 +240,7 @@ class HostedSession:
         continuation = continuation_in_view(frozen, decision, piece, adopted)
         session = self._make_session(piece, exchange, continuation, self.session)
         session.notes += [*self.session.notes, note, *problems]
+        self._recomputed += recomputed_drops(piece.graph, session.known)
         self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view
         self.events.next_view(decision.view.number, exchange)
         self._advance()
@@ -393,6 +396,7 @@ class HostedSession:
             "rate": progress.rate,
             "remaining": progress.remaining,
             "view": self.view.number,
+            "recomputed": self._recomputed,
             "members": tuple(place.node for place in self.view.members),
         }
 

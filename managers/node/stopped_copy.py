@@ -154,4 +154,5 @@ def stopped_part(session: SessionInstance, node: str, *, ignore_damage: bool) ->
         part = StoppedCopy.read(session.directory, node, ignore_damage=ignore_damage).part(status)
     except DropflowError as error:
         return StoppedPart(node=node, status=status, finding=f"node {node}: {error}")
-    return msgspec.structs.replace(part, notes=session.detail().notes)
+    detail = session.detail()
+    return msgspec.structs.replace(part, notes=detail.notes, recomputed=detail.recomputed)

@@ -29,6 +29,8 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
         The encoded `MemberReport`. Empty if the session is not over on this node.
     paused : bool
         Whether the session was paused.
+    recomputed : int
+        Drops that this node reported as computed again because contents were lost.
     notes : tuple of str
         Notes about the session so far.
     """
@@ -41,6 +43,7 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
     decision: ViewDecision | None = None
     report: bytes = b""
     paused: bool = False
+    recomputed: int = 0
     notes: tuple[str, ...] = ()
 
     @property

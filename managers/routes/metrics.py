@@ -74,6 +74,9 @@ class _Manager(Collector):
         )
         for name, text, number in waiting:
             yield GaugeMetricFamily(f"dropflow_attempts_{name}", text, float(number))
+        again = float(sum(session.recomputed for session in sessions))
+        text = "Drops that ran again although they had completed, because contents were lost."
+        yield GaugeMetricFamily("dropflow_drops_recomputed", text, again)
         yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, recently.", rate)
         states: Counter[str] = Counter(node.state for node in nodes)
         yield _counted("dropflow_nodes", "Node managers by state.", "state", states, ("alive", "suspect", "lost"))

@@ -57,6 +57,9 @@
 <div><dt>Rate</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
 <div><dt>Time left</dt><dd data-figure="remaining">{{format_duration(session.remaining)}}</dd></div>
+% if session.recomputed:
+<div><dt>Computed again</dt><dd>{{format_count(session.recomputed)}} <small>contents were lost</small></dd></div>
+% end
 <div><dt>Nodes</dt><dd>{{format_count(len(session.nodes))}}</dd></div>
 </dl>
 </section>

@@ -150,6 +150,7 @@ def test_a_session_is_resumed_without_a_node_that_does_not_come_back(seed: int, 
     assert ended is not None
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
     assert "without node n1-2" in ended.notes[-1]
+    assert f"{ended.recomputed} completed drop" in ended.notes[-1] or not ended.recomputed
     assert "n1-2" not in ended.members
     cluster.start_node("n1-2")
     cluster.simulation.wait(10.0)
