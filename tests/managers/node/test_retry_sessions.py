@@ -18,7 +18,7 @@ def _node(directory: Path) -> NodeManager:
 
 
 def _graph(marks: Path, needed: Path) -> PhysicalGraph:
-    """Return two commands one after the other, of which the second one fails while a file is missing."""
+    """Return two commands one after the other. The second one fails while a file is missing."""
     builder = GraphBuilder("g")
     commands = {
         "FIRST": f"echo FIRST >> {marks}; echo 1 > %o0",
