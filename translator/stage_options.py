@@ -1,5 +1,6 @@
 """Options of each stage of a translation, one frozen struct for each; CLI options and REST fields derive from them."""
 
+import math
 from typing import Literal
 
 import msgspec
@@ -109,6 +110,10 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
         What METIS is chosen by: the bytes that move, or the bytes of cut edges.
     steps : int
         Largest number of steps of the local search of ``auto``; -1 for as many as suit the size of the graph.
+    memory : float
+        Bytes of memory that the applications of a part may declare at a time, beside that of its node.
+    islands : int
+        Data islands that share the parts in blocks, if no machines are described.
     """
 
     algorithm: str = "auto"
@@ -122,3 +127,5 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     method: Literal["best", "kway", "recursive"] = "best"
     goal: Literal["moved", "cut"] = "moved"
     steps: int = -1
+    memory: float = math.inf
+    islands: int = 1

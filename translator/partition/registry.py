@@ -16,6 +16,7 @@ from translator.partition.blocks import blocks
 from translator.partition.breadth_first import breadth_first
 from translator.partition.exclusive import check_exclusive, partition_groups
 from translator.partition.heft import heft, lookahead, peft
+from translator.partition.islands import grouped_in_islands
 from translator.partition.kahypar import has_kahypar, kahypar
 from translator.partition.metis import metis
 from translator.partition.planned_parts import PlannedParts, Planner
@@ -94,9 +95,10 @@ def algorithm_named(name: str) -> str:
 def machines_for(options: PartitionOptions, machines: Machines | None = None) -> Machines:
     """Return the machines that the options mean: those given, or equal ones, with at most `dop` processors each."""
     if machines is None:
-        return equal_machines(max(options.parts, 1), cores=max(options.dop, 1))
-    some = machines.first(options.parts)
-    return some.limited(options.dop) if options.dop else some
+        some = equal_machines(max(options.parts, 1), cores=max(options.dop, 1))
+    else:
+        some = machines.first(options.parts)
+    return some.limited(options.dop, options.memory)
 
 
 def check_partition(
@@ -183,6 +185,9 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         made = PlannedParts(
             partition_groups(graph, options, lambda one, some: chosen(one, some, where.first(some.parts)).part)
         )
+    if machines is None and options.islands > 1:
+        part = grouped_in_islands(graph, made.part, int(made.part.max(initial=0)) + 1, options.islands)
+        made = replace(made, part=part)
     work = work_of(graph)
     priority = made.priority
     if priority is None:

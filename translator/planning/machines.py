@@ -81,9 +81,14 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         """Return these machines with their first `count` nodes only."""
         return msgspec.structs.replace(self, nodes=self.nodes[:count])
 
-    def limited(self, dop: int) -> "Machines":
-        """Return these machines with at most `dop` cores each: a limit to the applications at once in a part."""
-        nodes = tuple(msgspec.structs.replace(node, cores=min(node.cores, dop)) for node in self.nodes)
+    def limited(self, dop: int, memory: float) -> "Machines":
+        """Return these machines with at most `dop` cores (0 for all) and so many bytes of memory each."""
+        nodes = tuple(
+            msgspec.structs.replace(
+                node, cores=min(node.cores, dop) if dop else node.cores, memory=min(node.memory, memory)
+            )
+            for node in self.nodes
+        )
         return msgspec.structs.replace(self, nodes=nodes)
 
     def bandwidth(self, source: int, target: int) -> float:

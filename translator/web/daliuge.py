@@ -26,6 +26,7 @@ from dropflow.rest.request_body import check_depth
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.stream_slots import StreamSlots
 from translator.global_variables import substitute
+from translator.partition.steering import steering
 from translator.problem_codes import problem
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
@@ -196,7 +197,9 @@ class _DaliugeHandlers:
         parts = whole_number(form, "num_partitions", 1, least=1, most=_MOST, found=found)
         islands = max(whole_number(form, "num_islands", 1, least=0, most=_MOST_ISLANDS, found=found), 1)
         check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
-        balance = _balance(form, found)
+        given = _algorithm_parameters(form, found)
+        balance = _balance(given, found)
+        steered = steering({"num_islands": islands} | given, found)
         refuse_errors(found)
         query = TranslateQuery(
             name=name,
@@ -204,6 +207,7 @@ class _DaliugeHandlers:
             parts=parts,
             imbalance=imbalance_of(balance),
             prefix=form.text("oid_prefix")[:100],
+            **steered,
         )
         info = self._translated(content, query)
         made = info.report.measures.parts if info.report and info.report.measures else 1
@@ -250,12 +254,20 @@ def _unroll_findings(form: Form) -> list[Problem]:
     return found
 
 
-def _balance(form: Form, found: list[Problem]) -> int:
+def _algorithm_parameters(form: Form, found: list[Problem]) -> dict[str, Any]:
+    """Return the parameters of the algorithm in the form."""
+    try:
+        return msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        found.append(problem("PT002", f"algo_params cannot be used: {error}", where="algo_params"))
+        return {}
+
+
+def _balance(given: Mapping[str, Any], found: list[Problem]) -> int:
     """Return the balance in `algo_params`, as DALiuGE's percentage."""
     try:
-        given = msgspec.json.decode(form.fields.get("algo_params") or b"{}", type=dict[str, Any])
         return int(given.get("max_load_imb", 90))
-    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         found.append(problem("PT002", f"algo_params cannot be used: {error}", where="algo_params"))
         return 90
 

@@ -7,28 +7,20 @@ import msgspec
 
 from dropflow.errors import HttpError
 from dropflow.problems import Problem, Severity
+from translator.partition.steering import STEERING_FIELDS, steering
 from translator.problem_codes import problem
 from translator.web.forms import Form
 from translator.web.records import TranslateQuery
 
 __all__ = ["imbalance_of", "read_eagle", "whole_number"]
 
-_USED = frozenset({"json_data", "lg_name", "algo", "num_par", "max_load_imb"})
+_USED = frozenset({"json_data", "lg_name", "algo", "num_par", "max_load_imb", *STEERING_FIELDS})
 _YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"", "false", "0", "no", "off", "none", "null"})
 _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "num_islands": ("", "0", "1"),
         "par_label": ("", "Partition"),
-        "max_cpu": ("", "8"),
-        "max_mem": ("", "1000"),
         "num_parallel_task_streams": ("", "1"),
         "rmode": ("", "0", "-1"),
-        "min_goal": ("", "0"),
-        "ptype": ("", "0"),
-        "time_greedy": ("", "50"),
-        "deadline": ("",),
-        "topk": ("", "30"),
-        "swarm_size": ("", "40"),
     }
 )
 """Fields that have no effect here, with the default values of EAGLE and DALiuGE."""
@@ -70,6 +62,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     found: list[Problem] = []
     parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, found=found)
     balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
+    steered = steering({name: form.text(name) for name in STEERING_FIELDS}, found)
     algorithm = form.text("algo") or "metis"
     if algorithm == _NO_ALGORITHM:
         text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
@@ -90,6 +83,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         parts=parts,
         imbalance=imbalance_of(balance),
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
+        **steered,
     )
     return form.fields["json_data"], query, tuple(found)
 

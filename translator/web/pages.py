@@ -107,7 +107,7 @@ class _PageHandlers:
         found: list[Problem] = []
         query = TranslateQuery(
             name=(form.text("name") or name)[-200:],
-            algorithm=form.text("algorithm")[:40] or "metis",
+            algorithm=form.text("algorithm")[:40] or "auto",
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
             configuration=form.text("configuration")[:200],
@@ -157,7 +157,7 @@ class _PageHandlers:
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
         request = RepartitionRequest(
-            algorithm=form.text("algorithm")[:40] or "metis",
+            algorithm=form.text("algorithm")[:40] or "auto",
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
         )

@@ -1,6 +1,6 @@
 """The records of translations, the same on disk and in answers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ __all__ = [
     "DeployRequest",
     "Deployed",
     "PartitionMeasures",
+    "PlanFields",
     "RepartitionRequest",
     "State",
     "TranslateQuery",
@@ -26,6 +27,7 @@ __all__ = [
     "TranslationReport",
     "TranslatorLimits",
     "WaitQuery",
+    "steering_of",
 ]
 
 State = Literal["waiting", "running", "done", "refused", "failed"]
@@ -77,7 +79,29 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     kept_bytes: Annotated[int, Meta(ge=1)] = 8 * 1024 * _MEGABYTE
 
 
-class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a plan is steered, beside its algorithm and parts; see `translator.stage_options.PartitionOptions`.
+
+    A memory of 0 is no limit.
+    """
+
+    objective: Literal["time", "movement", "nodes", "balanced"] = "time"
+    dop: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    deadline: Annotated[float, Meta(gt=0)] | None = None
+    greediness: Annotated[float, Meta(ge=0, le=100)] = 50.0
+    method: Literal["best", "kway", "recursive"] = "best"
+    goal: Literal["moved", "cut"] = "moved"
+    steps: Annotated[int, Meta(ge=-1, le=100_000)] = -1
+    memory: Annotated[float, Meta(ge=0)] = 0.0
+    islands: Annotated[int, Meta(ge=1, le=10_000)] = 1
+
+
+def steering_of(fields: PlanFields) -> dict[str, Any]:
+    """Return the fields of a plan by their names."""
+    return {name: getattr(fields, name) for name in PlanFields.__struct_fields__}
+
+
+class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to translate a graph whose bytes are the body of the request.
 
     Attributes
@@ -86,6 +110,8 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Name of the graph, such as its file's.
     algorithm, parts, imbalance, seed
         See `translator.stage_options.PartitionOptions`.
+    objective, dop, deadline, greediness, method, goal, steps, memory, islands
+        See `PlanFields`.
     configuration : str
         Id or name of a stored configuration; the graph's active one always applies.
     settings : str
@@ -99,7 +125,7 @@ class TranslateQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     name: _Name = ""
-    algorithm: Annotated[str, Meta(max_length=40)] = "metis"
+    algorithm: Annotated[str, Meta(max_length=40)] = "auto"
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
@@ -116,10 +142,10 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
-class RepartitionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`."""
 
-    algorithm: Annotated[str, Meta(max_length=40)] = "metis"
+    algorithm: Annotated[str, Meta(max_length=40)] = "auto"
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
 
@@ -151,7 +177,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
-class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
+class TranslationOrder(PlanFields, frozen=True, kw_only=True):
     """How a worker translates the source in the same folder.
 
     Attributes
@@ -164,7 +190,7 @@ class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     created: float
-    algorithm: str = "metis"
+    algorithm: str = "auto"
     parts: int = 1
     imbalance: float = 1.0
     seed: int = 0
@@ -199,7 +225,11 @@ class TranslatedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
-    """The quality of the partition; see `translator.partition.quality.Quality`."""
+    """The quality of the partition; see `translator.partition.quality.Quality`.
+
+    `makespan` and `lower_bound` are the completion time in seconds on equal nodes, and one that no plan can beat;
+    `note` is why `auto` chose the plan.
+    """
 
     algorithm: str
     parts: int
@@ -208,6 +238,9 @@ class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
     volume_moved: float
     imbalance: float
     acyclic: bool
+    makespan: float = 0.0
+    lower_bound: float = 0.0
+    note: str = ""
     loads: tuple[float, ...] = ()
     part_drops: tuple[int, ...] = ()
 
@@ -282,7 +315,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     stage: str = ""
     created: float = 0.0
     finished: float = 0.0
-    algorithm: str = "metis"
+    algorithm: str = "auto"
     parts: int = 1
     imbalance: float = 1.0
     report: TranslationReport | None = None

@@ -24,6 +24,7 @@ from translator.web.records import (
     TranslationOrder,
     TranslationReport,
     TranslatorLimits,
+    steering_of,
 )
 from translator.web.store import TranslationStore
 from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
@@ -120,6 +121,7 @@ class TranslatorService:
             settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
             prefix=query.prefix,
             rehearsal=query.rehearsal,
+            **steering_of(query),
             notes=tuple(notes),
             limits=self.limits,
         )
@@ -150,6 +152,7 @@ class TranslatorService:
             algorithm=request.algorithm,
             parts=request.parts,
             imbalance=request.imbalance,
+            **steering_of(request),
             limits=self.limits,
             notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )

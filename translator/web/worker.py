@@ -5,6 +5,7 @@ and ``source``, and writes ``report.json`` and, without errors, ``graph.dfg``. I
 standard output. When its standard input ends, its parent has ended, and it exits.
 """
 
+import math
 import os
 import resource
 import sys
@@ -28,8 +29,9 @@ from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
 from translator.partition.quality import quality_of
-from translator.partition.registry import check_partition, partition
+from translator.partition.registry import check_partition, machines_for, plan
 from translator.pipeline import Checked, examine, finish
+from translator.planning.judge import judge
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.web.records import (
     TOO_LARGE,
@@ -38,6 +40,7 @@ from translator.web.records import (
     TranslatedNode,
     TranslationOrder,
     TranslationReport,
+    steering_of,
 )
 
 __all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "leave_with_parent", "main", "restrict", "translate"]
@@ -81,7 +84,10 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         Called with the text of each stage.
     """
     report_stage("reading and checking the graph")
-    options = PartitionOptions(algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed)
+    steering = steering_of(order) | {"memory": order.memory or math.inf}
+    options = PartitionOptions(
+        algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed, **steering
+    )
     problems = [*order.notes, *_impossible(options)]
     try:
         found = examine(
@@ -107,13 +113,14 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
         report_stage(f"unrolling {report.drops:,} drops")
         graph = finish(replace(found, problems=())).graph
-        cut_before = graph.parts > 1 and order.parts == 1
+        cut_before, note = graph.parts > 1 and order.parts == 1, ""
         if not cut_before:
             report_stage(f"partitioning {graph.drops:,} drops by {order.algorithm}")
             problems += [p for p in check_partition(graph, options) if p.severity is not Severity.ERROR]
-            graph = partition(graph, options)
+            made = plan(graph, options)
+            graph, note = made.graph, made.note
         report_stage("measuring the graph")
-        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report)
+        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report, options, note)
         report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
         graph_file.save(graph, folder / GRAPH)
     except DropflowError as error:
@@ -139,11 +146,15 @@ def _expected(found: Checked) -> TranslationReport:
     )
 
 
-def _measured(graph: PhysicalGraph, algorithm: str, report: TranslationReport) -> TranslationReport:
+def _measured(
+    graph: PhysicalGraph, algorithm: str, report: TranslationReport, options: PartitionOptions, note: str
+) -> TranslationReport:
     sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
     edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
     quality = quality_of(graph)
+    machines = machines_for(msgspec.structs.replace(options, parts=graph.parts))
+    verdict = judge(graph, machines)
     out = graph.successors
     columns = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)
     return msgspec.structs.replace(
@@ -177,6 +188,9 @@ def _measured(graph: PhysicalGraph, algorithm: str, report: TranslationReport) -
             volume_moved=quality.volume_moved,
             imbalance=quality.imbalance,
             acyclic=quality.acyclic,
+            makespan=verdict.makespan_s,
+            lower_bound=verdict.lower_bound_s,
+            note=note,
             loads=quality.loads[:_SHOWN_PARTS],
             part_drops=quality.drops[:_SHOWN_PARTS],
         ),

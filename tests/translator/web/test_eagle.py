@@ -50,10 +50,35 @@ def test_all_bad_numbers_are_problems() -> None:
 
 def test_fields_without_effect_are_mentioned() -> None:
     """A field that differs from its default and has no effect is named in a note."""
-    _, _, notes = read_eagle(_form(deadline="300", num_islands="4", surprise="x", test="maybe"))
+    _, _, notes = read_eagle(_form(par_label="Group", rmode="4", surprise="x", test="maybe"))
 
-    assert {note.where for note in notes} == {"deadline", "num_islands", "surprise", "test"}
+    assert {note.where for note in notes} == {"par_label", "rmode", "surprise", "test"}
     assert {note.severity for note in notes} == {Severity.INFO}
+
+
+def test_the_parameters_of_daliuge_steer_the_plan() -> None:
+    """Each of DALiuGE's parameters becomes an option, and bad values are problems."""
+    fields = {
+        "algo": "min_num_parts",
+        "num_islands": "4",
+        "max_cpu": "6",
+        "max_mem": "2000",
+        "deadline": "300",
+        "time_greedy": "80",
+        "ptype": "1",
+        "min_goal": "1",
+        "swarm_size": "10",
+        "topk": "20",
+    }
+    _, query, notes = read_eagle(_form(**fields))
+
+    assert notes == ()
+    assert (query.algorithm, query.islands, query.dop, query.memory) == ("min_num_parts", 4, 6, 2000)
+    assert (query.deadline, query.greediness) == (300, 80)
+    assert (query.method, query.goal, query.steps) == ("recursive", "moved", 200)
+    _, query, notes = read_eagle(_form(deadline="soon", max_mem="1000", min_goal="7"))
+    assert query.memory == 0
+    assert {(note.code, note.where) for note in notes} == {("PT002", "deadline"), ("PT002", "min_goal")}
 
 
 def test_an_algorithm_that_eagle_does_not_know_is_replaced() -> None:

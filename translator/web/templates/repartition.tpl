@@ -4,7 +4,7 @@
 <div class="fields">
 <label>Algorithm
 <select name="algorithm">
-% chosen = info.algorithm if info.algorithm in algorithms else "metis"
+% chosen = info.algorithm if info.algorithm in algorithms else "auto"
 % for name in algorithms:
 <option{{!" selected" if name == chosen else ""}}>{{name}}</option>
 % end
