@@ -337,7 +337,7 @@ class _Reading:
         if placeholders:
             nodes.sort(key=lambda node: int(node[1:]))
         number = {node: part for part, node in enumerate(nodes)}
-        if placeholders and int(nodes[-1][1:]) < _MOST_EMPTY + 2 * len(nodes):
+        if placeholders and nodes and int(nodes[-1][1:]) < _MOST_EMPTY + 2 * len(nodes):
             number = {node: int(node[1:]) for node in nodes}  # a plan may leave nodes empty
         part = np.fromiter((number[node] for node, _ in self._nodes), dtype=np.int32, count=len(self._nodes))
         islands = dict(dict.fromkeys(self._nodes))

@@ -493,3 +493,14 @@ def test_every_physical_graph_of_the_community_is_read() -> None:
         assert list(graph.oids or ())[: len(wanted)] == wanted, path.name
         assert faults(graph) == [], path.name
         assert _meaning(read_pg(_written(graph), name="again")) == _meaning(graph), path.name
+
+
+def test_placeholders_of_nodes_keep_their_numbers() -> None:
+    """A plan may leave nodes empty: part k stays on the k-th machine. No drops have no parts."""
+    drops = [
+        {"oid": "a", "categoryType": "Data", "dropclass": "d", "node": "#1"},
+        {"oid": "b", "categoryType": "Data", "dropclass": "d", "node": "#4"},
+    ]
+
+    assert read_pg([*drops, {}], name="g").part.tolist() == [1, 4]
+    assert read_pg([], name="g").part.tolist() == []
