@@ -15,15 +15,27 @@ from dropflow.problems import Problem, Severity
 __all__ = ["command"]
 
 
+class FixReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One correction: the code of the finding, the place in the file, and what was changed."""
+
+    code: str
+    where: str
+    text: str
+
+
 class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
-    """All problems of a graph."""
+    """All problems of a graph; with ``--fix`` those that remain, the corrections, and their difference as text."""
 
     ok: bool
     format: str
     problems: tuple[Problem, ...] = ()
+    fixed: tuple[FixReply, ...] = ()
+    diff: str = ""
 
     def lines(self) -> Iterator[str]:
-        """All problems, then whether the graph is usable."""
+        """The corrections and their difference, all problems, then whether the graph is usable."""
+        yield from self.diff.splitlines()
+        yield from (f"fixed {one.code} {one.where}: {one.text}" for one in self.fixed)
         yield from problem_lines(self.problems)
         counts = {severity: sum(found.severity is severity for found in self.problems) for severity in Severity}
         errors, warnings = counts[Severity.ERROR], counts[Severity.WARNING]
@@ -37,17 +49,33 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 @graph_argument
 @setting_options
 @elsewhere_option
+@click.option("--fix", is_flag=True, help="Correct what needs no decision in the file, and show the difference.")
+@click.option("-o", "target", metavar="FILE", help="With --fix: write the result to FILE, not to GRAPH.")
 def command(
-    output: CommandOutput, *, graph: str, configuration: str | None, settings: tuple[str, ...], elsewhere: bool
+    output: CommandOutput,
+    *,
+    graph: str,
+    configuration: str | None,
+    settings: tuple[str, ...],
+    elsewhere: bool,
+    fix: bool,
+    target: str | None,
 ) -> Exit:
     """Report all problems of GRAPH.
 
     These are the problems for which run would refuse it, as far as they can be found without running or importing
     anything that the graph names. Exit status 0 if the graph can be used (there may be warnings), 2 if not.
+
+    With --fix, findings with one possible correction are corrected in the file: old categories, numbers as text,
+    repeated edges, and marks of edges. The problems are then those that remain.
     """
     from dropflow.cli.graph_files import as_problems, component_options, examine_graph
     from dropflow.errors import UsageError
 
+    made: tuple[FixReply, ...] = ()
+    difference = ""
+    if fix:
+        graph, made, difference = _fix(graph, target)
     try:
         found = examine_graph(
             graph, configuration=configuration, settings=settings, components=component_options(elsewhere=elsewhere)
@@ -56,5 +84,35 @@ def command(
     except UsageError as error:
         family, problems = "", as_problems(error)
     ok = not any(found.severity is Severity.ERROR for found in problems)
-    output.answer(CheckReply(ok=ok, format=family, problems=problems))
+    output.answer(CheckReply(ok=ok, format=family, problems=problems, fixed=made, diff=difference))
     return Exit.FINISHED if ok else Exit.BAD_INPUT
+
+
+def _fix(graph: str, target: str | None) -> tuple[str, tuple[FixReply, ...], str]:
+    """Correct a file; return the file to check, the corrections, and their difference."""
+    from difflib import unified_diff
+    from pathlib import Path
+
+    from dropflow.cli.graph_files import replace_file
+    from dropflow.errors import UsageError
+    from translator.fixes import fixed
+    from translator.formats.json_document import parse
+    from translator.formats.load import read_logical
+    from translator.formats.read_file import read_file
+    from translator.pipeline import examine
+    from translator.stage_options import ReadOptions
+
+    if graph == "-":
+        raise UsageError("standard input cannot be corrected", hint="give the graph as a file")
+    data = read_file(Path(graph))
+    reading = read_logical(data, name=Path(graph).stem)
+    if reading.graph is None:
+        return graph, (), ""
+    before = parse(data, ReadOptions()).value
+    after, fixes = fixed(before, reading.graph, examine(data, name=Path(graph).stem).problems)
+    file = target or graph
+    old, new = (msgspec.json.format(msgspec.json.encode(one), indent=4) for one in (before, after))
+    if fixes or target:
+        replace_file(Path(file), new + b"\n")
+    lines = unified_diff(old.decode().splitlines(), new.decode().splitlines(), graph, file, lineterm="", n=2)
+    return file, tuple(FixReply(code=one.code, where=one.where, text=one.text) for one in fixes), "\n".join(lines)

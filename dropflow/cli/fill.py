@@ -123,6 +123,7 @@ def command(
     a logical graph without placeholders, which notes its template and values. Exit status 2 if a parameter has no
     value.
     """
+    from dropflow.cli.graph_files import replace_file
     from dropflow.errors import UsageError
     from translator.fill_document import fill_document, sweeps
     from translator.formats.read_file import read_file
@@ -159,7 +160,7 @@ def command(
             sys.stdout.buffer.flush()
             return Exit.FINISHED
         file = _name(str(target), values)
-        _write(Path(file), found.document)
+        replace_file(Path(file), found.document)
         written.append(WrittenGraph(file=file, values=found.note.values))
     ok = bool(found.document)
     reply = FillReply(
@@ -225,19 +226,3 @@ def _name(target: str, values: Mapping[str, str]) -> str:
     path = Path(target)
     added = "".join(f"-{name}={value}" for name, value in values.items()).replace("/", "_")
     return str(path.with_name(f"{path.stem}{added}{path.suffix}"))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    from dropflow.errors import BadFileError
-
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
-    except OSError as error:
-        raise BadFileError(
-            f"the graph cannot be written: {error}", where=str(path), hint="name another file"
-        ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import msgspec
 from dropflow.cli.error_reply import graph_problems, problem_lines
 from dropflow.cli.options import GraphFormat
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import DropflowError, UsageError
+from dropflow.errors import BadFileError, DropflowError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.interchange import write_pg
@@ -30,6 +30,7 @@ __all__ = [
     "graph_target",
     "note_warnings",
     "read_graph",
+    "replace_file",
 ]
 
 _SHOWN_WARNINGS = 8
@@ -153,6 +154,25 @@ class GraphTarget(msgspec.Struct, frozen=True):
             for buffer in dump(graph):
                 sys.stdout.buffer.write(buffer)
         sys.stdout.buffer.flush()
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
+    except OSError as error:
+        hint = "name another file"
+        raise BadFileError(f"the graph cannot be written: {error}", where=str(path), hint=hint) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:

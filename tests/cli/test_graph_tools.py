@@ -1,0 +1,154 @@
+"""``dropflow diff``, ``convert``, ``preview`` and ``check --fix``."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.answers import Command
+from tests.corpus import corpus_files, needs_corpus
+from tests.translator.documents import document, field, link, node, port, wide
+from translator.differences import differences
+from translator.formats import read_logical
+
+
+def write(path: Path, content: Any) -> Path:
+    """Write a graph file."""
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def asked(command: Command, *arguments: object) -> tuple[int, dict[str, Any]]:
+    """Run a command; return its exit status and its answer."""
+    answer = command(*arguments, "--output", "json")
+    return answer.status, json.loads(answer.out or answer.err)
+
+
+def texts(command: Command, tmp_path: Path, one: Any, other: Any) -> list[str]:
+    """Return the differences of two documents in words."""
+    _, answer = asked(command, "diff", write(tmp_path / "a.graph", one), write(tmp_path / "b.graph", other))
+    return [found["text"] for found in answer["differences"]]
+
+
+def test_graphs_that_mean_the_same_have_no_differences(command: Command, tmp_path: Path) -> None:
+    """Order, layout and spelling of numbers make no difference; exit status 0."""
+    other = copy.deepcopy(wide())
+    other["nodeDataArray"].reverse()
+    other["nodeDataArray"][0]["x"] = 17
+    other["nodeDataArray"][-1]["fields"][1]["value"] = "5"
+    status, answer = asked(command, "diff", write(tmp_path / "a.graph", wide()), write(tmp_path / "b.graph", other))
+
+    assert (status, answer["same"], answer["differences"]) == (0, True, [])
+
+
+def test_differences_are_told_in_words_and_values(command: Command, tmp_path: Path) -> None:
+    """A changed value, a removed and an added node, and their edges; exit status 1."""
+    other = copy.deepcopy(wide())
+    other["nodeDataArray"][1]["fields"][0]["value"] = 4
+    gone = other["nodeDataArray"].pop(0)
+    other["linkDataArray"] = [one for one in other["linkDataArray"] if one["from"] != gone["id"]]
+    other["nodeDataArray"].append(node("new", "Memory", port("n", "io", "InputOutput"), parentId="L"))
+    found = texts(command, tmp_path, wide(), other)
+
+    assert "name of S.num_of_copies changed from 3 to 4" in found
+    assert "Memory 'name of D' was removed" in found
+    assert "Memory 'name of new' was added in 'name of L'" in found
+    assert "the edge name of D.io -> name of S/Split.whole was removed" in found
+    assert sum("num_of_copies" in text for text in found) == 1
+
+
+def test_renamed_ids_are_matched_by_name(command: Command, tmp_path: Path) -> None:
+    """A copy of a graph with other ids means the same, except for what was changed."""
+    text = json.dumps(wide()).replace('"D"', '"other"')
+    assert texts(command, tmp_path, wide(), json.loads(text)) == []
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", corpus_files()[:40], ids=lambda path: path.name)
+def test_no_graph_differs_from_itself(path: Path) -> None:
+    """Of every graph of the community the comparison with itself is empty."""
+    graph = read_logical(path.read_bytes(), name="g").graph
+    assert graph is None or differences(graph, graph) == ()
+
+
+def test_what_cannot_be_read_is_not_compared(command: Command, tmp_path: Path) -> None:
+    """Exit status 2 with the problem."""
+    status, answer = asked(command, "diff", write(tmp_path / "a", []), write(tmp_path / "b", wide()))
+    assert (status, answer["ok"]) == (2, False)
+
+
+@pytest.mark.parametrize("family", ["OJS-id", "V4"])
+def test_convert_writes_current_families(command: Command, tmp_path: Path, family: str) -> None:
+    """The new file is of the family, and means the same."""
+    path = write(tmp_path / "a.graph", wide())
+    status, answer = asked(command, "convert", path, "--to", family, "-o", tmp_path / "b.graph")
+
+    assert (status, answer["to"]) == (0, family)
+    assert asked(command, "check", tmp_path / "b.graph")[1]["format"] == family
+    assert asked(command, "diff", path, tmp_path / "b.graph")[1]["same"]
+
+
+def test_preview_shows_counts_and_times(command: Command, tmp_path: Path) -> None:
+    """Counts are those of unroll, also as a table with a bar for each part of the time."""
+    path = write(tmp_path / "a.graph", wide())
+    status, answer = asked(command, "preview", path)
+    _, unrolled = asked(command, "unroll", path, "--summary", "--elsewhere")
+
+    assert status == 0
+    assert (answer["drops"], answer["edges"]) == (unrolled["drops"], unrolled["connections"])
+    assert answer["phases"][0]["start_s"] == 0
+    assert "applications that run, by time" in command("preview", path).text
+
+
+def broken() -> dict[str, Any]:
+    """Return a graph with every finding that can be corrected."""
+    return document(
+        [
+            node("D", "Memory", port("d", "io", "InputOutput"), field("data_volume", "5", type="Float")),
+            node("L", "Loop", field("num_of_iter", "3", type="Integer")),
+            node(
+                "W",
+                "Component",
+                port("w1", "x", "InputPort"),
+                port("w2", "y", "OutputPort"),
+                field("dropclass", "dlg.apps.simple.CopyApp"),
+                field("group_start", value=True),
+                parentId="L",
+            ),
+            node("E", "Memory", port("e", "io", "InputOutput"), field("group_end", value=True), parentId="L"),
+            node("C", "DALiuGEApp", port("c", "x", "InputPort"), field("dropclass", "dlg.apps.simple.CopyApp")),
+        ],
+        [
+            link("D", "d", "W", "w1"),
+            link("W", "w2", "E", "e"),
+            link("E", "e", "W", "w1"),
+            link("D", "d", "C", "c", loop_aware="1"),
+            link("D", "d", "C", "c", loop_aware="1"),
+        ],
+    )
+
+
+def test_findings_with_one_correction_are_corrected(command: Command, tmp_path: Path) -> None:
+    """Categories, numbers, repeated edges and marks are corrected in the file; the drops and edges stay the same."""
+    path = write(tmp_path / "a.graph", broken())
+    before = asked(command, "unroll", path, "--summary")[1]
+    status, answer = asked(command, "check", path, "--fix")
+
+    assert status == 0
+    assert {one["code"] for one in answer["fixed"]} == {"LG031", "LG042", "LG061", "LG062", "LG063", "LG094"}
+    assert '+            "closesLoop": true' in answer["diff"]
+    assert {one["code"] for one in answer["problems"]}.isdisjoint(one["code"] for one in answer["fixed"])
+    after = asked(command, "unroll", path, "--summary")[1]
+    assert (after["drops"], after["edges"]) == (before["drops"], before["edges"])
+    assert asked(command, "check", path, "--fix")[1]["fixed"] == []
+
+
+def test_a_correction_can_go_to_another_file(command: Command, tmp_path: Path) -> None:
+    """With -o the graph itself is unchanged."""
+    path = write(tmp_path / "a.graph", broken())
+    asked(command, "check", path, "--fix", "-o", tmp_path / "b.graph")
+
+    assert json.loads(path.read_text()) == broken()
+    assert asked(command, "diff", path, tmp_path / "b.graph")[0] == 1

@@ -1,0 +1,191 @@
+"""What a logical graph will become: counts, volumes, the critical path, and how much runs at a time.
+
+Counts and sums are products of the plan, so that nothing is unrolled for them. Times are those of the graph with one
+copy of each scatter: copies do not wait for each other, so that they all run at the same times. Only loops, whose
+iterations follow each other, are unrolled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.order import longest_before
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from translator.logical import LogicalGraph, LogicalNode
+from translator.stage_options import UnrollOptions
+from translator.unroll import UnrollPlan, plan, unroll
+
+__all__ = ["MOST_UNROLLED", "GraphPreview", "ParallelPhase", "preview"]
+
+MOST_UNROLLED = 2_000_000
+"""Drops of a graph with one copy of each scatter up to which its times are computed."""
+
+_SINGLE: Mapping[str, tuple[str, ...]] = {"Scatter": ("num_of_copies",), "MKN": ("k", "n")}
+_Floats = npt.NDArray[np.float64]
+
+
+class ParallelPhase(msgspec.Struct, frozen=True):
+    """A time in which the same number of applications runs.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds since the start of the session, with as many processors as can be used.
+    running : int
+        Applications that run.
+    cores : int
+        Processors that they use.
+    """
+
+    start: float
+    end: float
+    running: int
+    cores: int
+
+
+class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a graph will become.
+
+    Attributes
+    ----------
+    drops, data_drops, app_drops, edges : int
+        Sizes of the physical graph.
+    volume : float
+        Sum of the volumes of all data drops, in the unit of the graph.
+    work : float
+        Sum of execution times of all applications, each times its processors, in core seconds.
+    critical_path : float or None
+        Least time of a session in seconds; None if loops make the graph too large to compute it.
+    phases : tuple of ParallelPhase
+        The degree of parallelism over time.
+    """
+
+    drops: int
+    data_drops: int
+    app_drops: int
+    edges: int
+    volume: float
+    work: float
+    critical_path: float | None = None
+    phases: tuple[ParallelPhase, ...] = ()
+
+    @property
+    def most_running(self) -> int:
+        """Largest number of applications that run at a time."""
+        return max((phase.running for phase in self.phases), default=0)
+
+    @property
+    def most_cores(self) -> int:
+        """Largest number of processors in use at a time."""
+        return max((phase.cores for phase in self.phases), default=0)
+
+    @property
+    def mean_cores(self) -> float:
+        """Processors that would be busy on average: work over the critical path."""
+        return self.work / self.critical_path if self.critical_path else 0.0
+
+
+def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | None = None) -> GraphPreview:
+    """Return what a graph will become.
+
+    Parameters
+    ----------
+    graph : LogicalGraph
+        The graph, with its values filled in.
+    planned : UnrollPlan
+        Its plan, without errors.
+    options : UnrollOptions, optional
+        The options of the plan.
+    """
+    sizes = planned.sizes
+    counted = list(zip(sizes, planned.templates, strict=True))
+    data = sum(size for size, template in counted if template.kind is Kind.DATA)
+    plain = GraphPreview(
+        drops=planned.drops,
+        data_drops=data,
+        app_drops=planned.drops - data,
+        edges=planned.edges,
+        volume=sum(size * _weight(template, Kind.DATA) for size, template in counted),
+        work=sum(size * _weight(template, Kind.APP) * template.cpus for size, template in counted),
+    )
+    reduced = _reduced(graph, planned, options)
+    if reduced is None:
+        return plain
+    times = _times(reduced, {template.key: size for size, template in counted})
+    return msgspec.structs.replace(plain, critical_path=times.end, phases=times.phases)
+
+
+def _weight(template: Template, kind: Kind) -> float:
+    return max(template.weight, 0.0) if template.kind is kind else 0.0
+
+
+def _reduced(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | None) -> PhysicalGraph | None:
+    """Return the physical graph with one copy of each scatter; None if it is too large.
+
+    A gather that feeds back to its scatter makes copies wait for each other: such a graph keeps all copies.
+    """
+    feeds_back = any(edges.chunk_of_source for edges in planned.maps)
+    single = planned if feeds_back else plan(_single(graph), options)
+    if single.drops > MOST_UNROLLED or any(one.severity.value == "error" for one in single.problems):
+        return None
+    return unroll(single)
+
+
+def _single(graph: LogicalGraph) -> LogicalGraph:
+    return msgspec.structs.replace(graph, nodes=tuple(_with_one_copy(node) for node in graph.nodes))
+
+
+def _with_one_copy(node: LogicalNode) -> LogicalNode:
+    names = _SINGLE.get(node.category, ())
+    if not any(field.name in names for field in node.fields):
+        return node
+    fields = tuple(
+        msgspec.structs.replace(field, value=1) if field.name in names and not _is_zero(field.effective) else field
+        for field in node.fields
+    )
+    return msgspec.structs.replace(node, fields=fields)
+
+
+def _is_zero(value: Any) -> bool:
+    try:
+        return float(value) == 0
+    except (TypeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class _Times:
+    end: float
+    phases: tuple[ParallelPhase, ...]
+
+
+def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
+    """Return when applications run if each starts as early as possible, counted with all copies."""
+    if not graph.drops:
+        return _Times(0.0, ())
+    seconds = np.array([_weight(template, Kind.APP) for template in graph.templates])[graph.template]
+    start: _Floats = longest_before(graph, seconds)
+    here = np.bincount(graph.template, minlength=len(graph.templates))
+    copies = np.array([sizes.get(one.key, 0) / max(count, 1) for one, count in zip(graph.templates, here, strict=True)])
+    cpus = np.array([template.cpus for template in graph.templates], dtype=np.float64)
+    running = np.flatnonzero(seconds > 0)
+    template = graph.template[running]
+    change = copies[template]
+    at = np.concatenate([start[running], start[running] + seconds[running]])
+    moments, place = np.unique(np.round(at, 9), return_inverse=True)
+    steps = [
+        np.cumsum(np.bincount(place, weights=np.concatenate([one, -one]), minlength=len(moments)))
+        for one in (change, change * cpus[template])
+    ]
+    phases = tuple(
+        ParallelPhase(
+            float(moments[row]), float(moments[row + 1]), round(float(steps[0][row])), round(float(steps[1][row]))
+        )
+        for row in range(len(moments) - 1)
+    )
+    return _Times(float((start + seconds).max()), phases)
