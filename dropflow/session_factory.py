@@ -36,6 +36,8 @@ def make_session(
     inbox: Inbox[SessionInput] | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     continuation: Continuation | None = None,
+    until: float = 0.0,
+    on_idle: Callable[[], None] | None = None,
     check_invariants: bool = False,
 ) -> Session:
     """Return a session that has not started, in the directory of its repository.
@@ -66,6 +68,8 @@ def make_session(
         How many infrastructure faults each drop may have.
     continuation : Continuation, optional
         What is known of a session that continues. Its journal is replaced.
+    until, on_idle :
+        See `Session`.
     check_invariants : bool
         Walk the whole state of the core after each step; slow.
 
@@ -100,5 +104,7 @@ def make_session(
         inbox=inbox,
         infrastructure_retries=infrastructure_retries,
         continuation=continuation,
+        until=until,
+        on_idle=on_idle,
         check_invariants=check_invariants,
     )

@@ -66,7 +66,7 @@ def command(
     that may have gone on on nodes that are missing.
     """
     if not is_directory(run):
-        request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage)
+        request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage, until=until)
         again = partial(Client.resume, session=run, request=request)
         return continue_session(output, manager, again, wait=wait, patience=patience)
 

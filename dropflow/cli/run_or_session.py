@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from dropflow.cli.exit_status import Exit, exit_for_status
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
@@ -63,6 +63,7 @@ def continue_session(
 ) -> Exit:
     """Continue a session by `call`, and answer as ``dropflow submit`` does."""
     from dropflow.cli.connection import connect
+    from dropflow.cli.session_replies import exit_of_session
     from dropflow.cli.submit import SubmitReply
     from dropflow.cli.watch import follow
 
@@ -78,7 +79,7 @@ def continue_session(
             output.note(f"stopped waiting; session {info.session} continues")
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=max(len(detail.nodes), 1), waited=True))
-    return exit_for_status(detail.status)
+    return exit_of_session(detail)
 
 
 def _is_given(context: click.Context, name: str) -> bool:

@@ -11,12 +11,22 @@ from dropflow.cli.tables import columns, few, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
 from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.engine.reports import FailureReport
 
-__all__ = ["SessionChange", "SessionReply", "cause_lines", "failure_lines", "headline", "session_url", "shown_states"]
+__all__ = [
+    "SessionChange",
+    "SessionReply",
+    "cause_lines",
+    "exit_of_session",
+    "failure_lines",
+    "headline",
+    "session_url",
+    "shown_states",
+]
 
 _ALWAYS = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_FAILURES = 10
@@ -71,6 +81,12 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
         """One line."""
         text = _beside_status(self.status, self.text)
         yield f"{self.session}: {self.status}{f' ({text})' if text else ''}"
+
+
+def exit_of_session(info: SessionInfo) -> Exit:
+    """Return the exit status for a session that was followed to its end."""
+    is_late = info.status == SessionState.CANCELLED.name and STOPPED_AT_WALLTIME in info.text
+    return Exit.PAUSED if is_late else exit_for_status(info.status)
 
 
 def session_url(manager: str, session: str) -> str:

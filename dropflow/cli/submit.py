@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from dropflow.cli.duration import Duration
-from dropflow.cli.exit_status import Exit, exit_for_status
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
     connection_options,
@@ -19,8 +19,9 @@ from dropflow.cli.options import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.session_replies import failure_lines, headline, session_url, shown_states
+from dropflow.cli.session_replies import exit_of_session, failure_lines, headline, session_url, shown_states
 from dropflow.cli.tables import few, shell_command
+from dropflow.cli.walltime import until_option
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
@@ -137,6 +138,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
 )
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
+@until_option
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
 @infrastructure_retries_option
@@ -170,6 +172,7 @@ def command(
     algorithm: str | None,
     seed: int | None,
     anew: bool,
+    until: float,
     wait: bool,
     patience: float,
     infrastructure_retries: int,
@@ -183,6 +186,9 @@ def command(
     placed already (dropflow map) goes to the nodes that it names. Without --wait the answer is the session's name; with
     it, the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes
     do not answer (see --patience), and 130 if you stopped waiting: the session continues.
+
+    With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
+    CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
     """
     from dropflow.cli.connection import connect
     from dropflow.cli.graph_files import note_warnings, read_graph
@@ -212,6 +218,7 @@ def command(
             infrastructure_retries=infrastructure_retries,
             replicas=replicas,
             protect=protect,
+            until=until,
         )
         info = client.submit(parted, query)
         if not wait:
@@ -228,7 +235,7 @@ def command(
             )
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=parted.parts, waited=True))
-    return exit_for_status(detail.status)
+    return exit_of_session(detail)
 
 
 def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions) -> "PhysicalGraph":

@@ -113,6 +113,11 @@ class Session:
         How many infrastructure faults each drop may have.
     continuation : Continuation or None
         What is known of a session that continues.
+    until : float
+        Walltime of the session, in seconds since the epoch; 0 for none. The runner starts nothing that ends later.
+    on_idle : callable or None
+        Called once, in the session's thread, when nothing runs and what is left cannot end by the walltime, or the
+        walltime has passed. The session goes on, because other nodes may settle drops. Without it, it pauses and stops.
     check_invariants : bool
         Walk the whole state after each batch; slow.
 
@@ -139,6 +144,7 @@ class Session:
         "_journal",
         "_left_over",
         "_name",
+        "_on_idle",
         "_outgoing",
         "_owner_lock",
         "_ready",
@@ -147,12 +153,14 @@ class Session:
         "_stops_frozen",
         "_streams",
         "_times",
+        "_until",
         "core",
         "graph",
         "handover",
         "has_given_up",
         "inbox",
         "is_frozen",
+        "is_idle",
         "is_over",
         "known",
         "notes",
@@ -177,6 +185,8 @@ class Session:
         inbox: Inbox[SessionInput] | None = None,
         infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
         continuation: Continuation | None = None,
+        until: float = 0.0,
+        on_idle: Callable[[], None] | None = None,
         check_invariants: bool = False,
     ) -> None:
         self.graph = graph
@@ -204,6 +214,8 @@ class Session:
         self._continuation = continuation
         self.known = None if continuation is None else continuation.known
         """With which states it continues, if it does."""
+        self._until, self._on_idle, self.is_idle = until, on_idle, False
+        """The last one is whether `on_idle` was called."""
         self._check_invariants = check_invariants
         self.inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
         """Queue of what comes in."""
@@ -239,8 +251,7 @@ class Session:
             self.core, self._contents, self._inputs, failures=self._failures, ready=self._ready, exchange=exchange
         )
         """For the session that continues this one."""
-        self._began = 0.0
-        self._has_begun = False
+        self._began, self._has_begun = 0.0, False
         self.has_given_up = False
         """Whether the session ends before its drops are settled: it was cancelled, or lost a node."""
         self._left_over: list[SessionInput] = []
@@ -333,7 +344,7 @@ class Session:
                     self._exchange.wait_for_room()
                 deadline = self.deadline()
                 self.step(None if deadline == math.inf else max(0.0, deadline - self._clock.monotonic()))
-                if self._inputs.postponed and not (self._inputs.in_flight or self._ready):
+                if self._inputs.postponed and self._on_idle is None and not (self._inputs.in_flight or self._ready):
                     # What is left cannot end by the walltime. Another process may go on with it.
                     self._process([Pause()])
                     break
@@ -390,10 +401,18 @@ class Session:
             self._inputs.has_continued = False
             self.runner.submit(())  # a runner in this thread starts what it kept
         self._ready.submit()
+        if self._on_idle is not None and not self.is_idle and not self.is_over:
+            is_late = bool(self._inputs.postponed) or self._clock.now() >= self._until
+            if is_late and not self._inputs.in_flight and not self._ready:
+                self.is_idle = True
+                self._on_idle()
 
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
         due = min(self._ready.stop_by, self._ready.next_due)
+        left = 0.0 if self._on_idle is None else self._until - self._clock.now()
+        if left > 0.0:
+            due = min(due, self._clock.monotonic() + left)
         return due if self._statistics is None else min(self._statistics.deadline, due)
 
     def close(self) -> None:

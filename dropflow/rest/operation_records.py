@@ -10,9 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
+from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
+    "WALLTIME_REQUEST",
     "CancelRequest",
     "ChildList",
     "ChildQuery",
@@ -71,6 +73,10 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return f"cancelled: {self.reason}" if self.reason else "cancelled"
 
 
+WALLTIME_REQUEST = CancelRequest(reason=f"{STOPPED_AT_WALLTIME}; 'dropflow resume' goes on with it")
+"""The request that ends a session that was stopped at its walltime."""
+
+
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a session that was stopped goes on.
 
@@ -81,10 +87,13 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         still runs on them would run twice.
     ignore_damage : bool
         Take a journal that is damaged before its end up to the damage; what came later runs again.
+    until : float
+        Walltime, in seconds since the epoch; see `dropflow.rest.schema.SubmitQuery`.
     """
 
     without_missing: bool = False
     ignore_damage: bool = False
+    until: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

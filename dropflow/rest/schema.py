@@ -545,6 +545,9 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Check the whole state of the engine after each step; slow.
     infrastructure_retries : int
         How often an attempt of a drop is repeated because its worker process died, apart from its tries.
+    until : float
+        Walltime, in seconds since the epoch: nothing is started that cannot end by then, and the session stops when the
+        rest has ended. 0 for none.
     replicas : int
         On how many nodes the results are to be before the session ends.
     protect : float
@@ -555,6 +558,7 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     anew: bool = False
     check: bool = False
     infrastructure_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+    until: Annotated[float, Meta(ge=0)] = 0.0
     replicas: Annotated[int, Meta(ge=1, le=100)] = 1
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
 

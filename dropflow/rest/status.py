@@ -2,10 +2,13 @@
 
 from dropflow.states import SessionState
 
-__all__ = ["STATUSES", "UNKNOWN", "is_over"]
+__all__ = ["STATUSES", "STOPPED_AT_WALLTIME", "UNKNOWN", "is_over"]
 
 UNKNOWN = "UNKNOWN"
 """Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""
+
+STOPPED_AT_WALLTIME = "stopped at its walltime"
+"""Beginning of the reason for which a session is CANCELLED that was stopped at its walltime, and can be resumed."""
 
 STATUSES = (*SessionState.__members__, UNKNOWN)
 """All names that `dropflow.rest.schema.SessionInfo.status` can have."""

@@ -87,6 +87,7 @@ def plan_deployment(
         nodes=tuple(members),
         check=options.check,
         infrastructure_retries=options.infrastructure_retries,
+        until=options.until,
         replicas=options.replicas,
         protect=options.protect,
         notes=tuple(note for note in notes if note),

@@ -212,11 +212,18 @@ class Continued(msgspec.Struct, frozen=True):
 
 
 class PartFinished(msgspec.Struct, frozen=True):
-    """All drops of a session are settled here. Its other members may need this part until all are finished."""
+    """All drops of a session are settled here. Its other members may need this part until all are finished.
+
+    Attributes
+    ----------
+    is_idle : bool
+        Drops are left, and cannot end by the walltime of the session. Its thread goes on, for what others settle.
+    """
 
     session: str
     epoch: int
     view: int
+    is_idle: bool = False
 
 
 class Planned(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
-from dropflow.rest.operation_records import CancelRequest
+from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.deployment import Deployment
@@ -162,6 +162,7 @@ class HostedSession:
             on_statistics=self._progress.count,
             continuation=continuation,
             before=before,
+            on_idle=lambda: self._report(PartFinished(self.name, self.epoch, exchange.view, is_idle=True)),
         )
 
     # For the owner of the node's sessions.
@@ -255,6 +256,8 @@ class HostedSession:
         """End the session, since all its members have finished their parts."""
         if self.session.is_over:
             self._finish()
+        elif self.session.is_idle:
+            self.cancel(WALLTIME_REQUEST)
         else:
             self.cancel(CancelRequest(reason="it is over on the other nodes"), is_advancing=False)
 
@@ -271,8 +274,6 @@ class HostedSession:
             self._report(Frozen(self.name, self.epoch, report))
         elif session.is_over:
             self._report(PartFinished(self.name, self.epoch, self.view.number))
-        else:  # it stopped at its walltime
-            self._finish()
 
     def _finish(self) -> None:
         try:

@@ -65,6 +65,7 @@ class SessionResources(Protocol):
         on_statistics: Callable[[Statistics], None],
         continuation: Continuation | None,
         before: Session | None,
+        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session that has not begun.
 
@@ -72,6 +73,8 @@ class SessionResources(Protocol):
         ----------
         before : Session or None
             The session in the view before, which is frozen: its runner and inbox are used further.
+        on_idle : callable
+            See `Session`.
         """
         ...
 
@@ -160,11 +163,14 @@ class ProcessResources:
         on_statistics: Callable[[Statistics], None],
         continuation: Continuation | None,
         before: Session | None,
+        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session that has not begun."""
         directory, name = Path(repository.workspace.directory), deployment.session
         if before is None:
-            runner = make_runner(graph, directory, self.runner, self.pool.size, session=name, pool=self.pool)
+            runner = make_runner(
+                graph, directory, self.runner, self.pool.size, session=name, pool=self.pool, until=deployment.until
+            )
         else:
             runner = before.runner
         session = make_session(
@@ -180,6 +186,8 @@ class ProcessResources:
             infrastructure_retries=deployment.infrastructure_retries,
             inbox=None if before is None else before.inbox,
             continuation=continuation,
+            until=deployment.until,
+            on_idle=on_idle if deployment.until else None,
             check_invariants=deployment.check,
         )
         if before is None:

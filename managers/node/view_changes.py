@@ -12,7 +12,7 @@ import numpy as np
 
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import CancelRequest
+from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
@@ -276,10 +276,19 @@ class ViewChanges:
                 self._on_copies(record, event, now)
 
     def _on_part_finished(self, record: SessionRecord, event: PartFinished, now: float) -> None:
-        """All drops of a session are settled here."""
-        record.work = Work.NONE
+        """All drops of a session are settled here, or cannot end by its walltime."""
         views = record.views
-        if views is None or record.is_stopping:
+        if event.is_idle and (record.is_stopping or record.result is not None or (views and views.is_frozen)):
+            return
+        if event.is_idle and views is None:
+            # Its nodes end one by one: the others must not be told, since what runs there goes on.
+            self._actions += [SilenceSession(record.instance)] if record.peers else []
+            self._sessions.cancel(record, now, WALLTIME_REQUEST)
+            return
+        is_ending = record.work is Work.END  # it was to be stopped at its walltime, and has just finished
+        if not event.is_idle:
+            record.work = Work.NONE
+        if views is None or record.is_stopping or is_ending:
             self._finish(record)
         elif views.is_frozen:
             self._freeze(record)  # the request to freeze came too late

@@ -168,6 +168,7 @@ def plan_resumption(
         notes=tuple(dict.fromkeys((*before.notes, *(note for part in parts for note in part.notes), note))),
         decision=msgspec.msgpack.encode(decision),
         view=decision.view.number,
+        until=request.until,
         recomputed=sum(part.recomputed for part in copies.counted.values()),
         copies={node: part.version for node, part in copies.counted.items()},
         dfg=b"".join(dump(with_placement(placed, graph.part, graph.places))),

@@ -308,6 +308,7 @@ class _SimulatedResources:
         on_statistics: Callable[[Statistics], None],
         continuation: Continuation | None,
         before: Session | None,
+        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session whose attempts take virtual time."""
         inbox = SessionInbox() if before is None else self._parts[id(before)][0]
@@ -353,6 +354,8 @@ class _SimulatedResources:
             on_statistics=on_statistics,
             infrastructure_retries=deployment.infrastructure_retries,
             continuation=continuation,
+            until=deployment.until,
+            on_idle=on_idle if deployment.until else None,
             check_invariants=True,
         )
         self._parts[id(session)] = inbox, exchange

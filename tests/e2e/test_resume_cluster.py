@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
-from dropflow.rest.schema import DropQuery
-from tests.e2e.cluster import finished, scattered, until
+from dropflow.rest.operation_records import ResumeRequest
+from dropflow.rest.schema import DropQuery, SubmitQuery
+from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
 from tests.processes import Running, gone, run
 from tests.recovery_graphs import files
@@ -72,3 +74,21 @@ def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> No
     assert max(after.values()) <= 2
     assert "resumed at " in detail.notes[-1]
     assert "because contents are lost" not in detail.notes[-1]
+
+
+def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> None:
+    """What runs then ends, the rest is CANCELLED on all nodes, and resume leads to the same results as one run."""
+    with Cluster(tmp_path) as cluster:
+        nodes = cluster.nodes("a", "b", "c")
+        client = cluster.client(cluster.island(*nodes))
+        slow = scattered(pipeline(seconds=0.5, length=12), ["a", "b", "c"], 1)
+        client.submit(slow, SubmitQuery(session="s", until=SystemClock().now() + 3.0))
+        stopped = finished(client, "s")
+        client.resume("s", ResumeRequest())
+        ended = finished(client, "s")
+
+        assert stopped.status == "CANCELLED"
+        assert "stopped at its walltime" in stopped.text
+        assert 0 < stopped.states["COMPLETED"] < slow.drops
+        assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": slow.drops})
+        assert content(client, "s") == expected_end(tmp_path / "alone", length=12)
