@@ -2,9 +2,9 @@
 
 The rules are those of a session on several nodes (`dropflow.engine.core`), with which tests compare them: an
 application is ready when all its inputs are on its node; of the ready ones of a node, those with the highest priority
-start first, as far as processors and memory are free, and others that still fit start, too. Without priorities, the
-first that is ready comes first. What needs more than its node has gets all of it. Data move to each node with
-consumers once, from the moment when they are complete.
+start first, as soon as the processors and the memory that they need are free; none overtakes another one that waits for
+these. Without priorities, the first that is ready comes first. What needs more than its node has gets all of it. Data
+move to each node with consumers once, from the moment when they are complete.
 """
 
 import heapq
@@ -141,9 +141,9 @@ class _Simulation:
             done = links.finish(now) if links is not None and links.next_end <= now else []
             while queue and queue[0][0] <= now:
                 done.append(heapq.heappop(queue)[1])
-            for vertex in done:
-                if vertex < 0:  # the latency of a move is over
-                    self._transmit(now, -vertex)
+            for item in done:
+                vertex = abs(item)  # a move whose latency is over has a negative number
+                if item < 0 and self._transmit(now, vertex):
                     continue
                 end[vertex] = now
                 if vertex < drops:
@@ -168,23 +168,20 @@ class _Simulation:
         self._free[node] = free
 
     def _admit(self, now: float, node: int) -> None:
-        """Start applications that fit, in the order of their priorities."""
-        heap, left = self._ready[node], []
-        while self._free[node] and heap:
-            entry = heapq.heappop(heap)
-            app = entry[1]
+        """Start applications in the order of their priorities, until one does not fit: none overtakes it."""
+        heap = self._ready[node]
+        while heap:
+            app = heap[0][1]
             # Bytes are compared with a tolerance: sums of declared sizes are not exact.
             fits = self._memory[app] <= self._free_memory[node] * (1 + 1e-12)
             if self._need[app] > self._free[node] or not fits:
-                left.append(entry)
-                continue
+                return
+            heapq.heappop(heap)
             self._free[node] -= self._need[app]
             if self._memory[app]:
                 self._free_memory[node] -= self._memory[app]
             self.start[app] = now
             heapq.heappush(self._queue, (now + self._seconds[app], app))
-        for entry in left:
-            heapq.heappush(heap, entry)
 
     def _takes_time(self, now: float, vertex: int) -> bool:
         """Start a move; return False if it has ended already."""
@@ -193,17 +190,18 @@ class _Simulation:
         latency = self._machines.latency(self._from[move], self._to[move]) if self._has_latency else 0.0
         if latency:
             heapq.heappush(self._queue, (now + latency, -vertex))
-        elif self._volume[move]:
-            self._transmit(now, vertex)
-        else:
-            return False
-        return True
+            return True
+        return self._transmit(now, vertex)
 
-    def _transmit(self, now: float, vertex: int) -> None:
+    def _transmit(self, now: float, vertex: int) -> bool:
+        """Begin to move bytes; return False if there are none."""
         move = vertex - self._drops
         source, target, volume = self._from[move], self._to[move], self._volume[move]
-        if volume and self._links is not None:
+        if not volume:
+            return False
+        if self._links is not None:
             self._links.start(now, source, target, volume, vertex)
         else:
             seconds = volume / self._machines.bandwidth(source, target)
             heapq.heappush(self._queue, (now + seconds, vertex))
+        return True

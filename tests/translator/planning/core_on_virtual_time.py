@@ -141,7 +141,7 @@ class CoreOnVirtualTime:
         return True
 
     def admit(self, node: int) -> None:
-        """Start applications in the order of their priorities, as far as they fit."""
+        """Start applications in the order of their priorities, until one does not fit."""
         capacity = self.machines.nodes[node]
         need = lambda app: min(int(self.work.cpus[app]), capacity.cores)  # noqa: E731
         memory = lambda app: min(float(self.work.memory[app]), capacity.memory)  # noqa: E731
@@ -150,10 +150,11 @@ class CoreOnVirtualTime:
         for app in ready:
             here = [other for other in self.running if self.home[other] == node]
             fits = sum(map(need, here)) + need(app) <= capacity.cores
-            if fits and sum(map(memory, here)) + memory(app) <= capacity.memory:
-                self.starts[app] = self.now
-                seconds = Fraction(float(self.work.seconds[app])) / Fraction(capacity.speed)
-                self.running[app] = self.now + seconds
+            if not fits or sum(map(memory, here)) + memory(app) > capacity.memory:
+                break
+            self.starts[app] = self.now
+            seconds = Fraction(float(self.work.seconds[app])) / Fraction(capacity.speed)
+            self.running[app] = self.now + seconds
 
     def rates(self) -> dict[tuple[str, int, int, int], Fraction]:
         """Return the max-min fair rates of the moves whose latency is over."""
