@@ -1,5 +1,6 @@
 """Sessions of one node that are resumed and whose failed drops are tried again, also after a restart of the node."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import SessionDetail, SubmitQuery
 from managers.node.manager import NodeManager
+from managers.node.next_view import NextView
+from managers.recovery.resumption_plan import plan_resumption
 
 
 def _node(directory: Path) -> NodeManager:
@@ -86,6 +89,60 @@ def test_a_parameter_of_a_node_that_failed_is_changed(tmp_path: Path) -> None:
         assert node.drop("s", "g_SECOND_0").parameters["command"] == "echo 3 > %o0"
         assert b"".join(node.data("s", "g_b_0").chunks) == b"3\n"
         assert not list((tmp_path / "sessions").rglob("next"))
+    finally:
+        node.close()
+
+
+def test_a_crash_before_the_start_leaves_the_session_as_it_was(tmp_path: Path) -> None:
+    """What was prepared is undone, by request or by the next process, and the session can be tried again."""
+    marks, needed = tmp_path / "marks", tmp_path / "needed"
+    node, again = _node(tmp_path / "node"), None
+    try:
+        node.submit(_graph(marks, needed), SubmitQuery(session="s"))
+        failed = _ended(node)
+        part = node.part_of("s", ignore_damage=False)
+        plan = plan_resumption(node.graph("s"), [part], RetryRequest(), node.nodes(), now=failed.finished + 1.0)
+        node.prepare(plan, seconds=10.0)
+        assert node.session("s").status == "DEPLOYING"
+        shutil.copytree(tmp_path / "node", tmp_path / "copy")
+        node.undo("s", plan.epoch, "another node failed")
+
+        assert (node.session("s").status, node.session("s").epoch) == ("FAILED", failed.epoch)
+        again = _node(tmp_path / "copy")
+        for each in (node, again):
+            assert not list((tmp_path / "node" / "sessions").rglob("next"))
+            assert (each.session("s").status, each.session("s").epoch) == ("FAILED", failed.epoch)
+            needed.write_text("2\n")
+            each.retry("s", RetryRequest())
+            assert _ended(each).status == "FINISHED"
+    finally:
+        node.close()
+        if again is not None:
+            again.close()
+
+
+def test_a_crash_after_the_start_leaves_the_session_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the new view that were not put in their places are put there by the next process."""
+    node = _node(tmp_path / "node")
+    try:
+        node.submit(_graph(tmp_path / "marks", tmp_path / "missing"), SubmitQuery(session="s"))
+        failed = _ended(node)
+        with monkeypatch.context() as patch:
+            patch.setattr(NextView, "settle", lambda _: None)
+            node.retry("s", RetryRequest(settings=("SECOND.command=sleep 0; echo 3 > %o0",)))
+            ended = _ended(node)
+            shutil.copytree(tmp_path / "node", tmp_path / "copy")
+            assert list((tmp_path / "copy" / "sessions").rglob("next"))
+    finally:
+        node.close()
+    node = _node(tmp_path / "copy")
+    try:
+        detail = node.session("s")
+
+        assert (ended.status, detail.status) == ("FINISHED", "FINISHED")
+        assert detail.epoch == ended.epoch > failed.epoch
+        assert node.drop("s", "g_SECOND_0").parameters["command"].startswith("sleep 0")
+        assert not list((tmp_path / "copy" / "sessions").rglob("next"))
     finally:
         node.close()
 

@@ -198,3 +198,23 @@ def test_a_session_that_runs_or_has_finished_is_not_resumed(tmp_path: Path) -> N
     ended = cluster.finish("s")
     assert ended is not None
     assert ended.status == "FINISHED"
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 40, 400])
+def test_torn_journals_are_cut(lost_bytes: int, tmp_path: Path) -> None:
+    """What a journal does not have any more runs again."""
+    cluster = _cluster(6, tmp_path)
+    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    cluster.simulation.wait(2.0)
+    _switch_off(cluster)
+    for journal in tmp_path.glob("*/s/journal.dfj"):
+        data = journal.read_bytes()
+        journal.write_bytes(data[: max(len(data) - lost_bytes, len(data) // 2)])
+    _switch_on(cluster)
+
+    answer = _resume(cluster)
+
+    assert isinstance(answer, Answered), answer
+    ended = cluster.finish("s")
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})

@@ -1,0 +1,182 @@
+"""The deployment with which a session that was stopped goes on: which copies count, and what is refused."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.errors import ConflictError, GoneError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement import with_placement
+from dropflow.graph.slices import slice_for
+from dropflow.rest.operation_records import ResumeRequest, RetryRequest
+from dropflow.rest.schema import NodeInfo
+from dropflow.states import DropState
+from dropflow.testing.drawing import draw, row
+from managers.deployment import Deployment, Place
+from managers.recovery.records import MemberReport, View, ViewDecision, decode_decision, pack_column, unpack_column
+from managers.recovery.resumption_plan import plan_resumption
+from managers.recovery.stopped_part import StoppedPart
+
+NAMES = ("a", "b", "c")
+N, C, E = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR
+
+
+def _graph() -> PhysicalGraph:
+    """Return a chain of six drops, two on each node."""
+    graph = draw("A -> x -> B -> y -> C -> z")
+    part = np.zeros(graph.drops, dtype=np.int32)
+    for at, names in enumerate((("A", "x"), ("B", "y"), ("C", "z"))):
+        for name in names:
+            part[row(graph, name)] = at
+    return with_placement(graph, part, NAMES)
+
+
+def _part(
+    graph: PhysicalGraph,
+    node: str,
+    states: dict[str, DropState],
+    *,
+    version: tuple[int, int] = (1, 0),
+    members: tuple[str, ...] = NAMES,
+    **more: object,
+) -> StoppedPart:
+    """Return what a node reports: the states of its drops, whose contents are all there."""
+    places = tuple(Place(name, f"tcp://{name}", 1) for name in members)
+    deployment = Deployment(session="s", epoch=version[0], graph="g", drops=graph.drops, created=0.0, places=places)
+    rows = slice_for(graph, node).drop
+    column = np.array([states.get(graph.templates[graph.template[drop]].name, N) for drop in rows], dtype=np.uint8)
+    causes = {int(drop): int(drop) for drop, state in zip(rows, column, strict=True) if state == E}
+    report = MemberReport(
+        rows=pack_column(rows),
+        states=pack_column(column),
+        available=pack_column((column == C).astype(np.uint8)),
+        causes=causes,
+    )
+    decision = None
+    if version[1]:
+        decision = ViewDecision(
+            view=View(version[1], places), places=graph.places, placement=pack_column(graph.part.astype(np.uint16))
+        )
+    part = StoppedPart(
+        node=node,
+        status="FAILED",
+        deployment=deployment,
+        view=version[1],
+        decision=decision,
+        report=msgspec.msgpack.encode(report),
+    )
+    return msgspec.structs.replace(part, **more)
+
+
+def _nodes(*names: str) -> list[NodeInfo]:
+    return [NodeInfo(name=name, links=f"tcp://new-{name}", incarnation=7) for name in names]
+
+
+DONE = {"A": C, "x": C, "B": C}
+
+
+def test_all_nodes_go_on_at_their_new_addresses() -> None:
+    """Nothing moves, nothing that is there runs again, and the deployment has a later epoch and the next view."""
+    graph = _graph()
+    parts = [_part(graph, name, DONE) for name in NAMES]
+    plan = plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=100.0)
+    decision = decode_decision(plan.decision)
+
+    assert (plan.epoch, plan.view) == (100_000_000, 1)
+    assert plan.places == tuple(Place(name, f"tcp://new-{name}", 7) for name in NAMES)
+    assert plan.copies == dict.fromkeys(NAMES, (1, 0))
+    assert not decision.lost
+    placement = unpack_column(decision.placement, np.uint16)
+    assert [decision.places[at] for at in placement.tolist()] == [graph.places[at] for at in graph.part.tolist()]
+    # B has completed, and what it wrote had not reached its drop.
+    assert unpack_column(decision.reset, np.int32).tolist() == [row(graph, "B")]
+    assert plan.notes[-1].endswith("UTC: 2 drops kept, 1 completed drop run again because contents are lost")
+
+
+def test_a_session_that_is_not_over_somewhere_is_refused() -> None:
+    """The error has the node and what the session is doing there."""
+    graph = _graph()
+    parts = [_part(graph, "a", DONE), StoppedPart(node="b", status="RUNNING")]
+    with pytest.raises(ConflictError, match="it is RUNNING on b"):
+        plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
+
+
+def test_copies_that_cannot_be_read_are_named() -> None:
+    """If none can be, there is nothing to continue from."""
+    parts = [StoppedPart(node="a", status="FAILED", finding="node a: the journal is damaged before its end")]
+    with pytest.raises(GoneError, match="node a: the journal is damaged"):
+        plan_resumption(_graph(), parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
+
+
+def test_the_latest_view_counts() -> None:
+    """Members of it that never began it count with their copy of the view before; others do not, and are named."""
+    graph = _graph()
+    parts = [
+        _part(graph, "a", DONE, version=(1, 2), members=("a", "b")),
+        _part(graph, "b", DONE, version=(1, 1), members=("a", "b")),
+        _part(graph, "c", DONE, version=(1, 1)),
+    ]
+    plan = plan_resumption(graph, parts, ResumeRequest(without_missing=True), _nodes(*NAMES), now=1.0)
+
+    assert plan.copies == {"a": (1, 2), "b": (1, 1)}
+    assert plan.view == 3
+    assert "older copies on c were left out" in plan.notes[-1]
+    assert [place.node for place in plan.places] == ["a", "b", "c"]  # the last one stands by
+
+    parts[1] = _part(graph, "b", DONE, version=(1, 0), members=("a", "b"))
+    plan = plan_resumption(graph, parts, ResumeRequest(without_missing=True), _nodes(*NAMES), now=1.0)
+    assert plan.copies == {"a": (1, 2)}
+    assert "without node b (its copy is older than those of others)" in plan.notes[-1]
+
+
+@pytest.mark.parametrize(("there", "is_refused"), [("abc", False), ("ab", False), ("a", True)])
+def test_nodes_that_could_have_gone_on_are_not_ignored(there: str, *, is_refused: bool) -> None:
+    """With three members, one may be missing: two of them could have decided to go on."""
+    graph = _graph()
+    parts = [_part(graph, name, DONE) for name in there]
+    if is_refused:
+        with pytest.raises(ConflictError, match=r"1 of its 3 nodes are there \(b: it does not answer; c"):
+            plan_resumption(graph, parts, ResumeRequest(), _nodes(*there), now=1.0)
+    plan = plan_resumption(graph, parts, ResumeRequest(without_missing=is_refused), _nodes(*there), now=1.0)
+
+    assert tuple(place.node for place in plan.places) == tuple(there)
+    assert decode_decision(plan.decision).lost.keys() == set(NAMES) - set(there)
+
+
+def test_two_nodes_that_could_not_go_on_alone_are_continued_by_one() -> None:
+    """A session without enough voters to survive a loss has failed on the other node, too."""
+    graph = with_placement(_graph(), np.zeros(6, dtype=np.int32), ("a",))
+    parts = [_part(graph, "a", DONE, members=("a", "b"))]
+    plan = plan_resumption(graph, parts, ResumeRequest(), _nodes("a"), now=1.0)
+
+    assert [place.node for place in plan.places] == ["a"]
+
+
+def test_a_session_that_has_ended_is_refused() -> None:
+    """Nothing is left to run, or only a retry would run something."""
+    graph = _graph()
+    ended = dict.fromkeys(("A", "x", "B", "y", "C", "z"), C)
+    parts = [_part(graph, name, ended) for name in NAMES]
+    with pytest.raises(ConflictError, match="nothing is left to run") as refused:
+        plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
+    assert "dropflow fetch" in refused.value.hint
+
+    failed = ended | {"B": E, "y": E, "C": E, "z": E}
+    parts = [_part(graph, name, failed) for name in NAMES]
+    with pytest.raises(ConflictError, match="nothing is left to run") as refused:
+        plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=1.0)
+    assert "dropflow retry" in refused.value.hint
+
+
+def test_failed_drops_are_tried_again() -> None:
+    """The drops that failed by themselves have all their tries again; contents that they need are kept."""
+    graph = _graph()
+    parts = [_part(graph, name, {"A": C, "x": C, "B": E}) for name in NAMES]
+    plan = plan_resumption(graph, parts, RetryRequest(), _nodes(*NAMES), now=1.0)
+    decision = decode_decision(plan.decision)
+
+    assert decision.retried == (row(graph, "B"),)
+    assert unpack_column(decision.repeated, np.int32).tolist() == [row(graph, "B")]
+    assert not len(unpack_column(decision.reset, np.int32))
+    with pytest.raises(ConflictError, match="did not fail: it is COMPLETED"):
+        plan_resumption(graph, parts, RetryRequest(drops=("A_0",)), _nodes(*NAMES), now=1.0)
