@@ -2,14 +2,17 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Template
 from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ResumeRequest
+from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
@@ -92,3 +95,33 @@ def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> Non
         assert 0 < stopped.states["COMPLETED"] < slow.drops
         assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": slow.drops})
         assert content(client, "s") == expected_end(tmp_path / "alone", length=12)
+
+
+def test_failed_drops_of_a_cluster_are_tried_again_with_another_parameter(tmp_path: Path) -> None:
+    """Only what failed runs again, on the node where it is, with the results of a run that never failed."""
+    good = pipeline(seconds=0.0)
+    broken = replace(good, templates=tuple(_broken(each) if each.name == "S0-3" else each for each in good.templates))
+    with Cluster(tmp_path) as cluster:
+        client = cluster.client(cluster.island(*cluster.nodes("a", "b", "c")))
+        submit_graph(client, scattered(broken, ["a", "b", "c"], 1), "s")
+        failed = finished(client, "s")
+        code = next(each.argument("func_code") for each in good.templates if each.name == "S0-3")
+        assert code is not None
+        client.retry("s", RetryRequest(settings=(f"S0-3.func_code={code.value}",)))
+        ended = finished(client, "s")
+
+        assert (failed.status, ended.status) == ("FAILED", "FINISHED")
+        assert ended.states == {"COMPLETED": good.drops}
+        assert content(client, "s") == expected_end(tmp_path / "alone")
+        assert client.drop("s", "pipeline_S0-3_0").attempt == 2
+        assert client.drop("s", "pipeline_S0-4_0").attempt == 1
+        assert client.drop("s", "pipeline_S1-3_0").attempt == 1
+
+
+def _broken(template: Template) -> Template:
+    """Return a node whose function raises."""
+    code = "def step(data=b'', salt='', size=10, seconds=0.0):\n    raise ValueError('not yet')"
+    arguments = tuple(
+        msgspec.structs.replace(each, value=code) if each.name == "func_code" else each for each in template.arguments
+    )
+    return msgspec.structs.replace(template, arguments=arguments)
