@@ -208,6 +208,18 @@ class Manager(SessionContents, Protocol):
         """
         ...
 
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have a session go on although no majority of its voters answers.
+
+        Unsafe while the others run: they may go on as well, and then the session runs twice.
+
+        Raises
+        ------
+        ConflictError
+            The session does not run, or a majority of its voters answers.
+        """
+        ...
+
     def rebalance(self, session: str) -> SessionInfo:
         """Move drops that have not begun, so that all nodes of a session end at about the same time.
 

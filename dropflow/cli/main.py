@@ -40,6 +40,7 @@ _COMMANDS = {
     "pause": "Start nothing more of SESSION.",
     "continue": "Continue SESSION after 'dropflow pause'.",
     "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
+    "force-continue": "Have the nodes of SESSION that are left go on without a majority.",
     "delete": "Remove SESSION and all of its files, also its results.",
     "nodes": "List the nodes at or below a manager, with their load.",
     "doctor": "Check a manager, all managers below it, and the network between them.",
@@ -60,7 +61,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def load_command(name: str) -> click.Command:
     """Import the module of a command and return the command."""
-    command: click.Command = import_module(f"dropflow.cli.{name}").command
+    command: click.Command = import_module(f"dropflow.cli.{name.replace('-', '_')}").command
     return command
 
 

@@ -202,6 +202,10 @@ class _SessionCalls(OperationCaller):
         """Move drops of a session that have not begun, so that all its nodes end at about the same time."""
         return self.call(operations.REBALANCE, session)
 
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have a session go on although no majority of its voters answers."""
+        return self.call(operations.FORCE_CONTINUE, session)
+
     def resume(self, session: str, request: ResumeRequest | None = None) -> SessionInfo:
         """Continue a session that was stopped."""
         return self.call(operations.RESUME, session, body=request or ResumeRequest())

@@ -296,6 +296,16 @@ REBALANCE = Operation(
     patience=65.0,
     errors=(NotFoundError, ConflictError, LinkError),
 )
+FORCE_CONTINUE = Operation(
+    name="force_continue",
+    method="POST",
+    path=_SESSION + "/force-continue",
+    answer=SessionInfo,
+    summary="Have the nodes that are left go on without a majority",
+    tag="sessions",
+    patience=65.0,
+    errors=(NotFoundError, ConflictError, LinkError),
+)
 RESUME = Operation(
     name="resume",
     method="POST",
@@ -499,6 +509,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     PAUSE,
     UNPAUSE,
     REBALANCE,
+    FORCE_CONTINUE,
     RESUME,
     RETRY,
     REMAINS,

@@ -325,6 +325,11 @@ class _SessionLives(_ManagerAndChildren):
         self.rebalanced.append(session)
         return self.session(session)
 
+    def force_continue(self, session: str) -> SessionInfo:
+        """Refuse: no node is ever lost here."""
+        self._find(session)
+        raise ConflictError(f"session {session!r} has a majority: 1 of 1 voters are not lost")
+
     def resume(self, session: str, request: ResumeRequest) -> SessionInfo:  # noqa: ARG002
         """Run the cancelled drops of a session that is over."""
         found = self._find(session)

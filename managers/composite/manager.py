@@ -26,7 +26,7 @@ from managers.api import Manager
 from managers.composite.child_connections import ChildConnections, Job
 from managers.composite.children import canonical
 from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine
-from managers.composite.content_queries import ContentQueries
+from managers.composite.member_requests import MemberRequests
 from managers.composite.witness_links import WitnessLinks
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
@@ -40,7 +40,7 @@ _JOBS = 32
 """Requests to children that are under way at a time; each has a thread while it is."""
 
 
-class Composite(ContentQueries):
+class Composite(MemberRequests):
     """A data island manager (of nodes) or a master manager (of islands, and nodes without one).
 
     Parameters
@@ -220,10 +220,6 @@ class Composite(ContentQueries):
     def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
         """Cancel a session on all children that answer."""
         return cast(SessionInfo, self._owner.call("cancel", session=session, reason=reason, grace=grace))
-
-    def rebalance(self, session: str) -> SessionInfo:
-        """Have the members of a session end at about the same time."""
-        return cast(SessionInfo, self._owner.call("rebalance", session=session))
 
     def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
         """Continue a session that was stopped, on those of its nodes that answer."""

@@ -25,7 +25,7 @@ __all__ = ["Sessions"]
 
 _CANCEL_SECONDS = 10.0
 _DELETE_SECONDS = 30.0
-_REBALANCE_SECONDS = 65.0
+_MEMBERS_SECONDS = 65.0
 _GRAPH_SECONDS = 30.0
 _SILENT_SECONDS = 3.0
 
@@ -209,14 +209,14 @@ class Sessions:
         detail = yield from self.session(session)
         return as_info(detail)
 
-    def rebalance(self, session: str) -> Routine[SessionInfo]:
-        """Have one child after the other ask for a view in which all members end at about the same time."""
+    def change_members(self, operation: str, session: str) -> Routine[SessionInfo]:
+        """Have one child after the other ask for another view, until it is decided."""
         yield from self._requests.settle()
         holders = sorted(self._cache.holders(session) - self._cache.former_holders(session))
         views = self._children.by_url()
         failed: DropflowError = NotFoundError(f"there is no session {session!r}", hint="see the list of sessions")
         for url in [url for url in holders if url in views and views[url].is_asked]:
-            outcomes = yield Gather((Question(url, "rebalance", {"session": session}),), _REBALANCE_SECONDS)
+            outcomes = yield Gather((Question(url, operation, {"session": session}),), _MEMBERS_SECONDS)
             error = outcomes[url].error
             if error is None:
                 detail = yield from self.session(session)

@@ -269,6 +269,11 @@ class NodeManager(SessionQueries):
         self._owner.call("rebalance", session=session)
         return self._find(session).info()
 
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have the members of a session that are left go on without a majority."""
+        self._owner.call("force_continue", session=session)
+        return self._find(session).info()
+
     def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
         """Continue a session that was stopped, on this node."""
         part = self.part_of(session, ignore_damage=request.ignore_damage)

@@ -39,6 +39,20 @@ class MemberOperations:
         """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
         self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
 
+    def force_continue(self, call: int, now: float, *, session: str) -> None:
+        """Go on without a majority of the voters; answered when that is decided. Refused if there is a majority."""
+        record = self._visible(session)
+        if record.views is not None:
+            view = record.views.view
+            present = sum(place.node not in record.lost for place in view.voters)
+            if present >= view.majority:
+                raise ConflictError(
+                    f"session {session!r} has a majority: {present} of {len(view.voters)} voters are not lost",
+                    where=self._node,
+                    hint="it goes on by itself; look at its status",
+                )
+        self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
+
     def take_adopted(self, now: float) -> None:
         """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
         while self._views.adopted:

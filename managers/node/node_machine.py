@@ -70,8 +70,9 @@ _MOST_WITHDRAWN = 1000
 class NodeMachine:
     """The decisions of one node manager.
 
-    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `rebalance`, `watch` and `close`, as in
-    `managers.api`. They return None; `cancel` returns the instance of the session, None if it is removed.
+    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `rebalance`, `force_continue`, `watch` and
+    `close`, as in `managers.api`. They return None; `cancel` returns the instance of the session, None if it is
+    removed.
 
     Parameters
     ----------
@@ -120,6 +121,7 @@ class NodeMachine:
             "delete": self._delete,
             "watch": self._watch,
             "rebalance": self._members.rebalance,
+            "force_continue": self._members.force_continue,
             "close": self._close,
         }
 

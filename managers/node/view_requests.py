@@ -68,14 +68,13 @@ class ViewRequests:
 
     def send(self, views: ViewChange, lost: Collection[str]) -> list[RequestView]:
         """Ask the first member that is not lost for all changes; return the requests if that is this node."""
-        if views.is_frozen:
-            return []  # sent again if the view that is being decided does not have them
+        # While a view is being decided, others are not sent: they are sent again if that view does not have them.
+        changes = [one.change for one in self._open.values() if one.change.is_forced or not views.is_frozen]
         present = [place.node for place in views.view.members if place.node not in lost]
         first = present[0] if present else self._node
         number = views.view.number
         requests = [
-            RequestView(self._session, self._epoch, number, msgspec.msgpack.encode(one.change))
-            for one in self._open.values()
+            RequestView(self._session, self._epoch, number, msgspec.msgpack.encode(change)) for change in changes
         ]
         if first == self._node:
             return requests

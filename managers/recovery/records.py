@@ -89,6 +89,9 @@ class RequestedChange(msgspec.Struct, frozen=True):
         Members that are members no more. What they have, they need not be asked for any more.
     is_rebalancing : bool
         Whether drops that have not begun move, so that all members end at about the same time.
+    is_forced : bool
+        Whether the voters that are not lost decide, although they are no majority. If the others live, they may decide
+        another view.
     """
 
     id: str
@@ -97,6 +100,7 @@ class RequestedChange(msgspec.Struct, frozen=True):
     drain: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
     is_rebalancing: bool = False
+    is_forced: bool = False
 
 
 class MemberReport(msgspec.Struct, frozen=True):
@@ -164,6 +168,8 @@ class ViewDecision(msgspec.Struct, frozen=True):
         Nodes that are new members.
     answered : tuple of str
         The changes that were asked for, and that this view has; see `RequestedChange.id`.
+    is_forced : bool
+        Whether no majority was needed, because that was asked for.
     is_over : bool
         Whether the session is over: all members had finished their parts. Nothing but the view is used then.
     repeated : bytes
@@ -187,6 +193,7 @@ class ViewDecision(msgspec.Struct, frozen=True):
     joined: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     is_over: bool = False
+    is_forced: bool = False
     repeated: bytes = b""
     retried: tuple[int, ...] = ()
     reason: str = ""

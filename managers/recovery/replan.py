@@ -112,6 +112,7 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
         left=placement.left,
         joined=placement.joined,
         answered=tuple(change.id for change in plan.changes),
+        is_forced=any(change.is_forced for change in plan.changes),
         repeated=pack_column(np.array(again, dtype=np.int32)) if again else b"",
         retried=tuple(sorted(retried)),
         reason=reason,
@@ -294,6 +295,8 @@ def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
     if again:
         runs = "runs" if again == 1 else "run"
         clauses.append(f"{_counted(again, 'completed drop')} {runs} again because their contents were lost")
+    if decision.is_forced:
+        clauses.append("no majority of its voters was needed, as was asked for")
     return "; ".join(clauses) or "all members stay, and nothing moves"
 
 

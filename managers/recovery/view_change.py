@@ -131,6 +131,13 @@ class ViewChange:
             return ""
         return f"waiting for a majority: {votes} of {len(self.view.voters)} voters answer, {needed} are needed"
 
+    @property
+    def _needed(self) -> int:
+        """How many voters decide: a majority, or if that was asked for, those that are not lost."""
+        if not any(change.is_forced for change in self._wanted.values()):
+            return self.view.majority
+        return min(self.view.majority, sum(place.node not in self._lost for place in self.view.voters))
+
     def lose(self, lost: Mapping[str, str], now: float) -> list[ViewAction]:
         """Note the voters that are lost now, and why; they may answer again later."""
         self._lost = {name: why for name, why in lost.items() if name != self._node}
@@ -217,7 +224,7 @@ class ViewChange:
     def _advance(self, now: float) -> None:
         """Plan, or propose, as soon as enough voters have promised."""
         candidacy = self._candidacy
-        if candidacy is None or candidacy.is_planning or len(candidacy.promises) < self.view.majority:
+        if candidacy is None or candidacy.is_planning or len(candidacy.promises) < self._needed:
             return
         accepted = max((promise.accepted_ballot, promise.accepted) for promise in candidacy.promises.values())
         if accepted[0] != _NONE:
@@ -273,7 +280,9 @@ class ViewChange:
                 change = _change_decoder.decode(message.change)
                 self._wanted[change.id] = change
                 # A candidate that has not planned yet includes it; another candidate is waited for.
-                if self._candidacy is None and not self.is_frozen:
+                if change.is_forced:
+                    self._stand(now)
+                elif self._candidacy is None and not self.is_frozen:
                     self._due = now
 
     def _on_prepare(self, peer: str, message: PrepareView, now: float) -> None:
@@ -312,7 +321,7 @@ class ViewChange:
         if candidacy is None or message.ballot != candidacy.ballot or not candidacy.decision:
             return
         candidacy.accepted.add(peer)
-        if len(candidacy.accepted) >= self.view.majority:
+        if len(candidacy.accepted) >= self._needed:
             adopt = AdoptView(self._session, self._epoch, self.view.number, candidacy.decision)
             old = {place.node for place in self.view.voters}
             new = {place.node: place for place in _decoder.decode(candidacy.decision).view.voters}

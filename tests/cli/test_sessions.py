@@ -76,6 +76,16 @@ def test_a_session_is_rebalanced(ask: Command, manager: FakeManager) -> None:
     assert "session 'finished' is FINISHED" in refused.err
 
 
+def test_a_session_is_only_forced_if_the_others_are_stopped(ask: Command) -> None:
+    """Without that statement the command explains the danger; the manager refuses if there is a majority."""
+    careless = ask("force-continue", "running")
+    assert careless.status != 0
+    assert "the session may run twice" in careless.err
+    refused = ask("force-continue", "running", "--others-are-stopped")
+    assert refused.status != 0
+    assert "session 'running' has a majority" in refused.err
+
+
 def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> None:
     """The session goes on, and the answer has the state of each drop."""
     open_drops = manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2]

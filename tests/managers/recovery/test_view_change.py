@@ -192,6 +192,37 @@ def test_a_minority_waits_and_reports_it() -> None:
     assert len(voters.decided[1].view.members) == 3
 
 
+def test_a_minority_goes_on_when_that_is_forced() -> None:
+    """Those that are not lost decide then, all of them; in the next view a majority is needed again."""
+    voters = _Voters(_view(5), seed=1)
+    voters.dead = {"n0", "n1", "n2"}
+    voters.lose("n0", "n1", "n2")
+    voters.run()
+    assert not voters.decided
+    change = msgspec.msgpack.encode(RequestedChange("r", is_forced=True))
+    voters.act("n3", voters.voters["n3"].receive("n3", RequestView("s", 1, 0, change), voters.now))
+    voters.run()
+    assert [place.node for place in voters.decided[1].view.members] == ["n3", "n4"]
+    voters.dead |= {"n4"}
+    voters.lose("n4")
+    voters.run()
+    assert voters.decided.keys() == {1}
+    assert voters.voters["n3"].waiting == "waiting for a majority: 1 of 2 voters answer, 2 are needed"
+
+
+def test_what_may_have_been_decided_is_proposed_again_also_when_it_is_forced() -> None:
+    """A forced view does not replace one that a voter has accepted."""
+    voters = _Voters(_view(3), seed=1)
+    voters.end("n0")
+    voters.act("n2", voters.voters["n2"].receive("n0", voters.wire["n0", "n2"].popleft(), 0.0))
+    voters.dead = {"n0", "n1"}
+    voters.lose("n0", "n1")
+    change = msgspec.msgpack.encode(RequestedChange("r", is_forced=True))
+    voters.act("n2", voters.voters["n2"].receive("n2", RequestView("s", 1, 0, change), 0.0))
+    voters.run()
+    assert voters.decided[1].is_over
+
+
 def test_a_member_that_was_cut_off_leaves() -> None:
     """A member that comes back after the others went on without it finds the view over, and leaves."""
     voters = _Voters(_view(3), seed=1)

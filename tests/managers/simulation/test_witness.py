@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from managers.machine_calls import Answered
+from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
@@ -75,6 +75,28 @@ def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Pat
 
     assert ended is not None
     assert (ended.status, ended.members, ended.states) == ("FINISHED", ("n1-2",), {"COMPLETED": 36})
+
+
+def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
+    """It is refused while there is a majority. Then one of three nodes goes on alone, and says so."""
+    cluster = _cluster(6, tmp_path, nodes=3, seconds=8.0)
+    assert isinstance(cluster.submit(_fan(8, 3), "s"), Answered)
+    refused = cluster.call("force_continue", session="s")
+    assert isinstance(refused, Unanswered)
+    assert "session 's' has a majority: 3 of 3 voters are not lost" in str(refused.error)
+    for name in ("n1-1", "n1-3"):
+        cluster.nodes[name].process.crash()
+    cluster.simulation.wait(30.0)
+    node = cluster.nodes["n1-2"]
+    waiting = node.sessions["s"].info().text
+    answer = cluster.call("force_continue", session="s")
+    ended = cluster.finish("s", seconds=400.0)
+
+    assert waiting == "waiting for a majority: 1 of 3 voters answer, 2 are needed"
+    assert isinstance(answer, Answered)
+    assert ended is not None
+    assert (ended.status, ended.members, ended.states) == ("FINISHED", ("n1-2",), {"COMPLETED": 36})
+    assert "no majority of its voters was needed, as was asked for" in ended.notes[-1]
 
 
 def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
