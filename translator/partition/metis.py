@@ -8,6 +8,7 @@ with the heaviest tasks first does so, where that is possible, and is refined in
 """
 
 import heapq
+from itertools import product
 
 import msgspec
 import numpy as np
@@ -27,11 +28,16 @@ from translator.stage_options import PartitionOptions
 __all__ = ["filled", "least_movement", "metis", "numbered"]
 
 _MOST_LOAD = 10_000
-_MOST_VOLUME = 1_000
+_MOST_VOLUME = 1_000_000
+_MOST_SUM = 1_000_000_000
 _LOAD_UNIT = 100
-_SEEDS = 3
-_REFINED = 2
+_SEEDS, _MOST_SEEDS = 3, 8
+_REFINED = 4
 """How many results are refined, and the one that moves the least whatever its balance."""
+_SLACKS = (1.1, 1.3, 1.05, 1.6, 1.2)
+"""Factors of the looser limits that a refinement passes through, one after the other."""
+_SMALL = 5_000
+"""Graphs with at most so many tasks get most seeds."""
 _LARGE = 30_000
 """Graphs with more tasks get one seed, and their partitions are refined only if they exceed a limit."""
 
@@ -73,15 +79,28 @@ def least_movement(
     if all(limits.excess(part) > 0 for part, _ in results):
         results.append(_improved(tasks, even, limits))
     by_cut = options.goal == "cut"
-    return min(
-        results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0]) if by_cut else one[1])
-    )[0]
+    best, _ = min(
+        results,
+        key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0]) if by_cut else one[1]),
+    )
+    return best if by_cut or tasks.tasks > _SMALL else _polished(tasks, best, limits)
 
 
 def _improved(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> tuple[_Wide, float]:
-    if tasks.tasks > _LARGE and not limits.excess(part):
-        return part, _moved(tasks, part)
-    return refined(tasks, part, limits, passes=0 if tasks.tasks > _LARGE else 6)
+    if tasks.tasks > _LARGE:
+        return refined(tasks, part, limits, passes=0) if limits.excess(part) else (part, _moved(tasks, part))
+    return refined(tasks, part, limits)
+
+
+def _polished(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> _Wide:
+    """Refine a partition again and again through looser limits, where single moves of heavy tasks are possible."""
+    best, moved = part, _moved(tasks, part)
+    for slack in _SLACKS:
+        loose, _ = refined(tasks, best, PartLimits(limits.weights, limits.most * slack), passes=2)
+        again, fewer = refined(tasks, loose, limits)
+        if (limits.excess(again), fewer) < (limits.excess(best), moved):
+            best, moved = again, fewer
+    return best
 
 
 def _moved(tasks: TaskGraph, part: _Wide) -> float:
@@ -102,7 +121,6 @@ def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> li
 
     if options.parts == 1 or tasks.tasks <= options.parts:
         return [np.arange(tasks.tasks, dtype=np.int64) % max(options.parts, 1)]
-    starts, adjacent, eweights = _undirected(tasks)
     # Tasks without load count a hundredth of the smallest unit, so that they are distributed, too.
     load = tasks.load if tasks.load.any() else np.ones(tasks.tasks)
     vweights = scaled(load, least=0, most=_MOST_LOAD) * _LOAD_UNIT + 1
@@ -110,7 +128,8 @@ def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> li
     targets = None if np.allclose(shares, shares[0]) else shares.tolist()
     methods = {"best": (True, False), "recursive": (True,), "kway": (False,)}[options.method]
     found = []
-    for seed in range(_SEEDS if tasks.tasks <= _LARGE else 1):
+    for seed, shared in product(range(_seeds(tasks)), (False, True)):
+        starts, adjacent, eweights = _undirected(tasks, shared=shared)
         for recursive in methods:
             cut = pymetis.part_graph(
                 options.parts,
@@ -127,10 +146,18 @@ def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> li
     return found
 
 
-def _undirected(tasks: TaskGraph) -> tuple[_Wide, _Wide, _Wide]:
+def _seeds(tasks: TaskGraph) -> int:
+    """Return how many seeds are tried."""
+    if tasks.tasks > _LARGE:
+        return 1
+    return _SEEDS if tasks.tasks > _SMALL else _MOST_SEEDS
+
+
+def _undirected(tasks: TaskGraph, *, shared: bool) -> tuple[_Wide, _Wide, _Wide]:
     """Return starts, neighbours and edge weights with every edge in both directions, as METIS needs them.
 
-    Tasks that read the same data without a producer are joined, each to the next.
+    Tasks that read the same data without a producer are joined, each to the next. With `shared`, the volume of a data
+    drop is divided among its edges, as if only one of them could be cut.
     """
     after = np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))
     readers = np.repeat(np.arange(tasks.tasks), np.diff(tasks.root_ptr))
@@ -139,7 +166,10 @@ def _undirected(tasks: TaskGraph) -> tuple[_Wide, _Wide, _Wide]:
     same = data[1:] == data[:-1]
     first = np.concatenate([after, readers[:-1][same]])
     second = np.concatenate([tasks.after, readers[1:][same]])
-    volume = tasks.work.volume[np.concatenate([tasks.after_data, data[1:][same]]).astype(np.int64)]
+    drop = np.concatenate([tasks.after_data, data[1:][same]]).astype(np.int64)
+    volume = tasks.work.volume[drop]
+    if shared:
+        volume = volume / np.maximum(np.bincount(drop, minlength=tasks.work.drops)[drop], 1)
     distinct = first != second
     one, other = first[distinct], second[distinct]
     # Several edges between two tasks are one with the sum of their volumes.
@@ -148,7 +178,9 @@ def _undirected(tasks: TaskGraph) -> tuple[_Wide, _Wide, _Wide]:
     sums = np.bincount(where.reshape(-1), weights=np.tile(volume[distinct], 2), minlength=len(key)).astype(np.float64)
     starts = np.zeros(tasks.tasks + 1, dtype=np.int64)
     np.cumsum(np.bincount(key // max(tasks.tasks, 1), minlength=tasks.tasks), out=starts[1:])
-    return starts, key % max(tasks.tasks, 1), scaled(sums, least=1, most=_MOST_VOLUME)
+    # The sum of all weights must fit into 32 bits.
+    most = max(min(_MOST_SUM // max(len(key), 1), _MOST_VOLUME), 1)
+    return starts, key % max(tasks.tasks, 1), scaled(sums, least=1, most=most)
 
 
 def filled(graph: PhysicalGraph, part: IntColumn, parts: int, order: IntColumn) -> IntColumn:
