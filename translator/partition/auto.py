@@ -36,8 +36,10 @@ _SMALL, _MIDDLE, _LARGE = 5_000, 60_000, 300_000
 """Most drops of graphs that all algorithms get, those that schedule tasks, and those that are worth several tries."""
 _SEARCHED = 20_000
 """Most drops of graphs that the local search improves."""
-_SEARCH_BUDGET = 500_000
+_SEARCH_BUDGET = 400_000
 """Drops that the local search simulates altogether: about two seconds."""
+_MOVE_COST = 10
+"""Drops whose simulation takes as long as that of a move that shares its links."""
 _MOST_STEPS = 1_500
 _SINGLE = 1e-9
 
@@ -47,6 +49,7 @@ class _Candidate:
     name: str
     made: PlannedParts
     verdict: Verdict
+    moves: int
 
 
 def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -124,7 +127,7 @@ def _judged(
     if made.priority is None:
         made = replace(made, priority=priorities(upward_ranks(graph, work, machines, made.part), work))
     run = simulate(work, machines, made.part, made.priority)
-    return _Candidate(name, made, verdict_of(work, machines, made.part, run, bound))
+    return _Candidate(name, made, verdict_of(work, machines, made.part, run, bound), len(run.events.volume))
 
 
 def _searched(
@@ -136,7 +139,8 @@ def _searched(
     machines: Machines,
     bound: float,
 ) -> _Candidate:
-    steps = min(_SEARCH_BUDGET // max(graph.drops, 300), _MOST_STEPS)
+    cost = graph.drops + (_MOVE_COST * best.moves if machines.contention else best.moves)
+    steps = min(_SEARCH_BUDGET // max(cost, 300), _MOST_STEPS)
     steps = steps if options.steps < 0 else options.steps
     assert best.made.priority is not None  # noqa: S101 - `_judged` sets it
     _, part, priority = search(
@@ -149,7 +153,9 @@ def _searched(
     )
     run = simulate(work, machines, part, priority)
     name = f"{best.name} and local search"
-    return _Candidate(name, PlannedParts(part, priority), verdict_of(work, machines, part, run, bound))
+    return _Candidate(
+        name, PlannedParts(part, priority), verdict_of(work, machines, part, run, bound), len(run.events.volume)
+    )
 
 
 _Key = Callable[[_Candidate], tuple[float, ...]]
