@@ -48,6 +48,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG085": (_W, "several drops write one file"),
     "LG086": (_E, "an MKN has several outputs, but writes no data of its own beside it"),
     "LG087": (_E, "a scatter is to be zipped with a scatter that does not exist"),
+    "LG088": (_E, "the application of a service is not a command"),
     "LG090": (_E, "a placeholder in a value is not resolved"),
     "LG091": (_E, "the value of a parameter cannot be converted to its type"),
     "LG092": (_W, "a given parameter is not used"),

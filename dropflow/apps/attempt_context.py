@@ -19,7 +19,7 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
 from dropflow.errors import Interrupted
-from dropflow.graph.templates import Argument
+from dropflow.graph.templates import ORDER_PORT, Argument
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 
@@ -120,13 +120,14 @@ class AttemptContext:
 
     @property
     def inputs(self) -> Sequence[AttemptInput]:
-        """The inputs, in the order of the graph."""
+        """The inputs, in the order of the graph, without those that only order drops."""
         if self._inputs is None:
             self._inputs = [
                 StreamedInput(self, edge)
                 if edge.state is DropState.WRITING and edge.handle
                 else AttemptInput(self, edge)
                 for edge in self.task.inputs
+                if self.plans.links[edge.link].target_port != ORDER_PORT
             ]
         return self._inputs
 
@@ -134,7 +135,11 @@ class AttemptContext:
     def outputs(self) -> Sequence[AttemptOutput]:
         """The outputs, in the order of the graph; one for each data drop and port."""
         if self._outputs is None:
-            self._outputs = [AttemptOutput(self, edge, number) for number, edge in enumerate(self.task.outputs)]
+            self._outputs = [
+                AttemptOutput(self, edge, number)
+                for number, edge in enumerate(self.task.outputs)
+                if self.plans.links[edge.link].source_port != ORDER_PORT
+            ]
         return self._outputs
 
     def input(self, port: str) -> AttemptInput | None:

@@ -10,7 +10,7 @@ from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse
 from dropflow.data.registry import store_for
 from dropflow.engine.time_limit import TIMEOUT, time_limit
 from dropflow.errors import DropflowError
-from dropflow.graph.templates import Kind, Link, Template
+from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
 from dropflow.problems import Problem, Severity
 
 __all__ = ["check", "finding", "findings", "with_time_limit"]
@@ -60,9 +60,15 @@ def findings(
             try:
                 application = _checked_app(template, imports=imports)
                 if application is not None:
-                    application.check_ports(inputs[row], outputs[row], is_certain=row not in skippable)
+                    ports = (_seen(ports[row]) for ports in (inputs, outputs))
+                    application.check_ports(*ports, is_certain=row not in skippable)
             except DropflowError as error:
                 yield template, error
+
+
+def _seen(ports: Iterable[str]) -> list[str]:
+    """Return the ports that applications see."""
+    return [port for port in ports if port != ORDER_PORT]
 
 
 def check(templates: Iterable[Template], links: Sequence[Link]) -> list[Problem]:

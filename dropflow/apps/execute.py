@@ -17,6 +17,7 @@ from dropflow.apps.attempt_context import AttemptContext
 from dropflow.apps.deadline import GRACE_SECONDS as LATE_GRACE_SECONDS
 from dropflow.apps.deadline import Deadline
 from dropflow.apps.log_router import LogRouter
+from dropflow.apps.running_services import end_services
 from dropflow.apps.template_cache import TemplateCache
 from dropflow.apps.usage_meter import UsageMeter
 from dropflow.clock import Clock, SystemClock
@@ -160,9 +161,10 @@ class LocalExecutor:
             signal.pthread_kill(thread, WAKE_SIGNAL)
 
     def close(self) -> None:
-        """Restore the standard streams. Idempotent."""
+        """Restore the standard streams, and stop the services of the session in this process. Idempotent."""
         if self._open:
             self._open = False
+            end_services(str(self._workspace.files))
             _ROUTER.remove()
 
     def _limit(self, row: int) -> float:

@@ -46,6 +46,8 @@ APPLICATIONS: Mapping[str, str] = {
     "StreamingOutputBashApp": "dropflow.apps.shell:StreamingOutputBashApp",
     "StreamingInputOutputBashApp": "dropflow.apps.shell:StreamingInputOutputBashApp",
     "MPIApp": "dropflow.apps.mpi:MPIApp",
+    "ServiceApp": "dropflow.apps.service:ServiceApp",
+    "StopServiceApp": "dropflow.apps.service:StopServiceApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
     "PythonMemberFunction": "dropflow.apps.member_function:PythonMemberFunction",
     "Branch": "dropflow.apps.builtin.branch:Branch",

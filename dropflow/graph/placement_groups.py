@@ -1,7 +1,8 @@
-"""Drops that must stay together on one node: the instances of an ExclusiveForceNode, and the ranks of an MPI job.
+"""Drops that must stay together on one node: the content of an ExclusiveForceNode, ranks of an MPI job, a service.
 
 The axes of the templates have these constraints: an axis of the kind ``exclusive`` is that of the content of an
-ExclusiveForceNode, one of the kind ``mpi`` that of the ranks of a job. The drops of an exclusive group share their node
+ExclusiveForceNode, one of the kind ``mpi`` that of the ranks of a job, one of the kind ``service`` that of the drops
+that start and stop a service. The drops of an exclusive group share their node
 with no other drop, if there are enough nodes.
 """
 
@@ -17,7 +18,7 @@ from dropflow.graph.templates import Axis
 __all__ = ["PlacementGroups", "kept_together", "placement_groups"]
 
 FREE = -1
-_EXCLUSIVE, _MPI = "exclusive", "mpi"
+_EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
 
 
 def _binding(axes: tuple[Axis, ...]) -> int | None:
-    """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else ranks."""
-    for kind in (_EXCLUSIVE, _MPI):
+    """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
+    for kind in (_EXCLUSIVE, _MPI, _SERVICE):
         found = [position for position, axis in enumerate(axes) if axis.kind == kind]
         if found:
             return found[-1]

@@ -6,7 +6,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Argument", "Axis", "Kind", "Link", "Template"]
+__all__ = ["ORDER_PORT", "Argument", "Axis", "Kind", "Link", "Template"]
+
+ORDER_PORT = "(order)"
+"""Port of edges that only order drops. Applications do not see them."""
 
 
 class Kind(IntEnum):

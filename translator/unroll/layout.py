@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind
+from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.gather import chunks
 from translator.unroll.gather_exits import with_exits
 from translator.unroll.groupby import group_keys
-from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SUBGRAPH, Level, Levels
+from translator.unroll.levels import EXCLUSIVE, GATHER, GROUPBY, LOOP, MPI, SCATTER, SERVICE, SUBGRAPH, Level, Levels
 from translator.unroll.mkn import Mkn, find_applications, mkn_levels
 from translator.unroll.values import Findings, multiplicity
 from translator.unroll.zipped import zip_with
@@ -26,10 +26,7 @@ COLLECTING = ("Gather", "GroupBy")
 """Constructs whose first application is inside them and collects their inputs."""
 
 _REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter")}
-_INSTEAD = {
-    "Service": "draw its application as an ordinary component",
-}
-_TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE}
+_TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE, "Service": SUBGRAPH}
 
 
 @dataclass
@@ -159,10 +156,20 @@ def lay_out(graph: LogicalGraph, options: UnrollOptions, findings: Findings) -> 
     for node in graph.nodes:
         if node.category == "Mpi":
             layout.ranks[node.id] = (_level(node, MPI, multiplicity(node, "num_of_procs", findings)),)
+    _place_services(layout)
     for construct in _order(layout, findings):
         node = graph.by_id[construct]
         layout.content[construct] = layout.context(construct) + _own(layout, node, findings)
     return layout
+
+
+def _place_services(layout: Layout) -> None:
+    """Give the input applications of services a level of their own, which keeps their start and stop on one node."""
+    for construct, apps in layout.graph.embedded.items():
+        owner = layout.graph.by_id.get(construct)
+        if owner is not None and owner.category == "Service" and owner.kind is NodeKind.CONSTRUCT:
+            own = (Level(owner.id, owner.name, SERVICE, 1, 1),)
+            layout.ranks.update((app.id, own) for app in apps if app.role is Role.INPUT)
 
 
 def _place(layout: Layout, findings: Findings) -> None:
@@ -247,7 +254,7 @@ def _own(layout: Layout, node: LogicalNode, findings: Findings) -> Levels:
             "LG032",
             f"{node.category} {node.name!r} cannot be translated",
             where=node.pointer,
-            hint=_INSTEAD.get(node.category, "replace it by a construct of another kind"),
+            hint="replace it by a construct of another kind",
         )
     )
     return (_level(node, SUBGRAPH, 1),)

@@ -19,6 +19,7 @@ __all__ = [
     "LOOP",
     "MPI",
     "SCATTER",
+    "SERVICE",
     "SUBGRAPH",
     "Level",
     "LevelId",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
-MPI, SUBGRAPH, EXCLUSIVE = "mpi", "subgraph", "exclusive"
+MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
 
 
 class LevelId(NamedTuple):
@@ -81,7 +82,7 @@ class Level(msgspec.Struct, frozen=True):
     @property
     def is_transparent(self) -> bool:
         """Whether the level always has exactly one index, so that links ignore it."""
-        return self.kind in (SUBGRAPH, EXCLUSIVE)
+        return self.kind in (SUBGRAPH, EXCLUSIVE, SERVICE)
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ from math import prod
 
 import msgspec
 
-from dropflow.graph.templates import Link, Template
+from dropflow.graph.templates import ORDER_PORT, Link, Template
 from dropflow.ids import safe_name
 from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph
@@ -23,6 +23,7 @@ from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, MPI, spelled
 from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
+from translator.unroll.service import add_services
 from translator.unroll.values import Findings
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 from translator.unroll.zipped import why_not_zipped, zip_hint
@@ -94,7 +95,8 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
     findings: Findings = []
     layout = lay_out(graph, options, findings)
     units = list_units(layout, findings)
-    drawn = with_feedback(layout, units, draw_wires(layout, units, findings), findings)
+    drawn = add_services(layout, units, draw_wires(layout, units, findings), findings)
+    drawn = with_feedback(layout, units, drawn, findings)
     wires = close_loops(layout, units, drawn, findings)
     for circle in cycles(units, wires):
         names = " -> ".join(_names_of(units, [*circle, circle[0]]))
@@ -152,7 +154,8 @@ def _connect(
             links.append(link)
             maps.append(edges)
             continue
-        findings.append(_same_kind(layout.options, wire, source, target))
+        if wire.source_port != ORDER_PORT:
+            findings.append(_same_kind(layout.options, wire, source, target))
         adapted = adapt(wire, source, target, edges, taken)
         row = len(templates)
         templates.append(adapted.template)

@@ -1,0 +1,147 @@
+"""Services: commands that run alongside other applications, from the drop that starts them to the drop that stops them.
+
+A service runs in the process of its session. It is *ready* when each file that it is to write at the path of an output
+exists and is not empty, and the command in its field `ready` succeeds, if it has one. What it writes later does not
+count.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from dropflow.apps.api import App, Context
+from dropflow.apps.running_services import RunningService, add_service, remove_service
+from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
+from dropflow.engine.component import Component, Parameter
+from dropflow.errors import AppError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["ServiceApp", "StopServiceApp"]
+
+_PAUSE = 0.05
+"""Seconds between two looks at a file that another program writes, which no event reports."""
+_LOG_LIMIT = 1_000_000
+
+
+class ServiceApp(BashShellApp):
+    """Starts a command, and leaves it running."""
+
+    component = Component(
+        name="ServiceApp",
+        kind=Kind.APP,
+        category="BashShellApp",
+        dropclass="dropflow.apps.service.ServiceApp",
+        description="Starts the command of a Service, and completes when it is ready: when its outputs are written.",
+        parameters=(
+            *COMMAND_PARAMETERS,
+            Parameter(
+                name="ready",
+                parameter_type="ComponentParameter",
+                description="A command that succeeds once the service can be used, such as pg_isready; it is repeated.",
+            ),
+            Parameter(
+                name="start_timeout",
+                type="Float",
+                default=60.0,
+                minimum=0.0,
+                parameter_type="ComponentParameter",
+                description="Seconds after which a service that is not ready has failed.",
+            ),
+        ),
+    )
+    waits: ClassVar[bool] = True
+
+    def run(self, context: Context) -> None:
+        """Start the command and wait until it is ready.
+
+        Raises
+        ------
+        AppError
+            It ended, or is not ready in time.
+        """
+        command = self.filled(context)
+        key = (str(context.directory), self.template.key, tuple(context.index))
+        context.directory.mkdir(parents=True, exist_ok=True)
+        log = context.directory.parent / "logs" / f"{context.oid}.log"
+        environment = {**os.environ, "DLG_UID": context.oid, "DLG_SESSION_ID": context.session}
+        service = RunningService(command, context.directory, environment, _limited(log), context.oid)
+        add_service(key, service)
+        try:
+            self._await(context, service, [output.path for output in context.outputs])
+        except BaseException:
+            remove_service(key)
+            service.stop(0.0)
+            raise
+        context.log(f"the service is ready: {self.command[:200]}")
+
+    def _await(self, context: Context, service: RunningService, files: list[Path]) -> None:
+        ready, limit = str(self.parameters["ready"] or "").strip(), float(self.parameters["start_timeout"])
+        waited = 0.0
+        while True:
+            if service.status is not None:
+                raise AppError(
+                    f"the service ended with status {service.status} before it was ready: {self.command[:200]}",
+                    hint="see the log of this drop; a service runs until it is stopped",
+                )
+            written = all(file.exists() and file.stat().st_size for file in files)
+            if written and (not ready or context.command(ready, {}) == 0):
+                return
+            if waited > limit:
+                missing = [str(file) for file in files if not file.exists()]
+                what = f"it has not written {missing[0]}" if missing else f"'{ready}' does not succeed"
+                raise AppError(f"the service is not ready after {limit:g} s: {what}", hint="raise start_timeout")
+            context.wait(_PAUSE)
+            waited += _PAUSE
+
+
+class StopServiceApp(App):
+    """Stops a service."""
+
+    component = Component(
+        name="StopServiceApp",
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass="dropflow.apps.service.StopServiceApp",
+        description="Stops a service after its last user: SIGTERM, and SIGKILL ten seconds later.",
+    )
+    waits: ClassVar[bool] = True
+
+    def __init__(self, template: Template) -> None:
+        super().__init__(template)
+        self.service = template.key.removesuffix("-stop")
+
+    def run(self, context: Context) -> None:
+        """Stop the service of this instance.
+
+        Raises
+        ------
+        AppError
+            It has ended before.
+        """
+        service = remove_service((str(context.directory), self.service, tuple(context.index)))
+        if service is None:
+            context.log("the service does not run in this process, or was stopped before", "WARNING")
+            return
+        if service.status is not None:
+            raise AppError(
+                f"the service ended with status {service.status} before its last user",
+                hint=f"see the log of {service.oid}",
+            )
+        service.stop()
+        context.log("the service was stopped")
+
+
+def _limited(log: Path) -> Callable[[bytes], object]:
+    """Return a function that appends the output of a service to a log, up to a size."""
+    lock, left = threading.Lock(), [_LOG_LIMIT]
+
+    def write(block: bytes) -> None:
+        with lock:
+            part, left[0] = block[: left[0]], max(left[0] - len(block), 0)
+        if part:
+            with log.open("ab") as file:
+                file.write(part)
+
+    return write

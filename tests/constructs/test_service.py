@@ -1,0 +1,161 @@
+"""Services run alongside the applications that use them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow import local
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement_groups import kept_together, placement_groups
+from dropflow.states import SessionState
+from tests.managers.node.conftest import Cluster
+from tests.translator.drawing import Drawing
+from tests.translator.unrolled import codes
+from translator.logical import Field
+from translator.pipeline import translate
+
+Make = Callable[..., Cluster]
+
+SERVE = """
+echo $$ > pid.$DLG_UID
+trap 'echo stopped > stopped.$DLG_UID; exit 0' TERM
+echo "pid.$DLG_UID" > {address}.new; mv {address}.new {address}
+while :; do sleep 0.05; done
+"""
+USE = "a=$(cat {address}) && kill -0 $(cat $a) && [ ! -e stopped.${a#pid.} ] && echo used > {out}"
+
+
+class Commands(Drawing):
+    """A drawing whose applications are commands."""
+
+    def __init__(self, commands: dict[str, str]) -> None:
+        super().__init__()
+        self.commands = commands
+
+    def application(self, name: str) -> dict[str, object]:
+        """Return the fields of a command with the ports ``address`` and ``out``."""
+        usages = {"address": "OutputPort" if name == "serve" else "InputPort", "out": "OutputPort"}
+        ports = {
+            port: Field(id=f"{name}.{port}", name=port, usage=usage, encoding="path", type="Object")
+            for port, usage in usages.items()
+        }
+        return {
+            "dropclass": "dlg.apps.bash_shell_app.BashShellApp",
+            "command": self.commands.get(name, "true"),
+            **ports,
+        }
+
+
+def drawn(serve: str = SERVE, use: str = USE, copies: int = 1) -> Commands:
+    """Return a service in each copy of a scatter, with three users in it and one after them."""
+    drawing = Commands({"serve": serve, "use": use, "late": use})
+    with drawing.scatter("S", copies), drawing.construct("Service", "V", app="serve"):
+        drawing.data("address")
+        with drawing.scatter("T", 3):
+            drawing.app("use").data("made", "File")
+        drawing.app("late").data("last", "File")
+        drawing.app("other")
+    drawing.link("serve", "address", "use", ports=("serve.address", "")).link(
+        "address", "late", ports=("", "late.address")
+    )
+    drawing.links[1] = drawing.links[1].__class__(source="address", target="use", target_port="use.address")
+    drawing.link("use", "made", ports=("use.out", "")).link("late", "last", ports=("late.out", ""))
+    return drawing.link("made", "late")  # type: ignore[return-value]
+
+
+def graph_of(*arguments: object, **options: object) -> PhysicalGraph:
+    """Return the physical graph of such a drawing."""
+    return translate(drawn(*arguments, **options).graph()).graph  # type: ignore[arg-type]
+
+
+def run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> SessionState:
+    """Run a graph."""
+    return local.run(graph, directory=local.prepare_directory(directory), runner=runner).status
+
+
+def test_the_counts_of_a_service() -> None:
+    """Two copies of a service with 3 + 1 + 1 users.
+
+    Drops of a copy: serve, address, running, stop 4; use, made 3 + 3; late, last 2; other 1; drops from use
+    (3), late and other to stop 5; the end of other, which has no output, 1: 19, twice 38. Edges of a copy:
+    serve to address and running 2, running to stop and other 2, address to use and late 4, use-made 3,
+    made-late 3, late-last 1, users to their drops 5 and from there to stop 5, other to its end 1: 26, twice 52.
+    """
+    graph = graph_of(copies=2)
+
+    assert (graph.drops, graph.edges) == (38, 52)
+    assert codes(drawn()) == []
+
+
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
+def test_a_service_runs_while_it_is_used(tmp_path: Path, runner: str) -> None:
+    """Each user finds the process of its service, which is stopped once after all of them."""
+    assert run(graph_of(copies=2), tmp_path / "run", runner) is SessionState.FINISHED
+    files = tmp_path / "run" / "files"
+
+    assert len(list(files.glob("stopped.*"))) == 2
+    for pid in files.glob("pid.*"):
+        assert not Path("/proc", pid.read_text().strip()).exists()
+
+
+def test_a_failed_user_fails_the_session_and_the_service_is_stopped(tmp_path: Path) -> None:
+    """The session fails with the user, and no process is left."""
+    assert run(graph_of(SERVE, "exit 3"), tmp_path / "run") is SessionState.FAILED
+    files = tmp_path / "run" / "files"
+
+    assert len(list(files.glob("stopped.*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("serve", "text"),
+    [
+        ("exit 4", "the service ended with status 4 before it was ready"),
+        ("echo here > {address}; sleep 0.4; exit 5", "the service ended with status 5 before its last user"),
+    ],
+)
+def test_a_service_that_ends_by_itself_fails_the_session(tmp_path: Path, serve: str, text: str) -> None:
+    """Before it is ready, or before its last user has ended."""
+    assert run(graph_of(serve, "sleep 1; echo used > {out}"), tmp_path / "run") is SessionState.FAILED
+    assert text in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
+    """The error names the file that it has not written; the process has ended."""
+    drawing = drawn("echo $$ > pid; sleep 60; : {address}")
+    serve = next(node for node in drawing.nodes if node.id == "serve")
+    limit = Field(id="serve.limit", name="start_timeout", value=0.3, type="Float")
+    drawing.nodes[drawing.nodes.index(serve)] = serve.__class__(
+        **{name: getattr(serve, name) for name in serve.__struct_fields__} | {"fields": (*serve.fields, limit)}
+    )
+    graph = translate(drawing.graph()).graph
+
+    assert run(graph, tmp_path / "run") is SessionState.FAILED
+    assert "not ready after 0.3 s" in (tmp_path / "run" / "summary.json").read_text()
+    assert not Path("/proc", (tmp_path / "run" / "files" / "pid").read_text().strip()).exists()
+
+
+def test_a_service_is_a_command() -> None:
+    """Another application is LG088; a service without application is LG032."""
+    drawing = Drawing()
+    with drawing.construct("Service", "V", app="serve"):
+        drawing.data("d")
+    assert codes(drawing) == ["LG088"]
+    drawing = Drawing()
+    with drawing.construct("Service", "V"):
+        drawing.data("d")
+    assert codes(drawing) == ["LG032"]
+
+
+@pytest.mark.slow
+def test_a_service_runs_on_several_nodes(make_cluster: Make) -> None:
+    """Start and stop are on one node; users on others find the content of its address."""
+    graph = graph_of(SERVE, "test -s {address} && echo used > {out}", copies=2)
+    groups = placement_groups(graph)
+    assert groups is not None
+    part = np.random.default_rng(3).integers(0, 3, graph.drops).astype(np.int32)
+    part = kept_together(part, groups, 3, np.ones(graph.drops))
+    ended = make_cluster(3).run(replace(graph, part=part))
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
