@@ -213,7 +213,9 @@ class DropTable:
         self.unsettled = int(np.count_nonzero(local & ~settled))
         self.unsettled_remote = int(np.count_nonzero(~local & ~settled))
         ends = np.diff(graph.successors.ptr) == 0
-        self.failed_leaves = int(np.count_nonzero(local & ends & (states == _ERROR)))
+        is_cancelled = local & (states == _CANCELLED)
+        self.cancelled.update(np.flatnonzero(is_cancelled).tolist())
+        self.failed_leaves = int(np.count_nonzero(local & ends & ((states == _ERROR) | is_cancelled)))
         columns = len(DropState)
         cells = graph.template[local].astype(np.int64) * columns + states[local]
         found = np.bincount(cells, minlength=len(graph.templates) * columns).reshape(-1, columns)

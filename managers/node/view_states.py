@@ -26,6 +26,7 @@ __all__ = ["continuation_in_view", "member_report", "report_of"]
 
 _INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
 _COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
+_CANCELLED = int(DropState.CANCELLED)
 
 BooleanColumn = npt.NDArray[np.bool_]
 
@@ -170,8 +171,9 @@ def _row(rows: npt.NDArray[np.int32], cause: int) -> int:
 def _causes(
     frozen: FrozenSession, decision: ViewDecision, piece: Slice, states: npt.NDArray[np.uint8], new: BooleanColumn
 ) -> dict[int, int]:
-    causes = {drop: cause for drop, cause in frozen.drops.error_causes().items() if states[drop] == _ERROR}
-    for drop in np.flatnonzero(new & (states == _ERROR)).tolist():
+    failed = (_ERROR, _CANCELLED)
+    causes = {drop: cause for drop, cause in frozen.drops.error_causes().items() if states[drop] in failed}
+    for drop in np.flatnonzero(new & np.isin(states, failed)).tolist():
         row = decision.causes.get(int(piece.drop[drop]), int(piece.drop[drop]))
         here = piece.local(row)
         causes[drop] = foreign(row) if here is None else here

@@ -24,7 +24,7 @@ from managers.recovery.speeds import Durations, Speeds, measure
 __all__ = ["decide", "explain_decision", "known_drops"]
 
 _INITIALIZED, _COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
-_ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
+_ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
 _NO_MEMBER = -1
 
 BooleanColumn = npt.NDArray[np.bool_]
@@ -92,7 +92,9 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     known.states[again] = _INITIALIZED
     unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
     states = with_implied_completions(graph, known.states, unknown)
-    reset = must_run_again(graph, states.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
+    # To its neighbours, a drop that was cancelled alone is one that failed.
+    failed = np.where(states == _CANCELLED, np.uint8(_ERROR), states)
+    reset = must_run_again(graph, failed.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
     runs = ~_is_settled(states) | reset
     has_not_begun = (known.states == _INITIALIZED) & ~unknown
     moved, new_owner = placement.place(
@@ -106,7 +108,7 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
         placement=pack_column(new_owner.astype(np.uint16)),
         reset=pack_column(np.flatnonzero(reset).astype(np.int32)),
         taken_over=pack_column(taken_over) if moved.any() else b"",
-        causes={drop: cause for drop, cause in known.causes.items() if taken_over[drop] == _ERROR},
+        causes={drop: cause for drop, cause in known.causes.items() if taken_over[drop] in (_ERROR, _CANCELLED)},
         attempts={drop: last + will_run[drop] for drop, last in known.attempts.items() if is_moved[drop]},
         lost=dict(plan.lost),
         left=placement.left,
@@ -390,8 +392,8 @@ def _cut_edges(graph: PhysicalGraph, owner: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def _is_settled(states: StateColumn) -> BooleanColumn:
-    """Return which drops need not run. Other terminal states come from sessions that have been given up."""
-    found: BooleanColumn = (states == _COMPLETED) | (states == _ERROR) | (states == _SKIPPED)
+    """Return which drops need not run."""
+    found: BooleanColumn = np.isin(states, (_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
     return found
 
 

@@ -28,12 +28,13 @@ from managers.recovery.records import MemberReport, RequestedChange, View, ViewD
 from managers.recovery.replan import decide, explain_decision
 from tests.engine.test_known_states import World, outcomes
 
-N, W, C, E, S = (
+N, W, C, E, S, X = (
     DropState.INITIALIZED,
     DropState.WRITING,
     DropState.COMPLETED,
     DropState.ERROR,
     DropState.SKIPPED,
+    DropState.CANCELLED,
 )
 NODES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 
@@ -426,6 +427,23 @@ def test_what_led_to_a_result_of_a_member_does_not_run_again() -> None:
     assert bytes(unpack_column(decision.taken_over, np.uint8))[:5] == bytes([C] * 5)
     assert set(owners(graph, decision)) <= {"alpha", "gamma"}
     assert not len(unpack_column(decision.reset, np.int32))
+
+
+def test_a_drop_that_was_cancelled_alone_does_not_run_again() -> None:
+    """Neither if its node goes on, nor if it is lost; what led to it does not run again for it."""
+    graph = placed("A -> b -> C -> d -> E, F -> g", alpha="A b", beta="C", gamma="d E F g")
+    plan = plan_of(graph, dict.fromkeys("Ab", C) | {"C": X, "d": E, "E": E}, [])
+    report = msgspec.msgpack.decode(plan.reports["gamma"], type=MemberReport)
+    causes = dict.fromkeys(named(graph, "d E"), row(graph, "C"))
+    told = msgspec.msgpack.encode(msgspec.structs.replace(report, causes=causes))
+    plan = msgspec.structs.replace(plan, reports={**plan.reports, "gamma": told})
+    stays = decide(graph, plan)
+    without = {node: one for node, one in plan.reports.items() if node != "beta"}
+    lost = decide(graph, msgspec.structs.replace(plan, reports=without, lost={"beta": "silent"}))
+
+    assert not len(unpack_column(stays.reset, np.int32))
+    assert not len(unpack_column(lost.reset, np.int32))
+    assert unpack_column(lost.taken_over, np.uint8)[row(graph, "C")] == X
 
 
 def with_copies(plan: PlanView, node: str, drops: list[int]) -> PlanView:

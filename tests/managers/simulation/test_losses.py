@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from managers.machine_calls import Answered
@@ -134,6 +135,24 @@ def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> 
     assert "s" not in cluster.nodes["n1-3"].sessions
     late = [one for one in cluster.recorder.history if one.node == "n1-3" and isinstance(one, Committed)]
     assert not [one for one in late if one.time > 16.0]
+
+
+def test_a_drop_that_was_cancelled_alone_stays_so_after_losses(tmp_path: Path) -> None:
+    """Of a node that goes on, and of one that is lost: it does not run again, and the session fails because of it."""
+    cluster = _cluster(4, tmp_path, seconds=12.0)
+    cluster.submit(_fan(8), "s")
+    cluster.simulation.wait(1.0)
+    for node in ("n1-2", "n1-3"):
+        hosted = cluster.nodes[node].sessions["s"]
+        assert isinstance(hosted, HostedSession)
+        hosted.session.cancel_drop(int(np.flatnonzero(hosted.piece.is_own)[-1]), "a test")
+    cluster.simulation.wait(5.0)
+    cluster.nodes["n1-2"].process.crash()
+    ended = cluster.finish("s", seconds=400.0)
+
+    assert ended is not None
+    assert (ended.status, ended.view, ended.states["CANCELLED"]) == ("FAILED", 1, 2)
+    assert sum(ended.states.values()) == 36
 
 
 def _cut_off(node: str, cluster: SimulatedCluster, seconds: float) -> None:
