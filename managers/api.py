@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.operation_records import FailureList, ResultList, ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import FailureList, MemberRequest, ResultList, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -183,6 +183,28 @@ class Manager(SessionContents, Protocol):
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
         """Undo a `prepare`, started or not. If it was never prepared, there is nothing to undo, and no error."""
+        ...
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session: a packed `managers.deployment.Deployment`.
+
+        Its graph is placed as it is now, and its places are the members.
+
+        Raises
+        ------
+        ConflictError
+            The session does not run, or its nodes cannot change.
+        """
+        ...
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that was prepared and started become a member of a session. Again is no error.
+
+        Raises
+        ------
+        ConflictError
+            The session does not run, or its nodes cannot change.
+        """
         ...
 
     # Sessions.

@@ -21,8 +21,9 @@ from msgspec import Meta
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
+from dropflow.rest.schema import Download
 
-__all__ = ["VERSION", "Deployment", "Place", "pack", "unpack"]
+__all__ = ["VERSION", "Deployment", "Place", "deployment_download", "pack", "unpack"]
 
 VERSION = 3
 """Version of the format. Other versions are not read."""
@@ -85,6 +86,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     copies : dict of str to tuple of int
         Nodes that continue with their copy of the session: its epoch and the number of its view. The others begin
         without one.
+    joined_by : str
+        Name of the manager that adds nodes which come while the session runs; empty if none does.
+    is_joining : bool
+        Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
+        until the others agree on a view that has it.
     dfg : bytes-like
         The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
     """
@@ -107,12 +113,19 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     view: _Natural = 0
     recomputed: _Natural = 0
     copies: dict[_Name, tuple[_Natural, _Natural]] = {}
+    joined_by: Annotated[str, Meta(max_length=255)] = ""
+    is_joining: bool = False
     dfg: Any = b""
 
     @property
     def is_continuation(self) -> bool:
         """Whether it continues a session that was over."""
         return bool(self.decision)
+
+    @property
+    def members(self) -> tuple[Place, ...]:
+        """The members of the session, without a node that is to join."""
+        return self.places[:-1] if self.is_joining else self.places
 
     def recomputed_before(self, node: str) -> int:
         """Return how many of these one node reports: the first one all, the others none."""
@@ -137,6 +150,18 @@ class _DeploymentHeader(msgspec.Struct, frozen=True, kw_only=True):
 def pack(deployment: Deployment) -> bytes:
     """Return the deployment as bytes."""
     return b"".join(deployment.buffers())
+
+
+def deployment_download(deployment: Deployment) -> Download:
+    """Return a deployment as a download; the graph is not copied."""
+    buffers = deployment.buffers()
+    size = sum(memoryview(buffer).nbytes for buffer in buffers)
+    return Download(
+        name=f"{deployment.session}.deployment",
+        content_type="application/vnd.dropflow.deployment",
+        size=size,
+        chunks=(bytes(buffer) for buffer in buffers),
+    )
 
 
 def unpack(buffer: Buffer) -> Deployment:

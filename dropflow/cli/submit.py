@@ -137,6 +137,9 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
 )
+@click.option(
+    "--no-join", is_flag=True, help="Add no nodes that come while the session runs; otherwise they take a share."
+)
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @until_option
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
@@ -171,6 +174,7 @@ def command(
     parts: int | None,
     algorithm: str | None,
     seed: int | None,
+    no_join: bool,
     anew: bool,
     until: float,
     wait: bool,
@@ -219,6 +223,7 @@ def command(
             replicas=replicas,
             protect=protect,
             until=until,
+            join=not no_join,
         )
         info = client.submit(parted, query)
         if not wait:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 
-__all__ = ["Slice", "slice_by_place", "slice_for"]
+__all__ = ["Slice", "empty_slice", "slice_by_place", "slice_for"]
 
 _ABSENT = np.int32(-1)
 
@@ -122,6 +122,12 @@ def slice_for(graph: PhysicalGraph, node: str, *, first: IntColumn | None = None
         priority=None if graph.priority is None else _frozen(graph.priority[rows]),
     )
     return Slice(node, piece, rows)
+
+
+def empty_slice(graph: PhysicalGraph, node: str) -> Slice:
+    """Return a slice without drops, for a node that will have some of a graph."""
+    nowhere = replace(graph, part=_frozen(np.zeros(graph.drops, dtype=np.int32)), places=("",))
+    return slice_for(nowhere, node)
 
 
 def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:

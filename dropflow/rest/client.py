@@ -20,6 +20,7 @@ from dropflow.rest.operation_records import (
     DeploymentQuery,
     EpochRequest,
     FailureList,
+    MemberRequest,
     RemainsQuery,
     ResultList,
     ResumeRequest,
@@ -152,6 +153,14 @@ class _DeploymentCalls(OperationCaller):
     def undo(self, session: str, epoch: int, reason: str) -> None:
         """Undo a `prepare`, whether it was started or not."""
         self.call(operations.UNDO, session, body=EpochRequest(epoch=epoch, reason=reason))
+
+    def deployment(self, session: str) -> Download:
+        """Download what a node needs to join a session; `managers.deployment.unpack` reads it."""
+        return self.download(operations.DEPLOYMENT, session)
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member of a session."""
+        self.call(operations.ADD_MEMBER, session, body=member)
 
     def graph(self, session: str) -> "PhysicalGraph":
         """Return the whole graph."""

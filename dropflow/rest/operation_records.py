@@ -23,6 +23,7 @@ __all__ = [
     "EpochRequest",
     "FailureList",
     "GraphQuery",
+    "MemberRequest",
     "NodeList",
     "ProbeResultList",
     "Readiness",
@@ -128,6 +129,27 @@ class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     epoch: int
     reason: str = ""
+
+
+class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A node that is prepared to become a member of a session.
+
+    Attributes
+    ----------
+    node : str
+        Its name.
+    links : str
+        Address of its links.
+    incarnation : int
+        Of its process.
+    workers : float
+        Attempts that it can run at a time.
+    """
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    links: Annotated[str, Meta(max_length=1024)]
+    incarnation: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    workers: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from dropflow.rest.operation_records import (
     EpochRequest,
     FailureList,
     GraphQuery,
+    MemberRequest,
     NodeList,
     ProbeResultList,
     Readiness,
@@ -286,6 +287,27 @@ UNPAUSE = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+DEPLOYMENT = Operation(
+    name="deployment",
+    method="GET",
+    path=_SESSION + "/deployment",
+    answer=Download,
+    gives=DEPLOYMENT_MEDIA_TYPE,
+    summary="What a node needs to join a session, for a manager above",
+    tag="sessions",
+    errors=(NotFoundError, ConflictError, LinkError),
+)
+ADD_MEMBER = Operation(
+    name="add_member",
+    method="POST",
+    path=_SESSION + "/members",
+    answer=Done,
+    body=MemberRequest,
+    summary="Have a node that is prepared become a member, for a manager above",
+    tag="sessions",
+    patience=65.0,
+    errors=(NotFoundError, ConflictError, LinkError),
+)
 REBALANCE = Operation(
     name="rebalance",
     method="POST",
@@ -508,6 +530,8 @@ OPERATIONS: tuple[Operation[object], ...] = (
     CANCEL,
     PAUSE,
     UNPAUSE,
+    DEPLOYMENT,
+    ADD_MEMBER,
     REBALANCE,
     FORCE_CONTINUE,
     RESUME,

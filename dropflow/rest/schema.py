@@ -122,6 +122,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
         ``alive``, ``suspect`` (silent for longer than expected) or ``lost``.
     sessions : int
         Sessions that run on it.
+    started : float
+        When its process was started, in seconds since the epoch.
     island : str
         Its island, in the answer of a master.
     text : str
@@ -136,6 +138,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     host: str = ""
     sessions: int = 0
+    started: float = 0.0
     island: str = ""
     text: str = ""
     load: Load = Load()
@@ -307,6 +310,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         All nodes of the session in this view, also those that hold no drops; empty if it does not survive losses.
     recomputed : int
         Drops that ran again although they had completed, because contents were lost. Notes say why.
+    joined_by : str
+        Name of the manager that adds nodes which come while it runs; empty if none does.
     """
 
     session: str
@@ -334,6 +339,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     view: int = 0
     members: tuple[str, ...] = ()
     recomputed: int = 0
+    joined_by: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -552,6 +558,8 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         On how many nodes the results are to be before the session ends.
     protect : float
         Contents that took longer than this to compute, in seconds, are copied to a second node; 0 for none.
+    join : bool
+        Whether nodes that come while the session runs take a share of what has not begun.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
@@ -561,6 +569,7 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     until: Annotated[float, Meta(ge=0)] = 0.0
     replicas: Annotated[int, Meta(ge=1, le=100)] = 1
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
+    join: bool = True
 
 
 @dataclass(frozen=True)

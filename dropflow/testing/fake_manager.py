@@ -36,7 +36,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.operation_records import FailureList, ResultList, ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import FailureList, MemberRequest, ResultList, ResumeRequest, RetryRequest
 from dropflow.rest.operations import OPERATIONS
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -108,6 +108,8 @@ class _Controls:
         Deployments by session and epoch.
     undone : list
         Session, epoch and reason of each `undo`.
+    members : list
+        Session and request of each `add_member`.
     rebalanced : list
         Name of the session of each `rebalance`.
     refused : dict
@@ -129,6 +131,7 @@ class _Controls:
         self.clock = clock or VirtualClock()
         self.prepared: dict[tuple[str, int], Any] = {}
         self.undone: list[tuple[str, int, str]] = []
+        self.members: list[tuple[str, MemberRequest]] = []
         self.rebalanced: list[str] = []
         self.refused: dict[str, DropflowError] = {}
         self._role: Role = role
@@ -236,7 +239,29 @@ class _ManagerAndChildren(_Controls):
             raise NotFoundError(f"{url} is not a child", where=self.name)
 
 
-class _SessionLives(_ManagerAndChildren):
+class _MemberChanges(_ManagerAndChildren):
+    """The operations of a fake manager on the nodes of sessions."""
+
+    def deployment(self, session: str) -> Download:
+        """Download a text in place of a deployment."""
+        self._find(session)
+        return _download(f"{session}.deployment", "application/vnd.dropflow.deployment", session.encode())
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Keep a member in `members`."""
+        self._find(session)
+        self.members.append((session, member))
+
+    def rebalance(self, session: str) -> SessionInfo:
+        """Count the views of a session."""
+        found = self._find(session)
+        if is_over(found.status):
+            raise ConflictError(f"session {session!r} is {found.status}")
+        self.rebalanced.append(session)
+        return found.info(self.clock.now())
+
+
+class _SessionLives(_MemberChanges):
     """The operations of a fake manager on whole sessions."""
 
     def status(self) -> ManagerStatus:
@@ -316,14 +341,6 @@ class _SessionLives(_ManagerAndChildren):
     def unpause(self, session: str) -> SessionInfo:
         """Set a session that is paused to RUNNING."""
         return self._switch(session, "PAUSED", "RUNNING")
-
-    def rebalance(self, session: str) -> SessionInfo:
-        """Count the views of a session."""
-        found = self._find(session)
-        if is_over(found.status):
-            raise ConflictError(f"session {session!r} is {found.status}")
-        self.rebalanced.append(session)
-        return self.session(session)
 
     def force_continue(self, session: str) -> SessionInfo:
         """Refuse: no node is ever lost here."""

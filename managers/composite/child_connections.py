@@ -8,11 +8,13 @@ from typing import Any
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError
 from dropflow.rest.client import Client
+from dropflow.rest.http_client import joined
 from managers.api import Manager
 from managers.composite.archive import close_download
 from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment, usable_witness
 from managers.composite.waiting_operations import Discard, PlanDeployment, PlanResumption
+from managers.deployment import unpack
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.resumption_plan import plan_resumption
 
@@ -96,7 +98,8 @@ class ChildConnections:
         if isinstance(manager, Client):
             manager = manager.within(max(ask.deadline - self._clock.monotonic(), _SHORTEST))
         try:
-            return Answered(ask.id, getattr(manager, ask.operation)(**ask.arguments))
+            value = getattr(manager, ask.operation)(**ask.arguments)
+            return Answered(ask.id, unpack(joined(value.chunks)) if ask.operation == "deployment" else value)
         except Exception as error:  # noqa: BLE001 - the machine waits for an answer
             return Unanswered(ask.id, _own(ask, error))
 

@@ -14,6 +14,7 @@ from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime
+from managers.composite.member_changes import MemberChanges
 from managers.composite.merging import SessionPart, as_info
 from managers.composite.nodes import nodes_of
 from managers.composite.requests import SECONDS, Replies, Requests
@@ -131,6 +132,7 @@ class CompositeMachine:
         self._witness = Witness()
         self._cache = SessionCache(self._time)
         self._deployments = Deployments(
+            name,
             role,
             self._children,
             self._requests,
@@ -151,7 +153,18 @@ class CompositeMachine:
             delete_at=self._delete_at,
             log=self._log,
         )
+        self._members = MemberChanges(
+            name,
+            role,
+            children=self._children,
+            requests=self._requests,
+            cache=self._cache,
+            sessions=self._sessions,
+            deployments=self._deployments,
+            time=self._time,
+        )
         self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
+            **self._members.operations(),
             "status": self._status,
             "nodes": self._deployments.nodes,
             "children": self._list_children,
@@ -167,8 +180,6 @@ class CompositeMachine:
             "cancel": self._sessions.cancel,
             "pause": partial(self._sessions.switch, "pause"),
             "unpause": partial(self._sessions.switch, "unpause"),
-            "rebalance": partial(self._sessions.change_members, "rebalance"),
-            "force_continue": partial(self._sessions.change_members, "force_continue"),
             "graph": self._sessions.graph,
             "resume": self._sessions.resume,
             "retry": self._sessions.resume,
@@ -211,7 +222,11 @@ class CompositeMachine:
 
     def deadline(self) -> float:
         """Return the monotonic time of the next `tick`; infinity if none is needed."""
-        due = min(self._children.deadline(), self._routines.deadline(), self._sessions.watched.deadline())
+        due = min(
+            self._children.deadline(),
+            self._routines.deadline(),
+            self._sessions.watched.deadline(),
+        )
         # Time between two events counts only if it is short; see `managers.uptime`.
         return inf if due == inf else min(self._time.until(due), self._time.raw + self._period / 2)
 
@@ -222,6 +237,8 @@ class CompositeMachine:
         for view in self._children.departed():
             if not self._cache.has_unfinished(view.url):
                 self._remove(view.url)
+        for session, node in self._members.wanted():
+            self._begin_background("add a node to", session, node.url, self._members.join(session, node))
         before = None
         while before != (before := (self._children.changes, self._cache.changes)):
             self._routines.tick()  # one routine may make the condition of another true

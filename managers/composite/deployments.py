@@ -65,6 +65,7 @@ class Deployments:
 
     def __init__(
         self,
+        name: str,
         role: Role,
         children: Children,
         requests: Requests,
@@ -74,6 +75,7 @@ class Deployments:
         deploy_seconds: float,
         log: Callable[[str], None],
     ) -> None:
+        self._name = name
         self._role: Role = role
         self._children = children
         self._requests = requests
@@ -112,6 +114,8 @@ class Deployments:
             if planned.error is not None:
                 raise planned.error
             deployment: Deployment = self._under_free_name(planned.value, options)
+            if options.join:
+                deployment = msgspec.structs.replace(deployment, joined_by=self._name)
             after = deployment.epoch
             try:
                 yield from self.deploy(deployment)

@@ -2,8 +2,10 @@
 
 from typing import cast
 
-from dropflow.rest.schema import SessionInfo
+from dropflow.rest.operation_records import MemberRequest
+from dropflow.rest.schema import Download, SessionInfo
 from managers.composite.content_queries import ContentQueries
+from managers.deployment import Deployment, deployment_download
 from managers.owner_thread import Owner
 
 __all__ = ["MemberRequests"]
@@ -21,6 +23,14 @@ class MemberRequests(ContentQueries):
     def __init__(self, owner: Owner) -> None:
         super().__init__(owner)
         self._member_owner = owner
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session."""
+        return deployment_download(cast(Deployment, self._member_owner.call("deployment", session=session)))
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member of a session."""
+        self._member_owner.call("add_member", session=session, member=member)
 
     def rebalance(self, session: str) -> SessionInfo:
         """Have the members of a session end at about the same time."""

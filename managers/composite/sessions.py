@@ -18,14 +18,13 @@ from managers.composite.requests import Requests
 from managers.composite.resumptions import Resumptions
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import SessionWatch
-from managers.composite.waiting_operations import Gather, Question, Routine, Until
+from managers.composite.waiting_operations import Routine, Until
 from managers.deployment import Deployment
 
 __all__ = ["Sessions"]
 
 _CANCEL_SECONDS = 10.0
 _DELETE_SECONDS = 30.0
-_MEMBERS_SECONDS = 65.0
 _GRAPH_SECONDS = 30.0
 _SILENT_SECONDS = 3.0
 
@@ -208,23 +207,6 @@ class Sessions:
             raise replies.refusals[0][1]
         detail = yield from self.session(session)
         return as_info(detail)
-
-    def change_members(self, operation: str, session: str) -> Routine[SessionInfo]:
-        """Have one child after the other ask for another view, until it is decided."""
-        yield from self._requests.settle()
-        holders = sorted(self._cache.holders(session) - self._cache.former_holders(session))
-        views = self._children.by_url()
-        failed: DropflowError = NotFoundError(f"there is no session {session!r}", hint="see the list of sessions")
-        for url in [url for url in holders if url in views and views[url].is_asked]:
-            outcomes = yield Gather((Question(url, operation, {"session": session}),), _MEMBERS_SECONDS)
-            error = outcomes[url].error
-            if error is None:
-                detail = yield from self.session(session)
-                return as_info(detail)
-            failed = error
-            if not isinstance(error, NotFoundError | LinkError):
-                break
-        raise failed
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
         """Deploy a graph and start it; see `managers.api.Manager.submit`."""

@@ -108,7 +108,7 @@ class HostedSession:
         self.epoch = deployment.epoch
         self.whole = deployment.drops
         self.directory = directory
-        self._deployment = deployment.without_graph()
+        self.deployment = deployment.without_graph()
         self._clock = clock
         self._report = report
         self._progress = ProgressLog(clock, self._on_progress)
@@ -139,7 +139,7 @@ class HostedSession:
 
         return self._resources.make_exchange(
             piece,
-            self._deployment,
+            self.deployment,
             self._repository.workspace,
             view=view,
             contents=contents,
@@ -153,10 +153,10 @@ class HostedSession:
             piece.graph,
             self._repository,
             exchange,
-            self._deployment,
+            self.deployment,
             instruments=(
                 FailureLog(piece.graph, self.name),
-                ContentWatch(self._deployment, piece, exchange, copied=self.copied, report=self._report),
+                ContentWatch(self.deployment, piece, exchange, copied=self.copied, report=self._report),
                 *([NextViewBegins(self.directory)] if continuation else []),
             ),
             on_statistics=self._progress.count,
@@ -371,7 +371,7 @@ class HostedSession:
             **self._fields(progress),
             logical=session_views.logical_nodes(statistics),
             failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
-            notes=(*self._deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
+            notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
         )
 
     def _fields(self, progress: Progress) -> dict[str, Any]:
@@ -379,11 +379,11 @@ class HostedSession:
         now = progress.finished or self._clock.now()
         return {
             "session": self.name,
-            "graph": self._deployment.graph,
+            "graph": self.deployment.graph,
             "status": self._state_of(progress).name,
             "epoch": self.epoch,
             "version": progress.version,
-            "created": self._deployment.created,
+            "created": self.deployment.created,
             "started": progress.started,
             "finished": progress.finished,
             "seconds": max(0.0, now - progress.started) if progress.started else 0.0,
@@ -399,6 +399,7 @@ class HostedSession:
             "view": self.view.number,
             "recomputed": self._recomputed,
             "members": tuple(place.node for place in self.view.members),
+            "joined_by": self.deployment.joined_by,
         }
 
 

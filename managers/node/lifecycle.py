@@ -70,9 +70,14 @@ class Lifecycle:
         seconds = record.seconds + _START_SECONDS
         until = now + seconds
         reason = f"it was not started within {seconds:g} s; the manager that deployed it must have ended"
-        self._timers.set(
-            ("session", record.name), until, lambda now: self.cancel(record, now, CancelRequest(reason=reason))
-        )
+
+        def give_up(now: float) -> None:
+            if record.joining is None:
+                self.cancel(record, now, CancelRequest(reason=reason))
+            else:
+                self.withdraw(record, now)
+
+        self._timers.set(("session", record.name), until, give_up)
         self.answer(record.preparing)
         record.preparing = []
 

@@ -44,9 +44,10 @@ from managers.node.earlier_sessions import recover_all
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
+from managers.node.member_calls import MemberCalls
 from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
-from managers.node.session_queries import NodeSession, SessionQueries
+from managers.node.session_queries import NodeSession
 from managers.node.session_resources import ProcessResources
 from managers.owner_thread import Owner
 from managers.recovery.resumption_plan import newest_holders, plan_resumption
@@ -60,7 +61,7 @@ _KEPT = 20
 """Sessions that are over whose engines stay in memory."""
 
 
-class NodeManager(SessionQueries):
+class NodeManager(MemberCalls):
     """`managers.api.Manager` of one host.
 
     Parameters
@@ -203,6 +204,7 @@ class NodeManager(SessionQueries):
                 version=__version__,
                 host=socket.gethostname(),
                 sessions=sum(not found.state.is_terminal for found in sessions),
+                started=self._started,
                 load=self._load(sessions),
             ),
         )
@@ -263,16 +265,6 @@ class NodeManager(SessionQueries):
             text = CancelRequest(reason=reason).text
             return SessionInfo(session=session, graph="", status=SessionState.CANCELLED.name, text=text)
         return found.info()
-
-    def rebalance(self, session: str) -> SessionInfo:
-        """Have the members of a session end at about the same time."""
-        self._owner.call("rebalance", session=session)
-        return self._find(session).info()
-
-    def force_continue(self, session: str) -> SessionInfo:
-        """Have the members of a session that are left go on without a majority."""
-        self._owner.call("force_continue", session=session)
-        return self._find(session).info()
 
     def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
         """Continue a session that was stopped, on this node."""

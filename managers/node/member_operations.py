@@ -4,6 +4,13 @@ from collections.abc import Callable
 from itertools import count
 
 from dropflow.errors import ConflictError
+from dropflow.failure import Failure
+from dropflow.rest.operation_records import MemberRequest
+from dropflow.states import SessionState
+from managers.deployment import Place
+from managers.machine_calls import Return
+from managers.messages import SessionDone, StopSession
+from managers.node.events import Action, SendToPeer
 from managers.node.session_table import SessionRecord
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import FEWEST_VOTERS, RequestedChange
@@ -24,11 +31,20 @@ class MemberOperations:
         Asks for changes.
     visible : callable
         Returns the record of a session by its name, or raises `NotFoundError`.
+    actions : list
+        What is to be done; decisions are appended.
     """
 
     def __init__(
-        self, node: str, incarnation: int, views: ViewChanges, visible: Callable[[str], SessionRecord]
+        self,
+        node: str,
+        incarnation: int,
+        *,
+        views: ViewChanges,
+        visible: Callable[[str], SessionRecord],
+        actions: list[Action],
     ) -> None:
+        self._actions = actions
         self._node = node
         self._process = f"{node}:{incarnation}"
         self._views = views
@@ -53,6 +69,16 @@ class MemberOperations:
                 )
         self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
 
+    def add_member(self, call: int, now: float, *, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member; answered when it is one."""
+        record = self._visible(session)
+        place = Place(member.node, member.links, member.incarnation)
+        if record.views is not None and place in record.views.view.members:
+            self._actions.append(Return(call))
+            return
+        workers = {member.node: member.workers}
+        self._request(record, call, RequestedChange(self._new_id(), add=(place,), workers=workers), now)
+
     def take_adopted(self, now: float) -> None:
         """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
         while self._views.adopted:
@@ -61,10 +87,21 @@ class MemberOperations:
                 record.requests.decided(decision)
             self._send(record, now)
 
-    def over(self, record: SessionRecord) -> None:
-        """Refuse what was asked for of a session that is over."""
+    def over(self, record: SessionRecord, failure: Failure | None) -> None:
+        """Refuse what was asked for of a session that is over, and tell its witnesses if it is over everywhere.
+
+        With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
+        """
         if record.requests is not None:
             record.requests.refuse("is over")
+        record.own_failure = failure
+        if record.views is not None and failure is not None:
+            stopped = StopSession(record.name, record.epoch, "", self._node, failure)
+            self._actions += [SendToPeer(name, stopped) for name in sorted(record.peers)]
+        is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
+        if record.views is not None and (record.views.is_over or is_cancelled):
+            done = SessionDone(record.name, record.epoch, record.views.view.number)
+            self._actions += [SendToPeer(name, done) for name in record.witnesses]
 
     def _new_id(self) -> str:
         return f"{self._process}:{next(self._numbers)}"

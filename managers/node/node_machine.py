@@ -21,6 +21,7 @@ from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
+from managers.node.closing import Closing
 from managers.node.events import (
     Action,
     Build,
@@ -60,8 +61,6 @@ from managers.node.view_changes import ViewChanges
 
 __all__ = ["NodeMachine"]
 
-_CLOSE_SECONDS = 10.0
-"""How long a node that is closed waits for its sessions."""
 _NOT_STARTED = (Phase.BUILDING, Phase.ABANDONED, Phase.CONNECTING, Phase.PREPARED)
 _MOST_WITHDRAWN = 1000
 """How many deployments are remembered that were undone and may still be on their way here."""
@@ -70,9 +69,9 @@ _MOST_WITHDRAWN = 1000
 class NodeMachine:
     """The decisions of one node manager.
 
-    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `rebalance`, `force_continue`, `watch` and
-    `close`, as in `managers.api`. They return None; `cancel` returns the instance of the session, None if it is
-    removed.
+    Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch`, `close`, and those of
+    `MemberOperations`, as in `managers.api`. They return None; `cancel` returns the instance of the session, None if it
+    is removed.
 
     Parameters
     ----------
@@ -110,9 +109,10 @@ class NodeMachine:
         self._sessions = Lifecycle(name, self.table, self._timers, self._actions, kept=kept)
         self._views = ViewChanges(name, self.table, self.peers, self._sessions, self._actions, patience=lost_after / 2)
         self._withdrawn: dict[tuple[str, int], None] = {}
-        self._members = MemberOperations(name, incarnation, self._views, self._visible)
-        self._is_closing = False
-        self._closing: list[int] = []
+        self._members = MemberOperations(
+            name, incarnation, views=self._views, visible=self._visible, actions=self._actions
+        )
+        self._closing = Closing(name, self.table, self._sessions, self._timers, self._actions)
         self._operations: Mapping[str, Callable[..., None]] = {
             "prepare": self._prepare,
             "start": self._start,
@@ -122,7 +122,8 @@ class NodeMachine:
             "watch": self._watch,
             "rebalance": self._members.rebalance,
             "force_continue": self._members.force_continue,
-            "close": self._close,
+            "add_member": self._members.add_member,
+            "close": self._closing.close,
         }
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -153,7 +154,7 @@ class NodeMachine:
                 else:
                     self._on_session(record, event, now)
         self._take_losses(now)
-        self._finish_close()
+        self._closing.finish()
         return self._take_actions()
 
     def tick(self, now: float) -> list[Action]:
@@ -180,9 +181,8 @@ class NodeMachine:
 
     def _prepare(self, call: int, now: float, *, deployment: Deployment, seconds: float) -> None:
         """Begin to build a session; answered once its peers have answered."""
-        del now
         name, epoch = deployment.session, deployment.epoch
-        _check_deployment(deployment, self._name, self._incarnation, is_closing=self._is_closing)
+        _check_deployment(deployment, self._name, self._incarnation, is_closing=self._closing.has_begun)
         record = self.table.get(name)
         if record is not None and record.epoch == epoch and record.is_hosted and not record.phase.is_leaving:
             if record.phase in (Phase.BUILDING, Phase.CONNECTING):
@@ -190,7 +190,14 @@ class NodeMachine:
             else:
                 self._sessions.answer([call])
             return
-        if (name, epoch) in self._withdrawn:
+        if record is not None and deployment.is_joining and record.epoch == epoch and not record.is_certain:
+            # The part of a process that was killed: the members go on without it, and this one begins anew.
+            if record.phase is not Phase.FINISHED:
+                raise ConflictError(f"the former part of session {name!r} is being removed", hint="try again")
+            record.postponed.append((call, deployment, seconds))
+            self._sessions.withdraw(record, now)
+            return
+        if (name, epoch) in self._withdrawn and not deployment.is_joining:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
         former = None if record is None else _to_continue(record, deployment)
         if former is not None and not former.phase.is_quiet:
@@ -212,7 +219,6 @@ class NodeMachine:
         self._actions.append(Build(deployment))
 
     def _start(self, call: int, now: float, *, session: str, epoch: int) -> None:
-        del now
         record = self._visible(session)
         if record.epoch != epoch:
             raise ConflictError(f"session {session!r} was deployed again", hint="look at its status")
@@ -220,7 +226,7 @@ class NodeMachine:
             raise ConflictError(f"session {session!r} is over", hint="submit the graph again")
         if record.phase is Phase.CONNECTING:
             raise ConflictError(f"session {session!r} is still being prepared", hint="wait until it is, and try again")
-        self._sessions.start(record)
+        self._views.start(record, now)
         self._sessions.answer([call])
 
     def _undo(self, call: int, now: float, *, session: str, epoch: int, reason: str) -> None:
@@ -304,9 +310,8 @@ class NodeMachine:
                 sessions.changed(record)
             case Over():
                 record.result = event.status
-                self._members.over(record)
+                self._members.over(record, event.failure)
                 sessions.over(record)
-                self._views.over(record, event.failure)
                 self._lose(self.peers.release(record.name, now), now)
             case Ended():
                 sessions.ended(record)
@@ -315,16 +320,23 @@ class NodeMachine:
                 sessions.retired(record, event.finished)
                 self._prepare_postponed(record, now)
             case Removed():
+                joining = [one for one in record.postponed if one[1].is_joining]
+                record.postponed = [one for one in record.postponed if not one[1].is_joining]
                 sessions.removed(record, event.error)
+                record.postponed = joining
+                self._prepare_postponed(record, now, event.error)
 
-    def _prepare_postponed(self, record: SessionRecord, now: float) -> None:
-        """Continue a session that is over, now that nothing works on it any more."""
+    def _prepare_postponed(self, record: SessionRecord, now: float, error: Exception | None = None) -> None:
+        """Prepare what waited until nothing works on a session any more, or until its former part was removed."""
         postponed, record.postponed = record.postponed, []
         for call, deployment, seconds in postponed:
+            if error is not None:
+                self._sessions.answer([call], error)
+                continue
             try:
                 self._prepare(call, now, deployment=deployment, seconds=seconds)
-            except DropflowError as error:
-                self._sessions.answer([call], error)
+            except DropflowError as refusal:
+                self._sessions.answer([call], refusal)
 
     def _connect(self, record: SessionRecord, built: Built, now: float) -> None:
         """Wait for the peers of a session that is built."""
@@ -428,36 +440,6 @@ class NodeMachine:
                 goes_on = self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final)
                 if not goes_on and loss.peer not in record.witnesses:
                     self._sessions.fail(record, now, loss.peer, failure)
-
-    # Closing.
-
-    def _close(self, call: int, now: float) -> None:
-        """Cancel all sessions; answered once all are over, or after some time."""
-        reason = f"node {self._name} is stopping"
-        self._is_closing = True
-        self._closing.append(call)
-        self._timers.set(("close", ""), now + _CLOSE_SECONDS, self._give_up_closing)
-        for record in self.table:
-            if record.phase is Phase.BUILDING:
-                self._sessions.withdraw(record, now, LinkError(reason))
-            else:
-                self._sessions.cancel(record, now, CancelRequest(reason=reason))
-
-    def _finish_close(self) -> None:
-        """Answer `close` once nothing works on any session."""
-        if self._closing and all(record.phase.is_quiet for record in self.table):
-            self._timers.clear(("close", ""))
-            self._sessions.answer(self._closing)
-            self._closing = []
-
-    def _give_up_closing(self, now: float) -> None:
-        del now
-        for record in self.table:
-            if not record.phase.is_quiet:
-                self._actions.append(Log(f"session {record.name!r} does not stop", record.name))
-                self._sessions.abandon(record, LinkError(f"node {self._name} is stopping"))
-        self._sessions.answer(self._closing)
-        self._closing = []
 
 
 def _check_deployment(deployment: Deployment, node: str, incarnation: int, *, is_closing: bool) -> None:

@@ -28,7 +28,7 @@ from dropflow.engine.reports import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, StorageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
-from dropflow.graph.slices import Slice, slice_for
+from dropflow.graph.slices import Slice, empty_slice, slice_for
 from dropflow.graph_file import load
 from dropflow.ids import session_of_directory
 from dropflow.rest.operation_records import CancelRequest
@@ -248,6 +248,8 @@ class SessionDirectory:
         if saved is not None:
             return _slice_in(saved, self.graph(), node)
         graph = self.graph()
+        if self.deployment().is_joining:
+            return empty_slice(graph, node)
         members = [place.node for place in self.deployment().places]
         if node not in members:
             raise BadFileError(

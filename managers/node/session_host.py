@@ -14,7 +14,7 @@ from dropflow.exception_text import summary_of
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
-from dropflow.graph.slices import Slice, slice_for
+from dropflow.graph.slices import Slice, empty_slice, slice_for
 from dropflow.ids import session_directory_name
 from managers.deployment import Deployment
 from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
@@ -192,8 +192,9 @@ class SessionHost:
             return self._continued(directory, deployment)
         directory.make()
         try:
+            graph = _saved(directory, deployment)
             return HostedSession(
-                slice_for(_saved(directory, deployment), self._name),
+                (empty_slice if deployment.is_joining else slice_for)(graph, self._name),
                 deployment,
                 directory,
                 resources=self.resources,

@@ -25,9 +25,10 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.node.content_copies import ContentCopies
 from managers.node.view_requests import ViewRequests
+from managers.recovery.events import AdoptDecision
 from managers.recovery.view_change import ViewChange
 
-__all__ = ["FinishedRecord", "Phase", "SessionRecord", "SessionTable", "Work"]
+__all__ = ["FinishedRecord", "Joining", "Phase", "SessionRecord", "SessionTable", "Work"]
 
 
 class Phase(Enum):
@@ -103,6 +104,22 @@ _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.STOPPING: (Phase.REMOVING,),
     Phase.REMOVING: (Phase.ENDED, Phase.FINISHED),  # when the directory cannot be removed
 }
+
+
+@dataclass(slots=True)
+class Joining:
+    """A node that is prepared, and waits for a view that has it.
+
+    Attributes
+    ----------
+    is_stopped : bool
+        Whether its session, which has no drops, has stopped, so that it can continue in the view.
+    adoption : AdoptDecision or None
+        The view, if it came before that.
+    """
+
+    is_stopped: bool = False
+    adoption: AdoptDecision | None = None
 
 
 class FinishedRecord(Protocol):
@@ -197,6 +214,8 @@ class SessionRecord:
         The view in which it told that its part is finished.
     asked_view : int
         The view in which all members had finished, and this one asked whether all of them are still there.
+    joining : Joining or None
+        What it waits for before it is a member; None if it is one.
     requests : ViewRequests or None
         The changes of its members that were asked for here.
     """
@@ -232,6 +251,7 @@ class SessionRecord:
     parts_done: dict[int, set[str]] = field(default_factory=dict)
     told_view: int = -1
     asked_view: int = -1
+    joining: Joining | None = None
     requests: ViewRequests | None = None
 
     @property

@@ -13,7 +13,6 @@ import numpy as np
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
-from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.content_copies import ContentCopies
@@ -49,7 +48,7 @@ from managers.node.events import (
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
-from managers.node.session_table import Phase, SessionRecord, SessionTable, Work
+from managers.node.session_table import Joining, Phase, SessionRecord, SessionTable, Work
 from managers.node.view_requests import ViewRequests
 from managers.recovery.events import (
     AdoptDecision,
@@ -67,6 +66,8 @@ __all__ = ["MAJORITY_SECONDS", "ViewChanges"]
 
 MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""
+JOIN_SECONDS = 90.0
+"""How long a node that is prepared to join a session waits for a view that has it."""
 _ANSWER_SECONDS = 5.0
 """How long it waits if so many of their processes have ended that no view can be decided any more."""
 
@@ -115,6 +116,7 @@ class ViewChanges:
 
     def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
         """Have a session survive losses, if it has enough voters."""
+        record.joining = Joining() if deployment.is_joining else None
         view = first_view(deployment)
         if view is not None:
             record.witnesses = {place.node: place for place in view.witnesses}
@@ -133,25 +135,22 @@ class ViewChanges:
         """
         if record.views is None or not record.phase.is_started or record.result is not None:
             return False
+        if record.joining is not None:
+            return True  # the members decide without this node
         record.lost[peer] = reason
         if is_final:
             record.gone.add(peer)
-        self._carry_out(record, record.views.lose(self._lost(record), now), now)
+        self._carry_out(record, record.views.lose(_lost_voters(record), now), now)
         return True
 
-    def over(self, record: SessionRecord, failure: Failure | None) -> None:
-        """Tell the witnesses of a session that it is over everywhere.
-
-        With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
-        """
-        record.own_failure = failure
-        if record.views is not None and failure is not None:
-            stopped = StopSession(record.name, record.epoch, "", self._node, failure)
-            self._actions += [SendToPeer(name, stopped) for name in sorted(record.peers)]
-        is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
-        if record.views is not None and (record.views.is_over or is_cancelled):
-            done = SessionDone(record.name, record.epoch, record.views.view.number)
-            self._actions += [SendToPeer(name, done) for name in record.witnesses]
+    def start(self, record: SessionRecord, now: float) -> None:
+        """Start a session, unless it was started before. One that is to be joined stops again until a view has it."""
+        is_new = record.phase is Phase.PREPARED
+        self._sessions.start(record)
+        if record.joining is not None:
+            record.gives_up_at = now + JOIN_SECONDS
+            if is_new:
+                self._freeze(record)
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -185,15 +184,15 @@ class ViewChanges:
         if record.views is None:
             # A former process of this node may have ended it, and a member may have missed that.
             if record.result is not None and record.is_certain:
-                self._tell_end(record, event)
+                self._actions += _end_answer(record, event, self._node)
             return
         if not self._is_voter(record, event, now):
             return
         if record.result is not None:
-            self._tell_end(record, event)
+            self._actions += _end_answer(record, event, self._node)
             return
         if record.phase is Phase.PREPARED:
-            self._sessions.start(record)  # its members have begun
+            self.start(record, now)  # its members have begun
         if not record.phase.is_started:
             return
         match message:
@@ -203,15 +202,6 @@ class ViewChanges:
                 self._finish(record)
             case _:
                 self.on_view_message(record, event.peer, message, now)
-
-    def _tell_end(self, record: SessionRecord, event: PeerSent) -> None:
-        """Answer that the session is over here, and so it is everywhere, unless it failed on this node only."""
-        if record.own_failure is not None:
-            self._actions.append(
-                SendToPeer(event.peer, StopSession(record.name, record.epoch, "", self._node, record.own_failure))
-            )
-        elif not isinstance(event.message, SessionDone):
-            self._actions.append(SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view)))
 
     def _on_copies(self, record: SessionRecord, event: CopyEvent, now: float) -> None:
         """Copies were made or are not needed any more."""
@@ -254,15 +244,7 @@ class ViewChanges:
         """A session has stopped, the computation of its next view is done, or copies of contents were made."""
         match event:
             case Frozen():
-                if record.work is Work.END:
-                    return  # the decision that the session is over came first
-                record.work = Work.NONE
-                if record.is_stopping:
-                    # Its thread stopped to report before it saw that it was to stop for good.
-                    record.work = Work.THREAD
-                    self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
-                elif record.views is not None and record.views.is_frozen:
-                    self._carry_out(record, record.views.frozen(_encoded(record, event.report), now), now)
+                self._on_frozen(record, event, now)
             case Continued():
                 record.work = Work.THREAD if record.work is Work.NEXT_VIEW else record.work
                 if record.views is not None and record.views.is_frozen:
@@ -274,6 +256,22 @@ class ViewChanges:
                     self._carry_out(record, record.views.planned(event.ballot, event.decision, now), now)
             case _:
                 self._on_copies(record, event, now)
+
+    def _on_frozen(self, record: SessionRecord, event: Frozen, now: float) -> None:
+        """A session has stopped."""
+        if record.work is Work.END:
+            return  # the decision that the session is over came first
+        record.work = Work.NONE
+        if record.is_stopping:
+            # Its thread stopped to report before it saw that it was to stop for good.
+            record.work = Work.THREAD
+            self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
+        elif record.joining is not None:
+            record.joining.is_stopped = True
+            if record.joining.adoption is not None:
+                self._adopt(record, record.joining.adoption, now)
+        elif record.views is not None and record.views.is_frozen:
+            self._carry_out(record, record.views.frozen(_encoded(record, event.report), now), now)
 
     def _on_part_finished(self, record: SessionRecord, event: PartFinished, now: float) -> None:
         """All drops of a session are settled here, or cannot end by its walltime."""
@@ -290,7 +288,7 @@ class ViewChanges:
             record.work = Work.NONE
         if views is None or record.is_stopping or is_ending:
             self._finish(record)
-        elif views.is_frozen:
+        elif views.is_frozen or record.joining is not None:
             self._freeze(record)  # the request to freeze came too late
         elif event.view == views.view.number:
             record.part_finished = event.view
@@ -345,10 +343,6 @@ class ViewChanges:
         elif record.views is not None:
             self._carry_out(record, record.views.receive(peer, message, now), now)
 
-    def _lost(self, record: SessionRecord) -> dict[str, str]:
-        members = set() if record.views is None else {place.node for place in record.views.view.voters}
-        return {peer: why for peer, why in record.lost.items() if peer in members}
-
     def _carry_out(self, record: SessionRecord, actions: list[ViewAction], now: float) -> None:
         for action in actions:
             match action:
@@ -363,13 +357,9 @@ class ViewChanges:
                 case AdoptDecision():
                     self._adopt(record, action, now)
                 case LeaveSession():
-                    self._leave(record, now)
-        is_waiting = record.views is not None and (record.views.is_frozen or record.views.waiting != "")
-        limit = MAJORITY_SECONDS
-        if _is_hopeless(record):
-            # The others may have ended the session before they were started again: then they answer so.
-            is_waiting, limit = True, _ANSWER_SECONDS
-        record.gives_up_at = min(record.gives_up_at, now + limit) if is_waiting else inf
+                    why = "as was asked for" if self._node in action.decision.left else "which was out of reach"
+                    self._leave(record, now, why)
+        record.gives_up_at = _gives_up_at(record, now)
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
             self._actions.append(ShowWaiting(record.instance, record.waiting))
@@ -387,6 +377,11 @@ class ViewChanges:
         if action.decision.is_over:
             self._finish(record)
             return
+        if record.joining is not None:
+            if not record.joining.is_stopped:
+                record.joining.adoption = action
+                return
+            record.joining, record.gives_up_at = None, inf
         view = action.decision.view
         lost = ", ".join(f"{node} ({why})" for node, why in action.decision.lost.items()) or "no node"
         members = ", ".join(place.node for place in view.members)
@@ -414,7 +409,10 @@ class ViewChanges:
     def _give_up(self, record: SessionRecord, now: float) -> None:
         """Fail a session for which no majority of its nodes has answered for a long time: no wait is without an end."""
         record.gives_up_at = inf
-        node, why = next(iter(self._lost(record).items()), (self._node, "it answers to too few nodes"))
+        if record.joining is not None:
+            self._leave(record, now, f"which no view has within {JOIN_SECONDS:g} s")
+            return
+        node, why = next(iter(_lost_voters(record).items()), (self._node, "it answers to too few nodes"))
         waited = (
             "too few nodes are left" if _is_hopeless(record) else f"for {MAJORITY_SECONDS:g} s too few nodes answered"
         )
@@ -427,8 +425,8 @@ class ViewChanges:
         )
         self._sessions.fail(record, now, node, failure)
 
-    def _leave(self, record: SessionRecord, now: float) -> None:
-        text = f"session {record.name} goes on without this node, which was out of reach: its part is removed"
+    def _leave(self, record: SessionRecord, now: float, why: str) -> None:
+        text = f"session {record.name} goes on without this node, {why}: its part is removed"
         self._actions += [Log(text, record.name), SilenceSession(record.instance)]
         if record.requests is not None:
             record.requests.refuse("goes on without this node")
@@ -466,9 +464,35 @@ class ViewChanges:
             self._actions.append(FinishSession(record.instance))
 
 
+def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Action]:
+    """Return the answer to a voter: the session is over here, and so everywhere, unless it failed on this node only."""
+    if record.own_failure is not None:
+        return [SendToPeer(event.peer, StopSession(record.name, record.epoch, "", node, record.own_failure))]
+    if isinstance(event.message, SessionDone):
+        return []
+    return [SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view))]
+
+
 def _connection(record: SessionRecord, places: Iterable[Place], node: str) -> ConnectPeers:
     """Return what opens the links to nodes; those that are open stay."""
     return ConnectPeers(record.name, record.epoch, {one.node: one.address for one in places if one.node != node})
+
+
+def _lost_voters(record: SessionRecord) -> dict[str, str]:
+    """Return the voters that are lost, and why."""
+    members = set() if record.views is None else {place.node for place in record.views.view.voters}
+    return {peer: why for peer, why in record.lost.items() if peer in members}
+
+
+def _gives_up_at(record: SessionRecord, now: float) -> float:
+    """Return when a session fails unless its next view is decided before."""
+    if record.joining is not None:
+        return record.gives_up_at
+    if _is_hopeless(record):
+        # The others may have ended the session before they were started again: then they answer so.
+        return min(record.gives_up_at, now + _ANSWER_SECONDS)
+    is_waiting = record.views is not None and (record.views.is_frozen or record.views.waiting != "")
+    return min(record.gives_up_at, now + MAJORITY_SECONDS) if is_waiting else inf
 
 
 def _is_hopeless(record: SessionRecord) -> bool:

@@ -68,8 +68,8 @@ class View(msgspec.Struct, frozen=True):
 
 def first_view(deployment: Deployment) -> View | None:
     """Return the first view of a session; None if it has too few voters to survive a loss."""
-    view = View(deployment.view, tuple(deployment.places), tuple(deployment.witnesses))
-    return view if len(view.voters) >= FEWEST_VOTERS else None
+    view = View(deployment.view, tuple(deployment.members), tuple(deployment.witnesses))
+    return view if len(view.voters) >= FEWEST_VOTERS or deployment.is_joining else None
 
 
 class RequestedChange(msgspec.Struct, frozen=True):

