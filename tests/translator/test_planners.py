@@ -161,6 +161,12 @@ def test_a_deadline_that_cannot_be_kept_is_an_error(algorithm: str) -> None:
         partition(chain(1000), PartitionOptions(algorithm=algorithm, parts=4, deadline=3.0))
 
 
+def test_every_algorithm_keeps_a_deadline_or_refuses() -> None:
+    """An algorithm that does not plan for deadlines is refused with PT011 if its plan takes longer."""
+    with pytest.raises(BadGraphError, match=r"PT011 the plan takes .* s, the deadline is 3 s"):
+        partition(chain(1000), PartitionOptions(algorithm="blocks", parts=4, deadline=3.0))
+
+
 def test_dop_limits_the_applications_of_a_part() -> None:
     """Without machines, a part has as many processors as the limit; with machines, not more."""
     builder = GraphBuilder()

@@ -25,6 +25,7 @@ from translator.partition.weights import check_weights
 from translator.planning.graph_work import work_of
 from translator.planning.machines import Machines, equal_machines
 from translator.planning.ranks import priorities, upward_ranks
+from translator.planning.simulation import simulate
 from translator.problem_codes import problem
 from translator.stage_options import PartitionOptions
 
@@ -192,8 +193,17 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     priority = made.priority
     if priority is None:
         priority = priorities(upward_ranks(graph, work, where, made.part), work)
+    if options.deadline is not None:
+        _refuse_late(simulate(work, where, made.part, priority).completion, options.deadline)
     made.part.flags.writeable = False
     return PlannedGraph(replace(graph, part=made.part, places=(), priority=priority), algorithm, made.note)
+
+
+def _refuse_late(completion: float, deadline: float) -> None:
+    if completion > deadline * (1 + 1e-9):
+        text = f"the plan takes {completion:.6g} s, the deadline is {deadline:.6g} s"
+        hint = "give a later deadline, or more or faster nodes, or let auto plan"
+        refuse_errors([problem("PT011", text, where="deadline", hint=hint)])
 
 
 def partition(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PhysicalGraph:
