@@ -13,6 +13,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.simulation.faults import happens
+from managers.simulation.recorder import content_bytes
 from managers.simulation.simulated_node import Workload
 
 __all__ = ["RandomGraph", "draw_graph", "draw_workload"]
@@ -70,7 +71,7 @@ def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> W
         digest = hashlib.sha256(name.encode())
         if reading[task.oid.partition("_")[0]]:
             for one in task.inputs:
-                digest.update(b"%d" % one.state + (b"" if one.handle is None else one.handle.body))
+                digest.update(b"%d" % one.state + (b"" if one.handle is None else content_bytes(one.handle)))
         return digest.digest() * repeats
 
     return Workload(
