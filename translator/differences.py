@@ -181,7 +181,10 @@ def _edge(graph: LogicalGraph, link: LogicalLink, pairs: Mapping[str, str] | Non
     """Return what an edge means: its ends in the new graph, the names of its ports, and its marks."""
 
     def end(id_: str) -> str:
-        return id_ if pairs is None else pairs.get(id_, f"old:{id_}")
+        if pairs is None or id_ in pairs:
+            return id_ if pairs is None else pairs[id_]
+        node = graph.by_id.get(id_)
+        return id_ if node is None or not _counts(node) else f"old:{id_}"
 
     def port(id_: str, field: str) -> str:
         node = graph.by_id.get(id_)

@@ -18,11 +18,33 @@ IDS = [f"n{number}" for number in range(7)]
 CATEGORIES = {
     NodeKind.DATA: ["Memory", "File", "Odd"],
     NodeKind.APP: ["DALiuGEApp", "Mpi", "Branch"],
-    NodeKind.CONSTRUCT: ["Scatter", "Gather", "GroupBy", "Loop", "SubGraph", "ExclusiveForceNode", "MKN", "Odd"],
+    NodeKind.CONSTRUCT: [
+        "Scatter",
+        "Gather",
+        "GroupBy",
+        "Loop",
+        "SubGraph",
+        "ExclusiveForceNode",
+        "MKN",
+        "Service",
+        "Odd",
+    ],
     NodeKind.NOTE: ["Comment"],
     NodeKind.GLOBALS: ["GlobalVariables"],
 }
-NAMES = ["num_of_copies", "num_of_iter", "num_of_inputs", "group_key", "group_start", "group_end", "num_of_procs"]
+NAMES = [
+    "num_of_copies",
+    "num_of_iter",
+    "num_of_inputs",
+    "group_key",
+    "group_start",
+    "group_end",
+    "num_of_procs",
+    "m",
+    "k",
+    "n",
+    "zip_with",
+]
 VALUES = st.one_of(
     st.sampled_from([0, 1, 2, 3, "2", "n0", "n0,n1", True, False, None, "", -1, 1.5, [], {}, "x", [1, "n2"]]),
     st.integers(-5, 10**20),
