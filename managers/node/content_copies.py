@@ -281,8 +281,10 @@ class ContentCopies:
         unwanted = []
         for row in message.rows():
             _answered(self._asked, row, peer)
-            if row in self._count:
-                self.safe.setdefault(row, set()).add(peer)
+            holders = self.safe.get(row, set())
+            # A new owner may have asked others before a member told that it has a copy from an earlier view.
+            if peer in holders or len(holders) < self._count.get(row, 0):
+                self.safe[row] = holders | {peer}
             else:
                 unwanted.append(row)
         if unwanted:

@@ -60,6 +60,8 @@ class ContentExchange:
         self._for_copies: set[int] = set()
         """Drops here whose contents are offered for copies, also after their last consumer."""
         self._copies: dict[int, str] = {}
+        self._bodies: dict[int, Handle] = {}
+        """Contents in memory that were fetched, by drop, until they are released."""
         self._view = 0
 
     # To others.
@@ -161,7 +163,10 @@ class ContentExchange:
             body = bytearray()
             wanted = self._wanted(content)
             yield PendingFetch(wanted, lambda _, data: body.extend(data), _FETCH_SECONDS, give_up)
-            return msgspec.structs.replace(handle, body=bytes(body))
+            fetched = msgspec.structs.replace(handle, body=bytes(body))
+            if content.producer < 0:
+                self._bodies[content.drop] = fetched
+            return fetched
         path = self._path(content)
         yield from self._fetch_to(path, content, give_up)
         if content.producer < 0:
@@ -231,6 +236,8 @@ class ContentExchange:
 
     def copy(self, content: Content) -> Handle | None:
         """Return the copy of a content that was fetched in an earlier view of the session, or None."""
+        if content.producer < 0 and content.drop in self._bodies:
+            return self._bodies[content.drop]
         path = None if content.producer >= 0 else self._copies.get(content.drop)
         return None if path is None else msgspec.structs.replace(here(content.handle, self._workspace), location=path)
 
@@ -239,12 +246,14 @@ class ContentExchange:
         self._view += 1
         for drop in reset:
             self._copies.pop(drop, None)  # attempts that still run may read it
+            self._bodies.pop(drop, None)
             self._for_copies.discard(drop)
         for drop, producer in [key for key in self._offered if key[1] >= 0]:
             del self._offered[drop, producer]  # what is still a part is offered again
 
     def remove_copy(self, drop: int) -> None:
         """Remove the copy of a content that was fetched, if there is one."""
+        self._bodies.pop(drop, None)
         path = self._copies.pop(drop, None)
         if path is not None:
             remove_part(path)

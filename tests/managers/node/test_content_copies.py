@@ -162,7 +162,7 @@ class Session:
             owner = self.owner[row]
             holders = {name for name in names if row in self.copies[name].held}
             assert self.copies[owner].safe.get(row, set()) == holders
-            assert len(holders) >= min(count, len(able - {owner}))
+            assert min(count, len(able - {owner})) <= len(holders) <= self.copies[owner]._count[row]
             assert all(self.copies[name].held[row].owner == owner for name in holders)
         for name, one in self.copies.items():
             assert one.held.keys() <= self.contents.keys()
