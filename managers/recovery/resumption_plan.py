@@ -64,6 +64,12 @@ class _Copies:
         return _members(self.newest)
 
     @property
+    def draining(self) -> tuple[str, ...]:
+        """Members of the latest view that get no drops."""
+        decision = self.newest.decision
+        return () if decision is None else tuple(node for node in decision.view.draining if node in self.counted)
+
+    @property
     def witnesses(self) -> tuple[Place, ...]:
         """Witnesses of the latest view."""
         decision = self.newest.decision
@@ -251,7 +257,9 @@ def _plan(
     )
     reports = {node: part.report for node, part in copies.counted.items()}
     witnesses = () if witness is None else (witness,)
-    plan = PlanView((0, 0), View(copies.newest.view, members, witnesses), reports, dict(copies.missing))
+    plan = PlanView(
+        (0, 0), View(copies.newest.view, members, witnesses, copies.draining), reports, dict(copies.missing)
+    )
     return plan, with_placement(graph, owners, names)
 
 

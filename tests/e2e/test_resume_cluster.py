@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from dropflow.clock import SystemClock
@@ -36,7 +38,8 @@ def _kill(up: Running) -> None:
     """Kill all processes of a cluster at once."""
     family = up.family()
     for process in family:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # it ended with its parent
+            process.kill()
     up.process.wait()
     assert gone([process for process in family if process.pid != up.process.pid])
 
