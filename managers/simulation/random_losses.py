@@ -12,6 +12,7 @@ import numpy as np
 
 from dropflow.engine.api import Task
 from dropflow.errors import InternalError
+from dropflow.states import SessionState
 from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, SendToPeer, SilenceSession
@@ -28,6 +29,8 @@ from managers.simulation.trial_checks import Expected, TrialChecks, kept_content
 
 __all__ = ["LossTrial", "TrialOutcome"]
 
+_MOST_CALLS = 10
+"""How often a paused session is continued: a fault that lasts may keep a request from a node."""
 _MOST_SECONDS = 300.0
 """In which sessions must end after the last fault."""
 _QUIET_SECONDS = 40.0
@@ -243,10 +246,19 @@ class LossTrial:
         )
 
     def _unpause(self) -> None:
+        """Continue the sessions that were paused, again for nodes that do not answer yet."""
         for name, request in self._injector.requests.items():
-            if request == "pause":
+            for _ in range(_MOST_CALLS if request == "pause" else 0):
                 self.cluster.call("unpause", session=name)
                 self._injector.requests[name] = ""
+                if not self._is_paused(name):
+                    break
+                self._simulation.wait(5.0)
+
+    def _is_paused(self, name: str) -> bool:
+        nodes = [node for node in self.cluster.nodes.values() if node.process.is_alive]
+        found = [node.sessions[name].state for node in nodes if name in node.sessions]
+        return SessionState.PAUSED in found
 
     def _dies(self, task: Task, node: str) -> bool:
         return self._injector.dies(task, node)
