@@ -61,7 +61,9 @@ def command(
     written = None if target is None else graph_target(target, form)
     described = machines_and_parts(nodes, None)[0] if nodes.endswith(".toml") else None
     names = [name.strip() for name in nodes.split(",")] if described is None else [one.name for one in described.nodes]
-    parted = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    parted = choice.measured(
+        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    )
     options, algorithm, note, begun = choice.options(len(names)), "an earlier command", "", time.perf_counter()
     if parted.parts == 1:
         made = plan(parted, options, described)

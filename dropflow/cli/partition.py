@@ -84,7 +84,9 @@ def command(
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
     written = None if target is None else graph_target(target, form)
     where, count = machines_and_parts(machines, parts)
-    whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    whole = choice.measured(
+        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    )
     options = choice.options(count)
     if compare:
         output.answer(_compared(whole, choice, where, count))

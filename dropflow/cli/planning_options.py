@@ -48,12 +48,23 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
     dop: int
     deadline: float | None
     seed: int
+    profiles: tuple[str, ...] = ()
+    """Directories of runs whose measurements take the place of estimates."""
+
+    def measured(self, graph: "PhysicalGraph") -> "PhysicalGraph":
+        """Return a graph with what earlier runs have measured."""
+        if not self.profiles:
+            return graph
+        from translator.planning.measured import read_run, with_measured_weights
+
+        return with_measured_weights(graph, [read_run(Path(directory)) for directory in self.profiles])
 
     def options(self, parts: int) -> "PartitionOptions":
         """Return the options of the stage, for a number of parts."""
         from translator.stage_options import PartitionOptions
 
-        return PartitionOptions(parts=parts, **msgspec.structs.asdict(self))
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name != "profiles"}
+        return PartitionOptions(parts=parts, **fields)
 
 
 def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +99,13 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
     )
     @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of random choices.")
+    @click.option(
+        "--profile",
+        "profiles",
+        multiple=True,
+        metavar="DIR",
+        help="Plan with the times and sizes that the run in DIR has measured, not with those of GRAPH; repeatable.",
+    )
     @functools.wraps(function)
     def command(
         *arguments: Any,
@@ -97,10 +115,17 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         deadline: float | None,
         seed: int,
         algorithm: str,
+        profiles: tuple[str, ...],
         **given: Any,
     ) -> Any:
         choice = PlanningChoice(
-            algorithm=algorithm, imbalance=imbalance, objective=objective, dop=dop, deadline=deadline, seed=seed
+            algorithm=algorithm,
+            imbalance=imbalance,
+            objective=objective,
+            dop=dop,
+            deadline=deadline,
+            seed=seed,
+            profiles=profiles,
         )
         return function(*arguments, choice=choice, **given)
 

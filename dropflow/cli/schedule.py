@@ -80,7 +80,9 @@ def command(
     from translator.planning.timeline_files import perfetto_trace, timeline_svg
 
     _check_targets(trace, svg)
-    whole = graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    whole = choice.measured(
+        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
+    )
     is_planned = whole.parts > 1 and parts is None
     where, count = machines_and_parts(machines, whole.parts if is_planned and machines is None else parts)
     options, algorithm = choice.options(count), "an earlier command"

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from dropflow.graph.templates import Link, Template
 
-__all__ = ["Adjacency", "IntColumn", "PhysicalGraph", "PointerColumn"]
+__all__ = ["Adjacency", "FloatColumn", "IntColumn", "PhysicalGraph", "PointerColumn"]
 
 IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
+FloatColumn = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,9 @@ class PhysicalGraph:
     priority : int32 array, shape (drops,), or None
         Of the applications of a node that are ready, those with the highest number start first; None for the order in
         which they become ready.
+    weight : float array, shape (drops,), or None
+        Measured weight of each drop, in place of that of its template: seconds of an application, bytes of data. For
+        planning only; files do not have it.
     """
 
     name: str
@@ -85,6 +89,7 @@ class PhysicalGraph:
     meta: dict[str, str] = field(default_factory=dict)
     rank: IntColumn | None = None
     priority: IntColumn | None = None
+    weight: FloatColumn | None = None
 
     @property
     def drops(self) -> int:

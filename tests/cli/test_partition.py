@@ -168,3 +168,20 @@ def test_map_needs_a_node_for_each_part(command: Command, tmp_path: Path) -> Non
 
     assert answer.status == 2
     assert "3 parts cannot be placed on 2 nodes" in answer.err
+
+
+def test_plans_use_what_a_run_has_measured(command: Command, tmp_path: Path) -> None:
+    """With --profile, times are those of a run, and not the estimates of the graph."""
+    command("run", NESTED, "--keep", tmp_path / "run", "--runner", "inline")
+    estimated = command("partition", NESTED, "-k", 2, "--output", "json").json
+    measured = command("partition", NESTED, "-k", 2, "--profile", tmp_path / "run", "--output", "json").json
+
+    assert 0 < measured["lower_bound_s"] < estimated["lower_bound_s"]
+
+
+def test_a_profile_without_a_run_is_refused(command: Command, tmp_path: Path) -> None:
+    """The error names the directory and what to give."""
+    answer = command("partition", NESTED, "-k", 2, "--profile", tmp_path)
+
+    assert answer.status != 0
+    assert "dropflow run --keep" in answer.err

@@ -61,20 +61,24 @@ class GraphWork:
 
 
 def work_of(graph: PhysicalGraph) -> GraphWork:
-    """Return the work of a graph, from the weights of its templates."""
+    """Return the work of a graph, from its measured weights or those of its templates."""
     kinds = [template.kind is Kind.APP for template in graph.templates]
 
     def column(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
         return np.array(values, dtype=dtype)[graph.template]
 
     pairs = list(zip(graph.templates, kinds, strict=True))
+    is_app = column(kinds, np.bool_)
+    weight = graph.weight
+    if weight is None:
+        weight = column([max(one.weight, 0.0) for one in graph.templates], np.float64)
     return GraphWork(
         drops=graph.drops,
-        is_app=column(kinds, np.bool_),
-        seconds=column([max(one.weight, 0.0) if app else 0.0 for one, app in pairs], np.float64),
+        is_app=is_app,
+        seconds=np.where(is_app, weight, 0.0),
         cpus=column([needs_of(one).cpus if app else 0 for one, app in pairs], np.int32),
         memory=column([needs_of(one).memory for one in graph.templates], np.float64),
-        volume=column([0.0 if app else max(one.weight, 0.0) for one, app in pairs], np.float64),
+        volume=np.where(is_app, 0.0, weight),
         source=np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr)),
         target=graph.successors.neighbour,
     )

@@ -1,0 +1,106 @@
+"""Weights of drops as earlier runs have measured them, in place of the estimates of a graph."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow import graph_file
+from dropflow.engine.attempt_times import TIMES_FILE, read_times
+from dropflow.errors import NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+
+__all__ = ["MeasuredRun", "read_run", "with_measured_weights"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class MeasuredRun(NamedTuple):
+    """A run that was recorded: its graph, and its attempts (`dropflow.engine.attempt_times.RECORD`)."""
+
+    graph: PhysicalGraph
+    records: npt.NDArray[Any]
+
+
+def read_run(directory: Path) -> MeasuredRun:
+    """Return what a session directory has recorded.
+
+    Raises
+    ------
+    NotFoundError
+        There is no run in this directory, or nothing of it was recorded.
+    BadFileError
+        Its graph is damaged.
+    """
+    if not (directory / "graph.dfg").exists():
+        hint = "give the directory that 'dropflow run --keep' has made"
+        raise NotFoundError("there is no run in this directory", where=str(directory), hint=hint)
+    records = read_times(directory / TIMES_FILE)
+    if not len(records):
+        raise NotFoundError("this run has recorded no attempts", where=str(directory), hint="run it again")
+    return MeasuredRun(graph_file.load(directory / "graph.dfg"), records)
+
+
+def with_measured_weights(graph: PhysicalGraph, runs: Sequence[MeasuredRun]) -> PhysicalGraph:
+    """Return the graph with the seconds and the bytes that runs have measured.
+
+    A drop gets the mean of its measurements, which are found by the id of its logical node and its instance. If a run
+    had another number of instances, or did not come to this one, the drop gets the mean of its node. A node that no run
+    has measured keeps its estimate. What an application has written is divided equally among its outputs.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is to be planned.
+    runs : sequence of MeasuredRun
+        Runs of this graph, or of others with the same logical nodes.
+    """
+    sums, counts = np.zeros(graph.drops), np.zeros(graph.drops)
+    node_sums, node_counts = np.zeros(len(graph.templates)), np.zeros(len(graph.templates))
+    rows_of = {template.key: row for row, template in enumerate(graph.templates)}
+    for run in runs:
+        for node, instance, values in _measured(run):
+            row = rows_of.get(node.key)
+            if row is None or graph.templates[row].kind is not node.kind:
+                continue
+            node_sums[row] += values.sum()
+            node_counts[row] += len(values)
+            if graph.templates[row].shape == node.shape:
+                drops = np.flatnonzero(graph.template == row)
+                place = np.full(int(np.prod(node.shape, dtype=np.int64)), -1, dtype=np.int64)
+                place[graph.instance[drops]] = drops
+                known = place[instance] >= 0
+                np.add.at(sums, place[instance[known]], values[known])
+                np.add.at(counts, place[instance[known]], 1)
+    estimates = np.array([max(template.weight, 0.0) for template in graph.templates], dtype=np.float64)
+    by_node = np.where(node_counts > 0, node_sums / np.maximum(node_counts, 1), estimates)
+    weight: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), by_node[graph.template])
+    weight.flags.writeable = False
+    return replace(graph, weight=weight)
+
+
+def _measured(run: MeasuredRun) -> Iterator[tuple[Any, npt.NDArray[np.int64], Floats]]:
+    """Yield the measurements of each logical node: its template, the instances, and their weights."""
+    graph, done = run.graph, run.records[run.records["attempt"] > 0]
+    weight = np.full(graph.drops, np.nan)
+    weight[done["drop"]] = done["ran"]
+    out = graph.successors
+    outputs = np.diff(out.ptr)
+    source = np.repeat(np.arange(graph.drops), outputs)
+    written = np.full(graph.drops, np.nan)
+    written[done["drop"]] = done["written"]
+    is_data = graph.kinds[graph.template] == Kind.DATA
+    weight[is_data] = written[is_data]  # of data without producers
+    producers = np.bincount(out.neighbour[is_data[out.neighbour]], minlength=graph.drops)
+    share = written[source] / np.maximum(outputs[source], 1)
+    content = np.zeros(graph.drops)
+    np.add.at(content, out.neighbour, share)
+    weight = np.where(is_data & (producers > 0), content, weight)
+    for row in np.unique(graph.template).tolist():
+        drops = np.flatnonzero((graph.template == row) & np.isfinite(weight))
+        if len(drops):
+            yield graph.templates[row], graph.instance[drops].astype(np.int64), weight[drops]
