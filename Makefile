@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 JOBS ?= 4
 SLOW = slow or corpus or browser or netns
 
-.PHONY: demo quick test simulate simulate-forever coverage check lint format changelog clean
+.PHONY: demo quick test simulate simulate-forever torture coverage check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -31,6 +31,9 @@ simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 tr
 
 simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it is interrupted
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds forever
+
+torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes hours
+	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase

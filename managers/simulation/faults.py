@@ -121,7 +121,7 @@ class CrashAbove(_Fault, frozen=True, kw_only=True):
 
 
 class SessionRequest(_Fault, frozen=True, kw_only=True):
-    """Somebody cancels, pauses or deletes a session."""
+    """A user cancels, pauses or deletes a session."""
 
     operation: str
     session: int
@@ -151,7 +151,7 @@ Fault = (
 )
 
 _MANY = 64
-_LONG = (3.0, 14.0, 16.0, 25.0, 60.0)
+_LONG = (3.0, 14.0, 16.0, 20.0, 25.0, 40.0, 60.0)
 _PAUSES = (0.0, 0.1, 1.0, 5.0, 16.0, 20.0)
 
 
@@ -171,11 +171,11 @@ def draw_faults(chance: random.Random, steps: int) -> tuple[Fault, ...]:
     faults += [
         CrashInStep(
             step=chance.randrange(steps),
-            count=chance.randint(1, 8),
+            count=chance.choice((1, 1, 1, 2, 2, 3, 5, 8)),
             is_before=happens(chance, 0.5),
             seconds=_until_restart(chance),
         )
-        for _ in range(chance.randint(0, 3))
+        for _ in range(chance.choice((0, 1, 1, 2, 3)))
     ]
     at = 0.0
     for _ in range(chance.randint(1, 5)):
@@ -224,7 +224,7 @@ def _cut_one_way(chance: random.Random, at: float) -> Fault:
 
 
 def _slow_network(chance: random.Random, at: float) -> Fault:
-    delay = chance.choice((0.05, 0.5, 2.0))
+    delay = chance.choice((0.05, 0.5, 2.0, 6.0))
     return BadNetwork(at=at, delay=delay, seconds=chance.choice(_LONG), duplicate=0.05, cut=0.01)
 
 

@@ -86,6 +86,8 @@ class _Seen:
     """Session, drop and digest of all commits."""
     commits: dict[tuple[str, int, str], Committed] = field(default_factory=dict)
     """By session, view and drop."""
+    reads: dict[tuple[str, int, str], Read] = field(default_factory=dict)
+    """The first, by session, view and drop."""
     promises: dict[tuple[str, str], Promised] = field(default_factory=dict)
     """The latest, by session and node."""
     results: dict[tuple[str, str, str], Acknowledged] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def check_history(history: Iterable[Record], *, is_complete: bool = True) -> lis
     """Return what is wrong with a history, as sentences; an empty list if nothing is.
 
     * No attempt reads a content that was not committed before.
+    * No two attempts read different contents of one drop in one view.
     * No drop is committed twice in one view of its session.
     * No node commits in a view after it has promised not to.
     * No acknowledged result is gone while the process of its node lives.
@@ -120,7 +123,7 @@ def check_history(history: Iterable[Record], *, is_complete: bool = True) -> lis
     return wrong
 
 
-def _check(record: Record, seen: _Seen) -> str:  # noqa: C901 - one case for each kind of record
+def _check(record: Record, seen: _Seen) -> str:  # noqa: C901, PLR0912 - one case for each kind of record
     """Add a record to what is known; return what is wrong with it."""
     match record:
         case Committed():
@@ -130,6 +133,9 @@ def _check(record: Record, seen: _Seen) -> str:  # noqa: C901 - one case for eac
         case Read():
             if (record.session, record.drop, record.digest) not in seen.contents:
                 return f"{record.node} reads a content of drop {record.drop} that was not committed"
+            first = seen.reads.setdefault((record.session, record.view, record.drop), record)
+            if first.digest != record.digest:
+                return f"{record.node} reads another content of drop {record.drop} than {first.node} did in this view"
         case Promised():
             seen.promises[record.session, record.node] = record
         case Acknowledged():

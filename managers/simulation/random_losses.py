@@ -220,7 +220,7 @@ class LossTrial:
             hosted = node.sessions[name]
             if not isinstance(hosted, HostedSession):
                 raise InternalError(f"session {name} is not in memory any more")
-            found[name] = Expected(hosted.info().status, states_of(hosted), kept_contents(hosted))
+            found[name] = Expected(hosted.info().status, states_of(hosted), kept_contents(hosted), drawn.is_noisy)
             self._work[name] = RepeatedWork(name, drawn, dict(alone.recorder.starts))
         return found
 

@@ -1,6 +1,7 @@
 """Graphs and workloads drawn from a seed, whose states and contents are the same in every run."""
 
 import hashlib
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,6 +40,8 @@ class RandomGraph(msgspec.Struct, frozen=True):
         Whether contents depend on the inputs of the tasks that write them.
     has_streams : bool
         Whether there are drops that are read while they are written.
+    is_noisy : bool
+        Whether each attempt writes something else: then reads of two attempts' contents can be told apart.
     """
 
     graph: PhysicalGraph
@@ -47,12 +50,15 @@ class RandomGraph(msgspec.Struct, frozen=True):
     skipping: frozenset[str] = frozenset()
     reads_inputs: bool = True
     has_streams: bool = False
+    is_noisy: bool = False
 
 
 def draw_graph(session: str, parts: int, chance: random.Random) -> RandomGraph:
     """Return a graph of a random kind, with every drop in a random part."""
     draw = chance.choice((_fan, _streams, _layers, _layers, _few_inputs))
     drawn = draw(session, chance)
+    if not drawn.has_streams and happens(chance, 0.25):
+        drawn = msgspec.structs.replace(drawn, is_noisy=True)
     part = np.array([chance.randrange(parts) for _ in range(drawn.graph.drops)], dtype=np.int32)
     placed = replace(drawn.graph, part=part, places=tuple(f"#{number}" for number in range(parts)))
     return msgspec.structs.replace(drawn, graph=placed)
@@ -64,18 +70,22 @@ def draw_workload(graphs: Mapping[str, RandomGraph], chance: random.Random) -> W
     once = frozenset[str]().union(*(one.failing_once for one in graphs.values()))
     skipping = frozenset[str]().union(*(one.skipping for one in graphs.values()))
     reading = {session: one.reads_inputs for session, one in graphs.items()}
+    noisy = {session for session, one in graphs.items() if one.is_noisy}
+    numbers = itertools.count()
     repeats = chance.choice((1, 1, 5000))
 
     def content(task: Task, drop: int) -> bytes:
         name = next((output.oid for output in task.outputs if output.drop == drop), task.oid)
         digest = hashlib.sha256(name.encode())
+        if task.oid.partition("_")[0] in noisy:
+            digest.update(b"%d" % next(numbers))
         if reading[task.oid.partition("_")[0]]:
             for one in task.inputs:
                 digest.update(b"%d" % one.state + (b"" if one.handle is None else content_bytes(one.handle)))
         return digest.digest() * repeats
 
     return Workload(
-        seconds=chance.choice((0.05, 1.0, 3.0)),
+        seconds=chance.choice((0.05, 1.0, 3.0, 6.0, 12.0)),
         fails=lambda task, _node: task.oid in failing or (task.oid in once and task.attempt == 1),
         skips=lambda task: tuple(output.drop for output in task.outputs if output.oid in skipping),
         content=content,

@@ -44,6 +44,10 @@ _BAD: dict[str, tuple[list[Record], str]] = {
         [_at(Committed, 1), _at(Read, 2, digest="2")],
         "2.000 s: n1 reads a content of drop d that was not committed",
     ),
+    "two contents in one view": (
+        [_at(Committed, 1), _at(Read, 2), _at(Committed, 3, view=1, digest="2"), _at(Read, 4, "n2", digest="2")],
+        "4.000 s: n2 reads another content of drop d than n1 did in this view",
+    ),
     "two commits in one view": (
         [_at(Committed, 1), _at(Committed, 2, "n2")],
         "2.000 s: n2 commits drop d in view 0, and n1 did before",

@@ -1,0 +1,128 @@
+"""Faults put into the product on purpose, each by replacing one function: `test_deliberate_faults` looks for them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.engine.api import Handle
+from dropflow.engine.content_table import ContentTable
+from dropflow.engine.core import Core
+from dropflow.engine.session import Session
+from dropflow.graph.slices import Slice
+from dropflow.states import DropState
+from managers.node import hosted_session, view_states
+from managers.node.events import Frozen
+from managers.node.hosted_session import HostedSession
+from managers.node.view_changes import ViewChanges
+from managers.node.view_events import ViewEvents
+from managers.recovery import replan
+from managers.recovery.records import MemberReport, View, pack_column
+
+__all__ = ["FAULTS"]
+
+Patch = pytest.MonkeyPatch
+
+
+def lost_contents_count_as_available(patch: Patch) -> None:
+    """The plan believes that every completed drop of a member has its content."""
+    merge = replan._merge
+
+    def merged(*arguments: Any, **options: Any) -> Any:
+        known = merge(*arguments, **options)
+        return known._replace(available=known.states == DropState.COMPLETED)
+
+    patch.setattr(replan, "_merge", merged)
+
+
+def released_contents_count_as_available(patch: Patch) -> None:
+    """A member reports contents that it has released as if they were there."""
+    report_of = view_states.report_of
+
+    def report(session: Session, piece: Slice, *, workers: float) -> MemberReport:
+        found = report_of(session, piece, workers=workers)
+        states = np.frombuffer(session.handover.states(), dtype=np.uint8)
+        available = ((states == DropState.COMPLETED) & piece.is_own).astype(np.uint8)
+        return msgspec.structs.replace(found, available=pack_column(available))
+
+    patch.setattr(hosted_session, "report_of", report)
+
+
+def early_messages_are_dropped(patch: Patch) -> None:
+    """Messages of a view that this node has not reached are ignored."""
+    pass_on = ViewEvents._pass_on
+
+    def passed(self: Any, peer: str, events: Any) -> None:
+        if events.view <= self._view:
+            pass_on(self, peer, events)
+
+    patch.setattr(ViewEvents, "_pass_on", passed)
+
+
+def settled_states_are_not_told_again(patch: Patch) -> None:
+    """A member that continues does not tell its neighbours what was settled in the views before."""
+    take_over, publish = Core._take_over, Core._publish
+
+    def taken_over(self: Any, known: Any) -> None:
+        patch.setattr(Core, "_publish", lambda *_: None)
+        try:
+            take_over(self, known)
+        finally:
+            patch.setattr(Core, "_publish", publish)
+
+    patch.setattr(Core, "_take_over", taken_over)
+
+
+def promises_without_stopping(patch: Patch) -> None:
+    """A member reports and promises, and its session goes on meanwhile."""
+    freeze = HostedSession.freeze
+
+    def frozen(self: Any, *, is_advancing: bool) -> None:
+        if is_advancing and not self.session.is_over:
+            report = view_states.report_of(self.session, self.piece, workers=1)
+            self._report(Frozen(self.name, self.epoch, report))
+        else:
+            freeze(self, is_advancing=is_advancing)
+
+    patch.setattr(HostedSession, "freeze", frozen)
+
+
+def half_of_the_voters_decide(patch: Patch) -> None:
+    """Half of the voters count as a majority."""
+    patch.setattr(View, "majority", property(lambda self: max(1, len(self.voters) // 2)))
+
+
+def contents_are_not_committed(patch: Patch) -> None:
+    """Consumers get what an attempt wrote before it is committed."""
+
+    def placed(self: Any, producer: int, attempt: int, parts: Mapping[int, Handle]) -> None:
+        if len(parts) == 1 and not self._graph.predecessors.ptr[producer]:
+            self.contents.update(parts)
+        else:
+            place(self, producer, attempt, parts)
+
+    place = ContentTable.place
+    patch.setattr(ContentTable, "place", placed)
+
+
+def former_members_keep_their_part(patch: Patch) -> None:
+    """A node that others went on without keeps its part of the session."""
+    patch.setattr(ViewChanges, "_leave", lambda *_: None)
+
+
+FAULTS: dict[str, Callable[[Patch], None]] = {
+    function.__name__: function
+    for function in (
+        lost_contents_count_as_available,
+        released_contents_count_as_available,
+        early_messages_are_dropped,
+        settled_states_are_not_told_again,
+        promises_without_stopping,
+        half_of_the_voters_decide,
+        contents_are_not_committed,
+        former_members_keep_their_part,
+    )
+}
+"""By name: what replaces a function of the product."""
