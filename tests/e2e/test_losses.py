@@ -251,8 +251,8 @@ def _alone(functions: dict[str, str]) -> PhysicalGraph:
     return replace(builder.build(), places=("a",))
 
 
-def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: Path) -> None:
-    """The messages of the new process end the old sessions before the deadline, and it takes new sessions."""
+def test_sessions_go_on_at_once_without_a_node_that_is_started_again(tmp_path: Path) -> None:
+    """The messages of the new process show the end of the old one before the deadline, and it takes new sessions."""
     patient = ("--suspect-after", 20, "--lost-after", 60)
     with Cluster(tmp_path) as cluster:
         a, b = cluster.node("a", *patient), cluster.node("b", *patient, "--links-port", 0)
@@ -263,16 +263,12 @@ def test_a_node_that_is_started_again_fails_its_old_sessions_at_once(tmp_path: P
         port, links = port_of(b), client.nodes()[1].links.rpartition(":")[2]
         kill(b)
         b = cluster.node("b", *patient, "--port", port, "--links-port", links)
-        detail = finished(cluster.client(a), "old", 20.0)
-        own = cluster.client(b).session("old")
-        assert until(lambda: client.session("old").status == "FAILED")
+        detail = finished(client, "old", 50.0)
         assert until(lambda: [node.state for node in client.nodes()] == ["alive", "alive"])
         submit(client, scattered(pipeline(seconds=0.0), ["a", "b"], 1), "new")
 
-        assert detail.status == own.status == "FAILED"
-        assert "node b is lost" in detail.text
-        assert "node b ended while the session ran" in own.text
-        assert client.drops("old", DropQuery()).total == detail.drops + own.drops == 82
+        assert (detail.status, detail.drops) == ("FINISHED", 82)
+        assert any("node b is lost (" in note for note in detail.notes)
         assert finished(client, "new").status == "FINISHED"
         client.delete("old")
         assert until(lambda: list(tmp_path.rglob("sessions/old")) == [])
