@@ -138,7 +138,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
 )
 @click.option(
-    "--no-join", is_flag=True, help="Add no nodes that come while the session runs; otherwise they take a share."
+    "--no-join", is_flag=True, help="Keep its nodes: add none that come while it runs, and do not rebalance it."
 )
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @until_option

@@ -238,7 +238,10 @@ class CompositeMachine:
             if not self._cache.has_unfinished(view.url):
                 self._remove(view.url)
         for session, node in self._members.wanted():
-            self._begin_background("add a node to", session, node.url, self._members.join(session, node))
+            if node is None:
+                self._begin_background("rebalance", session, "its nodes", self._members.rebalance(session))
+            else:
+                self._begin_background("add a node to", session, node.url, self._members.join(session, node))
         before = None
         while before != (before := (self._children.changes, self._cache.changes)):
             self._routines.tick()  # one routine may make the condition of another true

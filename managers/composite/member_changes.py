@@ -2,7 +2,7 @@
 
 The manager that deployed a session adds nodes to it whose processes were started since. It prepares the session on the
 node, as it is placed now, and asks a member to have the node added. Until the members agree on a view that has it, the
-node counts for nothing.
+node counts for nothing. It also has such sessions rebalanced whose nodes would end at very different times.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from dropflow.rest.schema import NodeInfo, Role, SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.composite.children import Children
 from managers.composite.deployments import Deployments
+from managers.composite.imbalance import Imbalance
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import as_info
 from managers.composite.nodes import nodes_of
@@ -76,8 +77,9 @@ class MemberChanges:
         self._deployments = deployments
         self._time = time
         self._looked = -_LOOK_SECONDS
-        self._joining: set[str] = set()
-        """Sessions that a node is being added to: one at a time."""
+        self._changing: set[str] = set()
+        """Sessions that are being changed: one change at a time."""
+        self._imbalance = Imbalance()
         self._tried: dict[tuple[str, int, str, int], tuple[int, float]] = {}
         """How often each process was to be added to each session, and when that may be done again."""
 
@@ -90,38 +92,55 @@ class MemberChanges:
             "add_member": self._add_member,
         }
 
-    def wanted(self) -> list[tuple[str, NodeInfo]]:
-        """Return which nodes are to be added to which sessions now: one for each session at most."""
+    def wanted(self) -> list[tuple[str, NodeInfo | None]]:
+        """Return which sessions are to be changed now: with the node to be added, or without one to be rebalanced."""
         if self._time.now < self._looked + _LOOK_SECONDS:
             return []
         self._looked = self._time.now
-        known = [self._sessions.merged(name) for name in self._cache.sessions() if name not in self._joining]
-        growing = [one for one in known if one is not None and one.joined_by == self._name and _is_growing(one)]
+        known = [self._sessions.merged(name) for name in self._cache.sessions() if name not in self._changing]
+        growing = [one for one in known if one is not None and one.joined_by and _is_growing(one)]
         if not growing:
             return []
         nodes = nodes_of(self._children.views(), role=self._role)
-        found = []
+        found: list[tuple[str, NodeInfo | None]] = []
         for session in growing:
-            new = [node for node in nodes if self._may_join(session, node)]
+            new = [node for node in nodes if session.joined_by == self._name and self._may_join(session, node)]
             if new:
-                node = new[0]
-                key = (session.session, session.epoch, node.name, node.incarnation)
-                self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
-                while len(self._tried) > _REMEMBERED:
-                    del self._tried[next(iter(self._tried))]
-                found.append((session.session, node))
+                self._note_try(session, new[0])
+                found.append((session.session, new[0]))
+            elif self._is_uneven(session):
+                found.append((session.session, None))
         return found
+
+    def _is_uneven(self, session: SessionDetail) -> bool:
+        """Return whether a session is to be rebalanced. A master sees whole islands, and each island its nodes."""
+        parts = self._cache.parts(session.session, self._children.by_url())
+        return self._imbalance.is_due(session, parts, self._time.now)
+
+    def _note_try(self, session: SessionDetail, node: NodeInfo) -> None:
+        key = (session.session, session.epoch, node.name, node.incarnation)
+        self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
+        while len(self._tried) > _REMEMBERED:
+            del self._tried[next(iter(self._tried))]
+
+    def rebalance(self, session: str) -> Routine[None]:
+        """Have the members of a session share what has not begun."""
+        self._changing.add(session)
+        try:
+            yield from self._ask_member(session, "rebalance", _DECIDE_SECONDS)
+        finally:
+            self._changing.discard(session)
 
     def join(self, session: str, node: NodeInfo) -> Routine[None]:
         """Prepare a session on a node, and have the node become a member of it.
 
         A node that does not become one removes what was prepared by itself. Undoing it from here could hit a member.
         """
-        self._joining.add(session)
+        self._changing.add(session)
         try:
             yield from self._join(session, node)
         finally:
-            self._joining.discard(session)
+            self._changing.discard(session)
 
     def _join(self, session: str, node: NodeInfo) -> Routine[None]:
         deployment: Deployment = yield from self._deployment(session)

@@ -192,10 +192,17 @@ class SimulatedCluster:
         self.calls.ask(self._client, ask, on_answer)
 
     def submit(
-        self, graph: PhysicalGraph, session: str, *, url: str = "", replicas: int = 1, protect: float = 0.0
+        self,
+        graph: PhysicalGraph,
+        session: str,
+        *,
+        url: str = "",
+        replicas: int = 1,
+        protect: float = 0.0,
+        join: bool = True,
     ) -> Answered | Unanswered:
         """Submit a graph."""
-        options = SubmitQuery(session=session, replicas=replicas, protect=protect)
+        options = SubmitQuery(session=session, replicas=replicas, protect=protect, join=join)
         return self.call("submit", url=url, graph=graph, options=options)
 
     def finish(self, session: str, *, url: str = "", seconds: float = 600.0) -> SessionDetail | None:

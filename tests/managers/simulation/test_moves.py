@@ -28,19 +28,19 @@ def rows(count: int, parts: int) -> PhysicalGraph:
     return replace(builder.build(), part=np.array(part, dtype=np.int32), places=places)
 
 
-def _seconds(directory: Path, *, rebalance: bool) -> float:
+def _seconds(directory: Path, *, rebalance: bool, is_automatic: bool = False) -> float:
     directory.mkdir()
     workload = Workload(seconds=2.0, slowness={"n1-2": 6.0})
     cluster = SimulatedCluster(5, directory, islands=1, workload=workload)
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(rows(60, 3), "s"), Answered)
+    assert isinstance(cluster.submit(rows(60, 3), "s", join=is_automatic), Answered)
     cluster.simulation.wait(12.0)
     if rebalance:
         assert isinstance(cluster.call("rebalance", session="s"), Answered)
     ended = cluster.finish("s", seconds=1000.0)
     assert ended is not None
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 240})
-    assert ended.view == int(rebalance)
+    assert (ended.view > 0) == (rebalance or is_automatic)
     if rebalance:
         assert "drops had not begun and move to n1-1 (" in ended.notes[-1]
     return ended.seconds
@@ -50,6 +50,14 @@ def _seconds(directory: Path, *, rebalance: bool) -> float:
 def test_a_rebalance_relieves_a_slow_node(tmp_path: Path) -> None:
     """What it has not begun goes to the others, which are faster, so that the session ends much sooner."""
     assert _seconds(tmp_path / "with", rebalance=True) < 0.7 * _seconds(tmp_path / "without", rebalance=False)
+
+
+@pytest.mark.slow
+def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> None:
+    """The manager that deployed a session has it rebalanced when one node would end much later than the others."""
+    automatic = _seconds(tmp_path / "with", rebalance=False, is_automatic=True)
+
+    assert automatic < 0.75 * _seconds(tmp_path / "without", rebalance=False)
 
 
 @pytest.mark.slow
