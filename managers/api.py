@@ -12,7 +12,15 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.operation_records import FailureList, MemberRequest, ResultList, ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import (
+    DrainReply,
+    DrainRequest,
+    FailureList,
+    MemberRequest,
+    ResultList,
+    ResumeRequest,
+    RetryRequest,
+)
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -148,6 +156,19 @@ class Manager(SessionContents, Protocol):
         ------
         NotFoundError
             It is not a child.
+        """
+        ...
+
+    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+        """Have a node, at or below this manager, give its sessions to their other nodes, and end its process.
+
+        It takes no sessions any more. The answer comes at once, and tells what happens to each session. Again is no
+        error: the earliest end counts.
+
+        Raises
+        ------
+        NotFoundError
+            The node is not at or below this manager.
         """
         ...
 

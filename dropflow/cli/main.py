@@ -42,6 +42,7 @@ _COMMANDS = {
     "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
     "force-continue": "Have the nodes of SESSION that are left go on without a majority.",
     "delete": "Remove SESSION and all of its files, also its results.",
+    "drain": "Have NODE give its sessions to their other nodes, and end.",
     "nodes": "List the nodes at or below a manager, with their load.",
     "doctor": "Check a manager, all managers below it, and the network between them.",
     "up": "Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.",

@@ -18,6 +18,8 @@ from dropflow.rest.operation_records import (
     CancelRequest,
     ChildQuery,
     DeploymentQuery,
+    DrainReply,
+    DrainRequest,
     EpochRequest,
     FailureList,
     MemberRequest,
@@ -100,6 +102,10 @@ class _ManagerCalls(OperationCaller):
     def remove_child(self, url: str) -> None:
         """Remove a child."""
         self.call(operations.REMOVE_CHILD, query=ChildQuery(url=url))
+
+    def drain(self, node: str, request: DrainRequest | None = None) -> DrainReply:
+        """Have a node give its sessions to their other nodes, and end."""
+        return self.call(operations.DRAIN, node, body=request or DrainRequest())
 
     def probe(self, addresses: Sequence[str], *, seconds: float = 3.0) -> tuple[ProbeResult, ...]:
         """Return which other managers it can reach.

@@ -20,6 +20,9 @@ __all__ = [
     "ChildQuery",
     "DeploymentQuery",
     "Done",
+    "DrainReply",
+    "DrainRequest",
+    "DrainedSession",
     "EpochRequest",
     "FailureList",
     "GraphQuery",
@@ -150,6 +153,27 @@ class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     links: Annotated[str, Meta(max_length=1024)]
     incarnation: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     workers: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many seconds a node has to give its sessions away."""
+
+    grace: Annotated[float, Meta(ge=0, le=86400)] = 600.0
+
+
+class DrainedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session of a node that is drained, and what happens to it."""
+
+    session: str
+    text: str
+
+
+class DrainReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to the sessions of a node that is drained. Its process ends in so many seconds at the latest."""
+
+    node: str
+    seconds: float
+    sessions: tuple[DrainedSession, ...] = ()
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ from dropflow.rest.operation_records import (
     ChildQuery,
     DeploymentQuery,
     Done,
+    DrainReply,
+    DrainRequest,
     EpochRequest,
     FailureList,
     GraphQuery,
@@ -202,6 +204,16 @@ REMOVE_CHILD = Operation(
     summary="Remove a child",
     tag="managers",
     errors=(UsageError, NotFoundError),
+)
+DRAIN = Operation(
+    name="drain",
+    method="POST",
+    path="/api/v1/nodes/{node}/drain",
+    answer=DrainReply,
+    body=DrainRequest,
+    summary="Have a node give its sessions to their other nodes, and end",
+    tag="managers",
+    errors=(NotFoundError, LinkError),
 )
 PROBE = Operation(
     name="probe",
@@ -522,6 +534,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     CHILDREN,
     ADD_CHILD,
     REMOVE_CHILD,
+    DRAIN,
     PROBE,
     SESSIONS,
     SUBMIT,

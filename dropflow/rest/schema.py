@@ -119,7 +119,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     links : str
         Address of its links, ``tcp://host:port``.
     state : str
-        ``alive``, ``suspect`` (silent for longer than expected) or ``lost``.
+        ``alive``, ``draining`` (it takes no sessions, and ends), ``suspect`` (silent for longer than expected) or
+        ``lost``.
     sessions : int
         Sessions that run on it.
     started : float
@@ -134,7 +135,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     links: str = ""
     incarnation: int = 0
-    state: Literal["alive", "suspect", "lost"] = "alive"
+    state: Literal["alive", "draining", "suspect", "lost"] = "alive"
     version: str = ""
     host: str = ""
     sessions: int = 0

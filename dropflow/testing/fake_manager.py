@@ -36,7 +36,16 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.operation_records import FailureList, MemberRequest, ResultList, ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import (
+    DrainedSession,
+    DrainReply,
+    DrainRequest,
+    FailureList,
+    MemberRequest,
+    ResultList,
+    ResumeRequest,
+    RetryRequest,
+)
 from dropflow.rest.operations import OPERATIONS
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -110,6 +119,8 @@ class _Controls:
         Session, epoch and reason of each `undo`.
     members : list
         Session and request of each `add_member`.
+    drained : list
+        Name of the node and request of each `drain`.
     rebalanced : list
         Name of the session of each `rebalance`.
     refused : dict
@@ -132,6 +143,7 @@ class _Controls:
         self.prepared: dict[tuple[str, int], Any] = {}
         self.undone: list[tuple[str, int, str]] = []
         self.members: list[tuple[str, MemberRequest]] = []
+        self.drained: list[tuple[str, DrainRequest]] = []
         self.rebalanced: list[str] = []
         self.refused: dict[str, DropflowError] = {}
         self._role: Role = role
@@ -237,6 +249,16 @@ class _ManagerAndChildren(_Controls):
         """Remove an address that was added."""
         if self._children.pop(url, None) is None:
             raise NotFoundError(f"{url} is not a child", where=self.name)
+
+    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+        """Have a node take no sessions any more."""
+        if node not in self._nodes:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name)
+        self.drained.append((node, request))
+        self._nodes[node] = msgspec.structs.replace(self._nodes[node], state="draining")
+        left = [found.name for found in self._sessions.values() if not is_over(found.status)]
+        told = tuple(DrainedSession(session=name, text="it goes to others") for name in left)
+        return DrainReply(node=node, seconds=request.grace, sessions=told)
 
 
 class _MemberChanges(_ManagerAndChildren):

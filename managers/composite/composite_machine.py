@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from dropflow.errors import DropflowError, NotFoundError, UsageError
+from dropflow.rest.operation_records import DrainReply, DrainRequest
 from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
@@ -170,6 +171,7 @@ class CompositeMachine:
             "children": self._list_children,
             "add_child": self._add_child,
             "remove_child": self._remove_child,
+            "drain": self._drain,
             "submit": self._sessions.submit,
             "prepare": self._deployments.prepare,
             "start": self._deployments.start,
@@ -370,6 +372,17 @@ class CompositeMachine:
         """Remove a child. Sessions that run there go on."""
         self._remove(url)
         yield from ()
+
+    def _drain(self, node: str, request: DrainRequest) -> Routine[DrainReply]:
+        """Have the child through which a node is reached drain it."""
+        yield from self._requests.settle()
+        view: ChildView = yield from self._holder(node)
+        outcomes = yield Gather((Question(view.url, "drain", {"node": node, "request": request}),), SECONDS)
+        outcome = outcomes[view.url]
+        if outcome.error is not None:
+            raise outcome.error
+        reply: DrainReply = outcome.value
+        return reply
 
     def _remove(self, url: str) -> None:
         address = self._children.remove(url)

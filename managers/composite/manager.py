@@ -11,7 +11,7 @@ from typing import Literal, cast
 from dropflow.clock import Clock, SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
     ManagerInfo,
@@ -180,6 +180,10 @@ class Composite(MemberRequests):
             It is not a child.
         """
         self._owner.call("remove_child", url=url)
+
+    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+        """Have a node below give its sessions to their other nodes, and end."""
+        return cast(DrainReply, self._owner.call("drain", node=node, request=request))
 
     def child_left(self, url: str, reason: str = "said goodbye") -> None:
         """Note that a child is announced no more: it is removed once it is lost and has no unfinished sessions."""

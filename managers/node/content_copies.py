@@ -71,7 +71,8 @@ class ContentCopies:
         self._view = 0
         self._members: tuple[str, ...] = ()
         self._hosted: Any = None
-        self._is_stopped = True
+        self.is_stopped = True
+        """Whether the view changes, or the session has not begun in it."""
         self._asked: dict[int, set[str]] = {}
         """By row of an own drop: members that were asked and have not answered."""
         self._told: dict[int, set[str]] = {}
@@ -161,14 +162,14 @@ class ContentCopies:
         match message:
             case ReleaseCopies():
                 # What a member that is the owner still says holds in later views, too.
-                if message.view > self._view or self._is_stopped:
+                if message.view > self._view or self.is_stopped:
                     self._early.append((peer, message))
                 else:
                     self._discard(self._here.release(peer, message.rows()))
             case _ if message.view > self._view:
                 self._early.append((peer, message))
             case CopyContents() if message.view == self._view:
-                if self._is_stopped:
+                if self.is_stopped:
                     self._early.append((peer, message))
                 else:
                     self._on_request(peer, message)
@@ -190,7 +191,7 @@ class ContentCopies:
         """Note that the session runs in this view on this node."""
         self._view = view.number
         self._hosted, self._members = hosted, tuple(place.node for place in view.members)
-        self._is_stopped = False
+        self.is_stopped = False
         early, self._early = self._early, []
         for peer, message in early:
             self._dispatch(peer, message)
@@ -200,7 +201,7 @@ class ContentCopies:
 
     def stop(self) -> None:
         """Keep all copies and ask for none, since the view changes."""
-        self._is_stopped = True
+        self.is_stopped = True
 
     @property
     def held(self) -> Mapping[int, HeldCopy]:
@@ -304,7 +305,7 @@ class ContentCopies:
 
     def _finish(self) -> list[CopyAction]:
         """Return the actions, with requests for copies if the session runs."""
-        if not self._is_stopped:
+        if not self.is_stopped:
             for member, wanted in self._unsent.items():
                 rows = sorted(wanted)
                 for start in range(0, len(rows), _BATCH):

@@ -1,4 +1,4 @@
-"""Carries out what `ContentCopies` decides, for the sessions of a node."""
+"""Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,6 +8,7 @@ from dropflow.data.file_writer import remove_part
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
 from dropflow.errors import LinkError, UsageError
+from dropflow.states import DropState
 from managers.messages import Content, CopyContents, Message
 from managers.node.copy_events import (
     CopyWritten,
@@ -18,6 +19,7 @@ from managers.node.copy_events import (
     SendCopyMessage,
     TakeCopies,
 )
+from managers.node.drain_events import ContentsRead, ReadContents
 
 __all__ = ["CopyEffects", "CopyHost"]
 
@@ -49,7 +51,7 @@ class CopyHost(Protocol):
 
 
 class CopyEffects:
-    """Offers, fetches and removes copies.
+    """Offers, fetches and removes copies, and reads which contents there are.
 
     Parameters
     ----------
@@ -67,6 +69,7 @@ class CopyEffects:
             TakeCopies: self._take,
             DiscardCopies: self._discard,
             SendCopyMessage: lambda action: self._send_message(action.peer, action.message),
+            ReadContents: self._read,
             NoteCopies: lambda action: action.hosted.session.post(lambda live: live.notes.append(action.text)),
         }
 
@@ -95,6 +98,17 @@ class CopyEffects:
                 self._send_message(action.peer, message)
 
         hosted.session.post(offer)
+
+    def _read(self, action: ReadContents) -> None:
+        piece = action.hosted.piece
+
+        def read(live: Session) -> None:
+            states, contents = live.core.drops.states, live.contents()
+            found = [drop for drop, content in contents.items() if piece.is_own[drop] and content.kind != "null"]
+            rows = tuple(int(piece.drop[drop]) for drop in found if states[drop] == DropState.COMPLETED)
+            self._host.owner.post(ContentsRead(action.session, action.epoch, action.view, rows))
+
+        action.hosted.session.post(read)
 
     def _take(self, action: TakeCopies) -> None:
         def done(taken: Mapping[int, Handle], failed: Mapping[int, str]) -> None:

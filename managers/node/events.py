@@ -18,6 +18,7 @@ from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.copy_events import CopyAction, CopyEvent
+from managers.node.drain_events import ContentsRead, ReadContents
 from managers.node.shared_files import SharedFile
 from managers.recovery.events import Ballot, PlanView
 from managers.recovery.records import MemberReport, ViewDecision
@@ -412,7 +413,7 @@ ViewEvent = Frozen | Continued | PartFinished | Planned | CopyEvent
 PeerEvent = (
     PeersRead | PeerChanged | PeersProbed | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
 )
-Event = Call | SessionEvent | ViewEvent | PeerEvent | CancelRecorded
+Event = Call | SessionEvent | ViewEvent | PeerEvent | CancelRecorded | ContentsRead
 Action = (
     Return
     | Build
@@ -435,5 +436,6 @@ Action = (
     | WithdrawSession
     | RetireSession
     | CopyAction
+    | ReadContents
     | Log
 )

@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.operation_records import CancelRequest, ResumeRequest, RetryRequest
+from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
     Load,
@@ -82,6 +83,8 @@ class NodeManager(MemberCalls):
         Seconds of silence after which another node is suspect, and lost.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
+    on_drained : callable
+        Called in another thread when no session is left after `drain`, or its time is over: the process is to end.
     clock : Clock
         Time.
 
@@ -108,6 +111,7 @@ class NodeManager(MemberCalls):
         suspect_after: float = SUSPECT_AFTER,
         lost_after: float = LOST_AFTER,
         in_place: bool = True,
+        on_drained: Callable[[], None] = lambda: None,
         link_settings: LinkSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -126,6 +130,7 @@ class NodeManager(MemberCalls):
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         incarnation = next_incarnation(self._root, self._clock)
+        self._on_drained = on_drained
         machine = NodeMachine(
             name,
             incarnation,
@@ -135,6 +140,7 @@ class NodeManager(MemberCalls):
             kept=_KEPT,
             now=self._clock.monotonic(),
         )
+        self._draining = machine.draining
         self._host = host = SessionHost(name, machine.table, directory=sessions, clock=self._clock)
         self._owner = Owner(machine, host.effects(), name=name, clock=self._clock)
         host.owner = self._owner
@@ -199,6 +205,7 @@ class NodeManager(MemberCalls):
             NodeInfo(
                 name=self.name,
                 url=self._url,
+                state="draining" if self._draining.has_begun else "alive",
                 links=self._links.address,
                 incarnation=self._links.incarnation,
                 version=__version__,
@@ -220,6 +227,24 @@ class NodeManager(MemberCalls):
     def remove_child(self, url: str) -> None:
         """Raise `UsageError`: a node has no children."""
         raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
+
+    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+        """Give all sessions to their other nodes, and have the process end when none is left."""
+        if node != self.name:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
+        reply: DrainReply = self._owner.call("drain", node=node, request=request)
+        self._owner.submit("drained").add_done_callback(lambda _: self._on_drained())
+        return reply
+
+    def drain_before_end(self, seconds: float) -> None:
+        """Give all sessions to their other nodes before `close`, within so many seconds.
+
+        Sessions without other nodes are cancelled at once.
+        """
+        if seconds > 0:
+            with suppress(LinkError):  # when it was closed before
+                self._owner.call("drain", node=self.name, request=DrainRequest(grace=seconds), is_ending=True)
+                self._owner.call("drained")
 
     # Deployment.
 

@@ -79,6 +79,18 @@ class MemberOperations:
         workers = {member.node: member.workers}
         self._request(record, call, RequestedChange(self._new_id(), add=(place,), workers=workers), now)
 
+    def request(
+        self, record: SessionRecord, now: float, *, drain: tuple[str, ...] = (), leave: tuple[str, ...] = ()
+    ) -> str:
+        """Have members give away what they have not begun, or leave; return the id of the change."""
+        change = RequestedChange(self._new_id(), drain=drain, leave=leave)
+        self._request(record, None, change, now)
+        return change.id
+
+    def has_request(self, record: SessionRecord, change: str) -> bool:
+        """Return whether a change that was asked for waits for a view that has it."""
+        return record.requests is not None and change in record.requests
+
     def take_adopted(self, now: float) -> None:
         """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
         while self._views.adopted:

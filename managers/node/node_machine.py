@@ -22,6 +22,8 @@ from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.node.closing import Closing
+from managers.node.drain_events import ContentsRead
+from managers.node.draining import Draining
 from managers.node.events import (
     Action,
     Build,
@@ -70,8 +72,8 @@ class NodeMachine:
     """The decisions of one node manager.
 
     Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch`, `close`, and those of
-    `MemberOperations`, as in `managers.api`. They return None; `cancel` returns the instance of the session, None if it
-    is removed.
+    `MemberOperations` and `Draining`, as in `managers.api`. They return None; `cancel` returns the instance of the
+    session, None if it is removed, and `drain` a `DrainReply`.
 
     Parameters
     ----------
@@ -113,6 +115,15 @@ class NodeMachine:
             name, incarnation, views=self._views, visible=self._visible, actions=self._actions
         )
         self._closing = Closing(name, self.table, self._sessions, self._timers, self._actions)
+        self.draining = Draining(
+            name,
+            table=self.table,
+            sessions=self._sessions,
+            views=self._views,
+            members=self._members,
+            timers=self._timers,
+            actions=self._actions,
+        )
         self._operations: Mapping[str, Callable[..., None]] = {
             "prepare": self._prepare,
             "start": self._start,
@@ -123,6 +134,8 @@ class NodeMachine:
             "rebalance": self._members.rebalance,
             "force_continue": self._members.force_continue,
             "add_member": self._members.add_member,
+            "drain": self.draining.drain,
+            "drained": self.draining.drained,
             "close": self._closing.close,
         }
 
@@ -140,22 +153,29 @@ class NodeMachine:
                 self._views.on_unavailable(event)
             case PeersRead() | PeerChanged() | PeersProbed() | LinkRefused() | PeerRestarted() | PeerStopped():
                 self._on_peers(event, now)
+            case ContentsRead():
+                self.draining.contents_read(event, now)
             case CancelRecorded():
                 record = self.table.get(event.session, event.epoch)
                 if record is not None:  # it was not deleted meanwhile
                     self._stop(record, now, event.request)
                 self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
-                record = self.table.get(event.session, event.epoch)
-                if record is None:
-                    pass
-                elif isinstance(event, ViewEvent):
-                    self._views.on_session(record, event, now)
-                else:
-                    self._on_session(record, event, now)
+                self._on_record(event, now)
+        self._take_losses(now)
+        self.draining.look(now)
         self._take_losses(now)
         self._closing.finish()
         return self._take_actions()
+
+    def _on_record(self, event: SessionEvent | ViewEvent, now: float) -> None:
+        record = self.table.get(event.session, event.epoch)
+        if record is None:
+            pass
+        elif isinstance(event, ViewEvent):
+            self._views.on_session(record, event, now)
+        else:
+            self._on_session(record, event, now)
 
     def tick(self, now: float) -> list[Action]:
         """Return what is due at `now`."""
@@ -165,6 +185,8 @@ class NodeMachine:
             self._actions += [ProbePeers(addresses)] if addresses else []
         self._timers.run(now)
         self._views.tick(now)
+        self._take_losses(now)
+        self.draining.look(now)
         self._take_losses(now)
         return self._take_actions()
 
@@ -182,7 +204,14 @@ class NodeMachine:
     def _prepare(self, call: int, now: float, *, deployment: Deployment, seconds: float) -> None:
         """Begin to build a session; answered once its peers have answered."""
         name, epoch = deployment.session, deployment.epoch
-        _check_deployment(deployment, self._name, self._incarnation, is_closing=self._closing.has_begun)
+        _check_deployment(deployment, self._name, self._incarnation)
+        if self._closing.has_begun:
+            raise LinkError(f"node {self._name} is stopping")
+        if self.draining.has_begun:
+            raise LinkError(
+                f"node {self._name} is being drained, and takes no sessions",
+                hint="submit the graph to other nodes",
+            )
         record = self.table.get(name)
         if record is not None and record.epoch == epoch and record.is_hosted and not record.phase.is_leaving:
             if record.phase in (Phase.BUILDING, Phase.CONNECTING):
@@ -442,8 +471,8 @@ class NodeMachine:
                     self._sessions.fail(record, now, loss.peer, failure)
 
 
-def _check_deployment(deployment: Deployment, node: str, incarnation: int, *, is_closing: bool) -> None:
-    """Refuse a deployment that is for another process, or arrives while this one stops."""
+def _check_deployment(deployment: Deployment, node: str, incarnation: int) -> None:
+    """Refuse a deployment that is for another process."""
     own = next((place for place in deployment.places if place.node == node), None)
     if own is None:
         raise UsageError(
@@ -455,8 +484,6 @@ def _check_deployment(deployment: Deployment, node: str, incarnation: int, *, is
             f"node {node} was restarted after session {deployment.session!r} was planned for it",
             hint="submit the graph again",
         )
-    if is_closing:
-        raise LinkError(f"node {node} is stopping")
 
 
 def _to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:

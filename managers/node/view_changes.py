@@ -213,18 +213,18 @@ class ViewChanges:
                 if record.views is not None and not record.views.is_frozen and record.views.view.number == event.view:
                     self.run_copies(record, now)
             case CopiesWanted():
-                self._carry_out_copies(record, copies.want(event.counts), now)
+                self.carry_out_copies(record, copies.want(event.counts), now)
             case CopyWritten():
-                self._carry_out_copies(record, copies.written(event), now)
+                self.carry_out_copies(record, copies.written(event), now)
             case CopiesReleased():
-                self._carry_out_copies(record, copies.released(event.rows), now)
+                self.carry_out_copies(record, copies.released(event.rows), now)
             case OffersRefused():
-                self._carry_out_copies(record, copies.refused(event), now)
+                self.carry_out_copies(record, copies.refused(event), now)
 
     def run_copies(self, record: SessionRecord, now: float) -> None:
         """Begin, or continue in a new view, to hold copies and to ask for them."""
         if record.views is not None and record.copies is not None:
-            self._carry_out_copies(record, record.copies.run(record.instance, record.views.view), now)
+            self.carry_out_copies(record, record.copies.run(record.instance, record.views.view), now)
 
     def _is_voter(self, record: SessionRecord, event: PeerSent, now: float) -> bool:
         """Return whether a process is a voter; one that was is told of the view in which it is not."""
@@ -312,7 +312,8 @@ class ViewChanges:
         else:
             self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, view.number)))
 
-    def _carry_out_copies(self, record: SessionRecord, actions: list[CopyAction], now: float) -> None:
+    def carry_out_copies(self, record: SessionRecord, actions: list[CopyAction], now: float) -> None:
+        """Carry out what the copies of a session need. Its part here may be finished then."""
         self._actions += actions
         if record.views is not None and not record.views.is_frozen:
             self._tell_part_done(record, record.views.view, now)
@@ -339,7 +340,7 @@ class ViewChanges:
         """Take in a message of a voter, or a request of this node."""
         if isinstance(message, CopyMessage):
             if record.copies is not None:
-                self._carry_out_copies(record, record.copies.receive(peer, message), now)
+                self.carry_out_copies(record, record.copies.receive(peer, message), now)
         elif record.views is not None:
             self._carry_out(record, record.views.receive(peer, message, now), now)
 

@@ -62,6 +62,10 @@ class ViewRequests:
     def __bool__(self) -> bool:
         return bool(self._open)
 
+    def __contains__(self, change: str) -> bool:
+        """Return whether a change of this id waits for a view that has it."""
+        return change in self._open
+
     def add(self, change: RequestedChange, call: int | None, now: float) -> None:
         """Wait for a view with a change."""
         self._open[change.id] = _Open(change, call, now + REQUEST_SECONDS)

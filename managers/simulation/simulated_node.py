@@ -132,6 +132,7 @@ class SimulatedNode:
         machine = NodeMachine(
             name, incarnation, recover_all(directory, name, self.clock), now=self.simulation.monotonic()
         )
+        self._draining = machine.draining
         self._host = SessionHost(name, machine.table, directory=directory, clock=self.clock)
         self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
         self._host.owner = self.owner
@@ -230,6 +231,7 @@ class SimulatedNode:
             NodeInfo(
                 name=self.name,
                 url=self.url,
+                state="draining" if self._draining.has_begun else "alive",
                 links=self.links.address,
                 incarnation=self._incarnation,
                 version=__version__,

@@ -3,6 +3,7 @@
 import pytest
 
 from dropflow.cli.session_replies import SessionChange
+from dropflow.rest.operation_records import DrainRequest
 from dropflow.rest.schema import DropQuery
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
@@ -74,6 +75,19 @@ def test_a_session_is_rebalanced(ask: Command, manager: FakeManager) -> None:
     refused = ask("rebalance", "finished")
     assert refused.status != 0
     assert "session 'finished' is FINISHED" in refused.err
+
+
+def test_a_node_is_drained(ask: Command, manager: FakeManager) -> None:
+    """The answer tells what happens to each session, also when the command is repeated."""
+    for _ in range(2):
+        answer = ask("drain", manager.name, "--grace", "2m")
+        assert answer.text.startswith(f"node {manager.name} takes no sessions any more, and ends within 120 s\n")
+        assert "session running: it goes to others\n" in answer.text
+    assert manager.drained == [(manager.name, DrainRequest(grace=120.0))] * 2
+    assert manager.nodes()[0].state == "draining"
+    unknown = ask("drain", "nowhere")
+    assert unknown.status == 2
+    assert "there is no node 'nowhere'" in unknown.err
 
 
 def test_a_session_is_only_forced_if_the_others_are_stopped(ask: Command) -> None:

@@ -1,0 +1,56 @@
+"""``dropflow drain``: have a node give its sessions to their other nodes, and end."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from dropflow.cli.duration import Duration
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import CommandOutput
+from dropflow.rest.operation_records import DrainedSession, DrainRequest
+
+__all__ = ["command"]
+
+
+class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to the sessions of a node."""
+
+    ok: bool
+    node: str
+    seconds: float
+    sessions: tuple[DrainedSession, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line about the node, and one for each session."""
+        yield f"node {self.node} takes no sessions any more, and ends within {self.seconds:.0f} s"
+        for one in self.sessions:
+            yield f"session {one.session}: {one.text}"
+
+
+@click.command("drain")
+@output_options
+@click.argument("node")
+@click.option(
+    "--grace",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="How long attempts that run, and sessions without other nodes, have to end.",
+)
+@connection_options
+def command(output: CommandOutput, *, manager: ConnectionOptions, node: str, grace: float) -> Exit:
+    """Have NODE give its sessions to their other nodes, and end.
+
+    The node takes no sessions any more. What it has not begun moves to the other nodes of each session, what runs ends
+    there, and its contents are copied. When no session is left, its process ends with status 0. Attempts that have not
+    ended in time run again on other nodes. A session that no other node can go on with is cancelled then, unless it has
+    ended. The command returns at once, and tells what happens to each session; again, it shows what is left.
+    """
+    from dropflow.cli.connection import connect
+
+    with connect(manager) as client:
+        reply = client.drain(node, DrainRequest(grace=grace))
+    output.answer(DrainAnswer(ok=True, node=reply.node, seconds=reply.seconds, sessions=reply.sessions))
+    return Exit.FINISHED

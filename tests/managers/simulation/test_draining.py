@@ -1,0 +1,232 @@
+"""Nodes that give their sessions away before they end, in clusters on virtual time."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from dropflow.errors import LinkError, NotFoundError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.operation_records import DrainReply, DrainRequest
+from dropflow.rest.schema import SessionDetail, SubmitQuery
+from managers.machine_calls import Answered, Unanswered
+from managers.node.hosted_session import HostedSession
+from managers.simulation.cluster import SimulatedCluster
+from managers.simulation.history import Committed
+from managers.simulation.random_sessions import draw_graph, draw_workload
+from managers.simulation.simulated_node import Workload
+from managers.simulation.trial_checks import kept_contents, states_of
+from tests.managers.simulation.test_moves import rows
+
+
+def _content(size: int) -> Workload:
+    return Workload(seconds=2.0, content=lambda task, drop: f"{task.oid}/{drop}".encode() * size)
+
+
+def _started(cluster: SimulatedCluster, graph: PhysicalGraph, seconds: float) -> None:
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(graph, "s"), Answered)
+    cluster.simulation.wait(seconds)
+
+
+def _drain(cluster: SimulatedCluster, node: str, grace: float, **more: bool) -> DrainReply:
+    url = f"http://{node}:8000" if more else ""
+    answer = cluster.call("drain", url=url, node=node, request=DrainRequest(grace=grace), **more)
+    assert isinstance(answer, Answered), answer
+    reply: DrainReply = answer.value
+    return reply
+
+
+def _is_drained(cluster: SimulatedCluster, node: str, seconds: float) -> bool:
+    return isinstance(cluster.call("drained", url=f"http://{node}:8000", timeout=seconds), Answered)
+
+
+def _finished(cluster: SimulatedCluster) -> SessionDetail:
+    ended = cluster.finish("s", seconds=1000.0)
+    assert ended is not None
+    return ended
+
+
+def _commits(cluster: SimulatedCluster) -> Counter[str]:
+    """Return how often each content was committed."""
+    return Counter(one.drop for one in cluster.recorder.history if isinstance(one, Committed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("node", ["n1-1", "n1-2"])
+def test_a_node_that_drains_leaves_without_a_loss(node: str, size: int, tmp_path: Path) -> None:
+    """Its session goes on without it: no attempt ran twice, nothing was committed twice, and results are elsewhere."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=_content(size))
+    _started(cluster, rows(60, 3), 12.0)
+    reply = _drain(cluster, node, 100.0)
+    others = [name for name in ("n1-1", "n1-2", "n1-3") if name != node]
+    assert [(one.session, one.text) for one in reply.sessions] == [("s", f"it goes to {', '.join(others)}")]
+    assert _is_drained(cluster, node, 50.0)
+    assert "s" not in cluster.nodes[node].sessions
+    cluster.nodes[node].process.crash()
+    ended = _finished(cluster)
+
+    assert (ended.status, ended.states, ended.recomputed) == ("FINISHED", {"COMPLETED": 240}, 0)
+    assert ended.members == tuple(others)
+    assert set(_commits(cluster).values()) == {1}
+    assert set(cluster.recorder.starts.values()) == {1}
+    assert any(f"node {node} has left, as was asked for" in note for note in ended.notes)
+
+
+@pytest.mark.slow
+def test_attempts_that_do_not_end_in_time_run_again(tmp_path: Path) -> None:
+    """What has completed stays, and the session finishes."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=20.0, slowness={"n1-2": 100.0}))
+    _started(cluster, rows(12, 3), 60.0)
+    before = _commits(cluster)
+    _drain(cluster, "n1-2", 30.0)
+    assert _is_drained(cluster, "n1-2", 31.0)
+    assert "s" not in cluster.nodes["n1-2"].sessions
+    cluster.nodes["n1-2"].process.crash()
+    ended = _finished(cluster)
+
+    assert (ended.status, ended.states, ended.recomputed) == ("FINISHED", {"COMPLETED": 48}, 0)
+    assert before
+    assert set(_commits(cluster).values()) == {1}
+
+
+def test_a_node_that_drains_takes_no_sessions(tmp_path: Path) -> None:
+    """Managers show it as draining and leave it out, and it refuses to prepare a session."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1)
+    assert cluster.wait_for_nodes()
+    assert _drain(cluster, "n1-2", 100.0).sessions == ()
+    assert _drain(cluster, "n1-2", 50.0).seconds == 50.0
+    assert _drain(cluster, "n1-2", 100.0).seconds <= 50.0
+    refused = cluster.call("submit", graph=rows(3, 3), options=SubmitQuery(session="early"))
+    assert isinstance(refused, Unanswered)
+    assert isinstance(refused.error, LinkError)
+    assert "node n1-2 is being drained" in str(refused.error)
+    cluster.simulation.wait(3.0)
+    answer = cluster.call("nodes")
+    assert isinstance(answer, Answered)
+    assert [node.state for node in answer.value] == ["alive", "draining", "alive"]
+    cluster.submit(rows(3, 3), "s")
+    ended = _finished(cluster)
+    assert (ended.status, ended.members) == ("FINISHED", ("n1-1", "n1-3"))
+    unknown = cluster.call("drain", node="n9", request=DrainRequest())
+    assert isinstance(unknown, Unanswered)
+    assert isinstance(unknown.error, NotFoundError)
+
+
+def _alone() -> PhysicalGraph:
+    graph = GraphBuilder("alone").app("a").data("b").connect("a", "b").build()
+    return replace(graph, part=np.zeros(2, dtype=np.int32), places=("n1-1",))
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.0, "FINISHED"), (1000.0, "CANCELLED")])
+def test_a_session_without_other_nodes_is_waited_for(seconds: float, status: str, tmp_path: Path) -> None:
+    """It tells why it stays; if it has not ended in time, it is cancelled with that reason."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=1, workload=Workload(seconds=seconds))
+    _started(cluster, _alone(), 0.1)
+    reply = _drain(cluster, "n1-1", 40.0)
+    text = "the session has too few nodes to change them: it is cancelled unless it ends within 40 s"
+    assert [one.text for one in reply.sessions] == [text]
+    cluster.simulation.wait(0.1)
+    running = cluster.call("session", url="http://n1-1:8000", session="s")
+    assert isinstance(running, Answered)
+    assert running.value.text == f"node n1-1 is being drained: {text}"
+    assert _is_drained(cluster, "n1-1", 41.0)
+    ended = _finished(cluster)
+    assert ended.status == status
+    if status == "CANCELLED":
+        assert "the session has too few nodes to change them, and it has not ended in time" in ended.text
+
+
+def test_a_session_without_other_nodes_is_cancelled_when_the_process_ends(tmp_path: Path) -> None:
+    """It is not waited for."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=1, workload=Workload(seconds=1000.0))
+    _started(cluster, _alone(), 0.1)
+    _drain(cluster, "n1-1", 40.0, is_ending=True)
+    assert _is_drained(cluster, "n1-1", 20.0)
+    ended = _finished(cluster)
+    assert (ended.status, ended.text) == ("CANCELLED", "cancelled: node n1-1 is stopping")
+
+
+@pytest.mark.slow
+def test_nodes_that_all_end_together_cancel_their_session(tmp_path: Path) -> None:
+    """None of them waits for another one to take the session over."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=1000.0))
+    _started(cluster, rows(12, 3), 5.0)
+    for node in cluster.nodes:
+        cluster.call_later(
+            "drain",
+            lambda _: None,
+            url=f"http://{node}:8000",
+            node=node,
+            request=DrainRequest(grace=30.0),
+            is_ending=True,
+        )
+    assert all(_is_drained(cluster, node, 40.0) for node in cluster.nodes)
+    ended = _finished(cluster)
+    assert ended.status == "CANCELLED"
+    assert "is stopping" in ended.text
+
+
+@pytest.mark.slow
+def test_a_node_is_lost_while_another_one_drains(tmp_path: Path) -> None:
+    """The view changes once more, and the session finishes on those that are left."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=4, workload=_content(1000))
+    _started(cluster, rows(60, 4), 8.0)
+    _drain(cluster, "n1-2", 100.0)
+    cluster.simulation.wait(0.3)
+    cluster.nodes["n1-3"].process.crash()
+    assert _is_drained(cluster, "n1-2", 100.0)
+    assert "s" not in cluster.nodes["n1-2"].sessions
+    cluster.nodes["n1-2"].process.crash()
+    ended = _finished(cluster)
+    assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 240})
+    assert ended.members == ("n1-1", "n1-4")
+
+
+def _random_trial(seed: int, directory: Path) -> None:
+    """Drain one or two of four nodes of a random session; compare with a run in which none is drained."""
+    chance = random.Random(seed)  # noqa: S311 - to be the same each time
+    drawn = draw_graph("s", 4, chance)
+    workload = msgspec.structs.replace(draw_workload({"s": drawn}, chance), seconds=0.5, stopping=0.0)
+    outcomes = []
+    drained = chance.sample(["n1-1", "n1-2", "n1-3", "n1-4"], chance.choice([1, 1, 2]))
+    waits = [chance.choice([0.0, 0.1, 0.5, 1.0, 2.0, 4.0]) for _ in drained]
+    for nodes in ([], drained):
+        root = directory / f"{len(nodes)}"
+        root.mkdir()
+        cluster = SimulatedCluster(seed, root, islands=1, nodes=4, workload=workload)
+        assert cluster.wait_for_nodes()
+        assert isinstance(cluster.submit(drawn.graph, "s"), Answered)
+        for node, seconds in zip(nodes, waits, strict=False):
+            cluster.simulation.wait(seconds)
+            _drain(cluster, node, 100.0)
+        for node in nodes:
+            assert _is_drained(cluster, node, 100.0)
+            assert "s" not in cluster.nodes[node].sessions or cluster.nodes[node].sessions["s"].state.is_terminal
+        ended = _finished(cluster)
+        states: dict[int, int] = {}
+        contents: dict[int, bytes] = {}
+        for one in cluster.nodes.values():
+            hosted = one.sessions.get("s")
+            if isinstance(hosted, HostedSession):
+                piece, found = hosted.piece, states_of(hosted)
+                states |= {int(piece.drop[drop]): found[drop] for drop in np.flatnonzero(piece.is_own)}
+                contents |= kept_contents(hosted)
+        outcomes.append((ended.status, states, contents))
+        assert ended.recomputed == 0
+        if not drawn.has_streams:
+            assert set(_commits(cluster).values()) <= {1}
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_random_sessions_end_as_without_drained_nodes(seed: int, tmp_path: Path) -> None:
+    """All states and results are the same, whenever nodes are drained, and no drop that had completed runs again."""
+    _random_trial(seed, tmp_path)
