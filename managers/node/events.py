@@ -45,6 +45,7 @@ __all__ = [
     "LoseNode",
     "NotBuilt",
     "NotConnected",
+    "NotPlanned",
     "Over",
     "PartFinished",
     "PeerChanged",
@@ -227,6 +228,14 @@ class PartFinished(msgspec.Struct, frozen=True):
     is_idle: bool = False
 
 
+class NotPlanned(msgspec.Struct, frozen=True):
+    """A `PlanNextView` has failed."""
+
+    session: str
+    epoch: int
+    error: Exception
+
+
 class Planned(msgspec.Struct, frozen=True):
     """A `PlanNextView` is done."""
 
@@ -352,9 +361,19 @@ class ContinueSession(msgspec.Struct, frozen=True):
 
 
 class FinishSession(msgspec.Struct, frozen=True):
-    """End a hosted session, since all members have finished their parts: `Over`, later `Ended`."""
+    """End a hosted session, since it is over on all members: `Over`, later `Ended`.
+
+    Attributes
+    ----------
+    is_advancing : bool
+        Whether a thread is at work in it, or will be soon: then that one ends it, or reports that it has stopped.
+    error : Exception or None
+        Why it cannot go on, if that is why it ends. Only if no thread is at work in it.
+    """
 
     hosted: Any
+    is_advancing: bool = False
+    error: Exception | None = None
 
 
 class ShowWaiting(msgspec.Struct, frozen=True):
@@ -409,7 +428,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 SessionEvent = Built | NotBuilt | NotConnected | Changed | Over | Ended | Removed | Retired
-ViewEvent = Frozen | Continued | PartFinished | Planned | CopyEvent
+ViewEvent = Frozen | Continued | PartFinished | Planned | NotPlanned | CopyEvent
 PeerEvent = (
     PeersRead | PeerChanged | PeersProbed | LinkRefused | PeerRestarted | PeerStopped | PeerSent | ContentUnavailable
 )

@@ -63,7 +63,9 @@ _MOST_FAILURES = 100
 class HostedSession:
     """A session that was built here.
 
-    `start`, `cancel` and `lose` are for one thread, the owner of the node's sessions; the rest is for any thread.
+    `start`, `cancel` and `lose` are for one thread, the owner of the node's sessions; the rest is for any thread. What
+    is at work in the session ends it: its thread if it was cancelled or lost a node, else a job, which the owner starts
+    when no thread is at work.
 
     Parameters
     ----------
@@ -252,14 +254,19 @@ class HostedSession:
         self._repository.close()
         self.directory.next.discard()
 
-    def finish(self) -> None:
-        """End the session, since all its members have finished their parts."""
-        if self.session.is_over:
+    def finish(self, error: Exception | None = None, *, is_advancing: bool = False) -> None:
+        """End the session, since it is over on all its members, or because of `error`.
+
+        If a thread is at work in it, this is for the owner's thread, and only has that thread stop.
+        """
+        if error is not None:
+            self.end(error)
+        elif self.session.is_over and not is_advancing:
             self._finish()
-        elif self.session.is_idle:
-            self.cancel(WALLTIME_REQUEST)
         else:
-            self.cancel(CancelRequest(reason="it is over on the other nodes"), is_advancing=False)
+            is_late = self.session.is_idle
+            request = WALLTIME_REQUEST if is_late else CancelRequest(reason="it is over on the other nodes")
+            self.cancel(request, is_advancing=is_advancing)
 
     # In the session's thread.
 
@@ -269,11 +276,11 @@ class HostedSession:
             self.end(error)
         elif session.is_over and (not self._survives_losses or session.has_given_up):
             self._finish()
-        elif session.is_frozen:
+        elif session.is_over and not session.is_frozen:
+            self._report(PartFinished(self.name, self.epoch, self.view.number))
+        else:  # it stopped because it was frozen, also if it was cancelled since
             report = report_of(session, self.piece, workers=self._resources.workers, shared=self._shared)
             self._report(Frozen(self.name, self.epoch, report))
-        elif session.is_over:
-            self._report(PartFinished(self.name, self.epoch, self.view.number))
 
     def _finish(self) -> None:
         try:

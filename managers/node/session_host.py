@@ -38,6 +38,7 @@ from managers.node.events import (
     LoseNode,
     NotBuilt,
     NotConnected,
+    NotPlanned,
     PeerChanged,
     PeerRestarted,
     PeerSent,
@@ -256,35 +257,33 @@ class SessionHost:
             _log.info("node %s could not be sent a message about a view: %s", action.peer, error)
 
     def _plan(self, action: PlanNextView) -> None:
-        def job() -> Planned:
-            decision = decide(action.hosted.directory.graph_in_view(), action.plan)
+        def job() -> Planned | NotPlanned:
+            try:
+                decision = decide(action.hosted.directory.graph_in_view(), action.plan)
+            except Exception as error:  # noqa: BLE001 - the machine decides whether the session ends with it
+                return NotPlanned(action.session, action.epoch, error)
             return Planned(action.session, action.epoch, action.plan.ballot, decision)
 
-        self._work_on(action, job)
+        self.owner.work(job)
 
     def _continue(self, action: ContinueSession) -> None:
-        def job() -> Continued:
-            action.hosted.continue_in(action.decision, action.copies)
-            return Continued(action.session, action.epoch)
-
-        self._work_on(action, job)
-
-    def _finish(self, action: FinishSession) -> None:
-        self.owner.work(action.hosted.finish)
-
-    def _work_on(self, action: PlanNextView | ContinueSession, job: Callable[[], Any]) -> None:
-        """Run a job for a session. If it fails, the session cannot continue on this node, and ends."""
-
-        def guarded() -> Any:
+        def job() -> Continued | None:
             try:
-                return job()
+                action.hosted.continue_in(action.decision, action.copies)
             except Exception as error:  # noqa: BLE001 - the session ends with it
                 context = {"session": action.session}
                 _log.exception("session %s cannot go on after a loss", action.session, extra=context)
                 action.hosted.end(error)
                 return None
+            return Continued(action.session, action.epoch)
 
-        self.owner.work(guarded)
+        self.owner.work(job)
+
+    def _finish(self, action: FinishSession) -> None:
+        if action.is_advancing:
+            action.hosted.finish(is_advancing=True)
+        else:
+            self.owner.work(lambda: action.hosted.finish(action.error))
 
     def _connect_peers(self, action: ConnectPeers) -> None:
         try:

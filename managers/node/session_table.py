@@ -88,7 +88,7 @@ class Work(Enum):
     NEXT_VIEW = "next view"
     """A job changes its view, and starts a thread then."""
     END = "end"
-    """A job ends it."""
+    """A job ends it, or starts a thread that does. It begins only if nothing else is at work, and nothing follows."""
 
 
 _NEXT: Mapping[Phase, tuple[Phase, ...]] = {
@@ -197,7 +197,7 @@ class SessionRecord:
     work : Work
         What is at work in it while it is RUNNING.
     is_stopping : bool
-        Whether it was cancelled, or is to fail, while it ran.
+        Whether it is to end: it was cancelled, is to fail, or is over on all members. What is at work in it ends it.
     part_finished : int
         View in which its part is finished, -1 for none; it may wait for copies.
     former : SessionRecord or None

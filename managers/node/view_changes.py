@@ -37,6 +37,7 @@ from managers.node.events import (
     FreezeSession,
     Frozen,
     Log,
+    NotPlanned,
     PartFinished,
     PeerSent,
     Planned,
@@ -251,6 +252,10 @@ class ViewChanges:
                     self._freeze(record)
             case PartFinished():
                 self._on_part_finished(record, event, now)
+            case NotPlanned():
+                # Unless another view was decided since, or the session ends for another reason.
+                if record.work is Work.NONE:
+                    self._finish(record, event.error)
             case Planned():
                 if record.views is not None:
                     self._carry_out(record, record.views.planned(event.ballot, event.decision, now), now)
@@ -259,8 +264,6 @@ class ViewChanges:
 
     def _on_frozen(self, record: SessionRecord, event: Frozen, now: float) -> None:
         """A session has stopped."""
-        if record.work is Work.END:
-            return  # the decision that the session is over came first
         record.work = Work.NONE
         if record.is_stopping:
             # Its thread stopped to report before it saw that it was to stop for good.
@@ -283,10 +286,9 @@ class ViewChanges:
             self._actions += [SilenceSession(record.instance)] if record.peers else []
             self._sessions.cancel(record, now, WALLTIME_REQUEST)
             return
-        is_ending = record.work is Work.END  # it was to be stopped at its walltime, and has just finished
         if not event.is_idle:
             record.work = Work.NONE
-        if views is None or record.is_stopping or is_ending:
+        if views is None or record.is_stopping:
             self._finish(record)
         elif views.is_frozen or record.joining is not None:
             self._freeze(record)  # the request to freeze came too late
@@ -368,8 +370,8 @@ class ViewChanges:
     def _freeze(self, record: SessionRecord) -> None:
         if record.copies is not None:
             record.copies.stop()
-        if record.work is Work.NEXT_VIEW:
-            return  # as soon as it runs in its present view
+        if record.work is Work.NEXT_VIEW or record.is_stopping:
+            return  # as soon as it runs in its present view, and never if it is to end
         shared = {} if record.copies is None else record.copies.shared_files()
         self._actions.append(FreezeSession(record.instance, record.work is not Work.NONE, shared))
         record.work = Work.THREAD  # until it reports
@@ -397,6 +399,8 @@ class ViewChanges:
         record.former_peers = {**record.former_peers, **record.peers}
         record.peers = {place.node: place for place in view.members if place.node != self._node}
         record.witnesses = {place.node: place for place in view.witnesses}
+        if record.is_stopping:
+            return  # what is at work in it ends it, and the members of the new view are told so when they ask
         record.work = Work.NEXT_VIEW
         copies = {} if record.copies is None else record.copies.next_view(action.decision)
         self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies))
@@ -459,10 +463,17 @@ class ViewChanges:
             ask = PartDone(record.name, record.epoch, view)
             self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
 
-    def _finish(self, record: SessionRecord) -> None:
-        if record.result is None and record.work is not Work.END:
-            record.work = Work.END
-            self._actions.append(FinishSession(record.instance))
+    def _finish(self, record: SessionRecord, error: Exception | None = None) -> None:
+        """Have a session end that is over on all members, or cannot go on because of `error`.
+
+        A thread that is at work in it ends it, or reports that it has stopped before; only then a job may end it.
+        """
+        is_advancing = record.work is not Work.NONE
+        if record.result is not None or (record.is_stopping and is_advancing):
+            return
+        record.is_stopping = True
+        record.work = record.work if is_advancing else Work.END
+        self._actions.append(FinishSession(record.instance, is_advancing, error))
 
 
 def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Action]:

@@ -2,15 +2,29 @@
 
 import logging
 import secrets
+from pathlib import Path
 
 import pytest
 
+from managers.simulation.faults import BadNetwork, Disturbed, SessionRequest
 from managers.simulation.loss_sweep import sweep
+from managers.simulation.random_losses import LossTrial
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
+
+
+def test_a_session_that_is_over_elsewhere_while_it_is_executed_ends_once(tmp_path: Path) -> None:
+    """One of two members ends a cancelled session before the request reaches the other one, and answers it so."""
+    faults = (
+        Disturbed(seconds=60.0, longest=1.0),
+        BadNetwork(seconds=120.0, lose=0.02, duplicate=0.02, reorder=0.05, cut=0.005),
+        SessionRequest(at=1.0, operation="cancel", session=0),
+    )
+    outcome = LossTrial(9025, tmp_path, faults=faults).run()
+    assert (outcome.violations, outcome.sessions) == ((), 1)
 
 
 @pytest.mark.slow

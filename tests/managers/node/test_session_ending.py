@@ -1,0 +1,395 @@
+"""One thing at a time works in a session, and ends it: the machine of a node, with a model of a session's thread."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from dropflow.errors import BadFileError
+from dropflow.rest.operation_records import CancelRequest
+from dropflow.states import SessionState
+from managers.deployment import Deployment, Place
+from managers.machine_calls import Call
+from managers.messages import (
+    AcceptView,
+    AdoptView,
+    PartDone,
+    PrepareView,
+    PromiseView,
+    ProposeView,
+    SessionDone,
+    ViewMessage,
+)
+from managers.node.events import (
+    Built,
+    CancelRecorded,
+    CancelSession,
+    Continued,
+    ContinueSession,
+    Ended,
+    FinishSession,
+    FreezeSession,
+    Frozen,
+    LoseNode,
+    NotPlanned,
+    Over,
+    PartFinished,
+    PeerRestarted,
+    PeerSent,
+    PeersRead,
+    Planned,
+    PlanNextView,
+    RecordCancel,
+    RemoveSession,
+    SendToPeer,
+    StartSession,
+)
+from managers.node.node_machine import NodeMachine
+from managers.node.session_table import Phase
+from managers.recovery.records import MemberReport, View, ViewDecision
+
+PLACES = tuple(Place(name, f"tcp://{name}:1", 1) for name in ("a", "b", "c"))
+REPORT = MemberReport(rows=b"", states=b"", available=b"")
+KINDS = (StartSession, FreezeSession, CancelSession, LoseNode, ContinueSession, FinishSession, PlanNextView)
+
+
+class Member:
+    """The machine of node a, with a session on nodes a, b and c that runs."""
+
+    def __init__(self) -> None:
+        self.machine = NodeMachine("a", 1, {})
+        self.now = 0.0
+        deployment = Deployment(session="s", epoch=1, graph="g", drops=3, created=0.0, places=PLACES)
+        self.send(Call(1, "prepare", {"deployment": deployment, "seconds": 10.0}))
+        self.send(Built("s", 1, "s", ("b", "c")))
+        self.send(PeersRead({"b": (1, 0.0), "c": (1, 0.0)}))
+        self.started = self.send(Call(2, "start", {"session": "s", "epoch": 1}))
+
+    def send(self, event: Any) -> list[Any]:
+        """Let the machine handle an event, and return all actions."""
+        return self.machine.handle(event, self.now)
+
+    def message(self, message: Any, peer: str = "b") -> list[Any]:
+        """Let the machine handle a message of another member, and return what is to be done with the session."""
+        return [one for one in self.send(PeerSent(peer, 1, message)) if isinstance(one, KINDS)]
+
+    def stop(self, event: Any) -> list[Any]:
+        """Let the machine handle an event, and return what is to be done with the session."""
+        return [one for one in self.send(event) if isinstance(one, KINDS)]
+
+
+def test_a_thread_that_executes_a_session_ends_it_when_it_is_over_elsewhere() -> None:
+    """The other members have ended the session while a thread works in it here: no other thread or job begins."""
+    member = Member()
+    assert member.started[0] == StartSession("s")
+    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", is_advancing=True)]
+    assert member.message(SessionDone("s", 1, 0), "c") == []
+    assert member.message(PrepareView("s", 1, 0, (1, 1))) == []
+
+
+def test_a_job_ends_a_session_whose_thread_has_stopped_meanwhile() -> None:
+    """The thread finished its part before it was told that the session is over elsewhere: a job ends it then, once."""
+    member = Member()
+    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", is_advancing=True)]
+    assert member.stop(PartFinished("s", 1, 0)) == [FinishSession("s")]
+    assert member.message(PrepareView("s", 1, 0, (1, 1))) == []
+    assert member.message(SessionDone("s", 1, 0), "c") == []
+
+
+def test_a_session_that_was_cancelled_while_it_was_frozen_does_not_go_on_in_the_next_view() -> None:
+    """The thread that ends it is at work when the decision arrives for which it had stopped."""
+    member = Member()
+    assert member.message(PrepareView("s", 1, 0, (1, 1))) == [FreezeSession("s", is_advancing=True, shared={})]
+    assert member.stop(Frozen("s", 1, REPORT)) == []
+    request = CancelRequest(reason="enough")
+    assert member.stop(CancelRecorded("s", 1, 3, request)) == [CancelSession("s", request, is_advancing=False)]
+    decision = ViewDecision(View(1, PLACES[:2]), ("a", "b"), b"", lost={"c": "it is silent"})
+    assert member.message(AdoptView("s", 1, 0, msgspec.msgpack.encode(decision))) == []
+
+
+def test_a_next_view_that_cannot_be_planned_ends_a_session_only_if_nothing_works_in_it() -> None:
+    """While it is frozen, a job ends it. Once it was cancelled, its thread does; in another view it goes on."""
+    error = BadFileError("the graph cannot be read")
+    decision = ViewDecision(View(1, PLACES[:2]), ("a", "b"), b"", lost={"c": "it is silent"})
+    for meanwhile, expected in (
+        (None, [FinishSession("s", error=error)]),
+        (CancelRecorded("s", 1, 3, CancelRequest()), []),
+        (PeerSent("b", 1, AdoptView("s", 1, 0, msgspec.msgpack.encode(decision))), []),
+    ):
+        member = Member()
+        member.message(PrepareView("s", 1, 0, (1, 1)))
+        member.stop(Frozen("s", 1, REPORT))
+        if meanwhile is not None:
+            member.stop(meanwhile)
+        assert member.stop(NotPlanned("s", 1, error)) == expected
+
+
+class OneEnding(RuleBasedStateMachine):
+    """A session whose thread, jobs, members and users act in any order.
+
+    What its thread and jobs report waits in a queue, as for the owner of the machine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.member = Member()
+        self.work = ""
+        """What is at work: "thread", "continue" or "finish"."""
+        self.posted: list[Any] = []
+        self.is_cancelled = self.is_frozen = self.is_finished = self.is_ended = False
+        self.error: Exception | None = None
+        self.view, self.promised = 0, -1
+        """The view, and the last one for whose change it has stopped."""
+        self.plans: list[PlanNextView] = []
+        self.records: list[RecordCancel] = []
+        self.removals: list[RemoveSession] = []
+        self.unanswered: list[tuple[str, Any]] = []
+        self.calls = 2
+        self.carry_out(self.member.started)
+
+    def carry_out(self, actions: list[Any]) -> None:
+        """Do what the machine decides."""
+        for action in actions:
+            match action:
+                case StartSession() | FreezeSession() | ContinueSession():
+                    self.execute(action)
+                case CancelSession() | LoseNode() | FinishSession(is_advancing=True):
+                    self.cancel_it(is_advancing=action.is_advancing)
+                case FinishSession():
+                    self.begin("finish")
+                    self.error = action.error
+                case PlanNextView():
+                    self.plans.append(action)
+                case _:
+                    self.carry_out_other(action)
+
+    def execute(self, action: StartSession | FreezeSession | ContinueSession) -> None:
+        """Do what has a thread execute the session, or stop."""
+        match action:
+            case StartSession():
+                self.begin("thread")
+            case FreezeSession():
+                self.is_frozen = True
+                self.begin_thread(is_advancing=action.is_advancing)
+            case ContinueSession():
+                self.begin("continue")
+                self.view = action.decision.view.number
+
+    def carry_out_other(self, action: Any) -> None:
+        """Note what is to be answered, written or removed."""
+        match action:
+            case RecordCancel():
+                self.records.append(action)
+            case RemoveSession():
+                assert self.is_ended
+                self.removals.append(action)
+            case SendToPeer(message=PromiseView(view=view)):
+                self.promised = view
+            case SendToPeer(message=PrepareView() | ProposeView()):
+                self.unanswered.append((action.peer, action.message))
+
+    def begin(self, work: str) -> None:
+        """Begin to work in the session: nothing else does, and nothing waits to be reported that did."""
+        assert not self.is_ended
+        assert self.work == ""
+        assert not any(isinstance(event, Frozen | PartFinished | Continued) for event in self.posted)
+        self.work = work
+
+    def begin_thread(self, *, is_advancing: bool) -> None:
+        """Start a thread if none is at work."""
+        if not is_advancing:
+            self.begin("thread")
+
+    def cancel_it(self, *, is_advancing: bool) -> None:
+        """Cancel the session."""
+        if not self.is_ended:
+            self.is_cancelled, self.is_frozen = True, False
+            self.begin_thread(is_advancing=is_advancing)
+
+    def end_it(self) -> None:
+        """End the session."""
+        assert not self.is_ended, "a session ends once"
+        self.is_ended, self.work = True, ""
+        status = SessionState.CANCELLED if self.is_cancelled else SessionState.FINISHED
+        self.posted += [Over("s", 1, status), Ended("s", 1)]
+
+    def report(self, event: Any) -> None:
+        """Stop the thread, and report that."""
+        self.work = ""
+        self.posted.append(event)
+
+    # What works in the session.
+
+    @precondition(lambda self: self.work == "thread")
+    @rule(finishes=st.booleans())
+    def step(self, *, finishes: bool) -> None:
+        """Let the thread stop if it is frozen or cancelled, or finish the part."""
+        if self.is_finished and self.is_frozen:
+            self.report(Frozen("s", 1, REPORT))
+        elif self.is_finished:
+            self.report(PartFinished("s", 1, self.view))
+        elif self.is_cancelled:
+            self.end_it()
+        elif self.is_frozen:
+            self.report(Frozen("s", 1, REPORT))
+        elif finishes:
+            self.is_finished = True  # it stops in a later step
+
+    @precondition(lambda self: self.work == "thread" and self.is_frozen and not self.is_finished)
+    @rule()
+    def stop_late(self) -> None:
+        """Let the thread stop because it is frozen, and report that after it was cancelled."""
+        self.report(Frozen("s", 1, REPORT))
+
+    @precondition(lambda self: self.work == "continue")
+    @rule(fails=st.integers(0, 9))
+    def continue_it(self, *, fails: int) -> None:
+        """Continue in the next view, or fail to."""
+        if fails == 0:
+            self.end_it()
+            return
+        self.is_frozen = self.is_finished = False
+        self.work = "thread"
+        self.posted.append(Continued("s", 1))
+
+    @precondition(lambda self: self.work == "finish")
+    @rule()
+    def finish(self) -> None:
+        """End the session in a job, or have a thread do so if its part is not finished."""
+        if self.is_finished or self.error is not None:
+            self.end_it()
+        else:
+            self.work = ""
+            self.cancel_it(is_advancing=False)
+
+    @precondition(lambda self: self.posted)
+    @rule()
+    def handle(self) -> None:
+        """Let the machine handle what was reported first."""
+        event = self.posted.pop(0)
+        self.carry_out(self.member.send(event))
+
+    @precondition(lambda self: self.plans)
+    @rule(fails=st.integers(0, 5))
+    def plan(self, *, fails: int) -> None:
+        """Plan the next view, or fail to."""
+        plan = self.plans.pop(0).plan
+        if fails == 0:
+            self.carry_out(self.member.send(NotPlanned("s", 1, BadFileError("no"))))
+        else:
+            self.carry_out(self.member.send(Planned("s", 1, plan.ballot, self.next_view())))
+
+    # Users and other members.
+
+    def next_view(self) -> ViewDecision:
+        """Return the next view, with all members."""
+        return ViewDecision(View(self.view + 1, PLACES), ("a", "b", "c"), b"")
+
+    def message(self, peer: str, message: Any) -> None:
+        """Take in a message of another member."""
+        self.carry_out(self.member.send(PeerSent(peer, 1, message)))
+
+    @rule()
+    def cancel(self) -> None:
+        """Ask to cancel the session."""
+        self.call("cancel", reason="", grace=1.0)
+
+    @rule(is_sure=st.integers(0, 5))
+    def delete(self, *, is_sure: int) -> None:
+        """Now and then, delete the session."""
+        if is_sure == 0:
+            self.call("delete")
+
+    @rule()
+    def rebalance(self) -> None:
+        """Ask for another view."""
+        self.call("rebalance")
+
+    def call(self, operation: str, **arguments: Any) -> None:
+        """Call an operation."""
+        self.calls += 1
+        self.carry_out(self.member.send(Call(self.calls, operation, {"session": "s", **arguments})))
+
+    @precondition(lambda self: self.records)
+    @rule()
+    def record(self) -> None:
+        """End writing a request to cancel."""
+        one = self.records.pop(0)
+        self.carry_out(self.member.send(CancelRecorded("s", 1, one.call, one.request)))
+
+    @rule(peer=st.sampled_from(["b", "c"]), round_number=st.integers(1, 4))
+    def prepare(self, peer: str, round_number: int) -> None:
+        """Let another member be a candidate."""
+        ballot = round_number, ord(peer) - ord("a")
+        self.message(peer, PrepareView("s", 1, self.view, ballot))
+
+    @precondition(lambda self: self.unanswered)
+    @rule()
+    def answer(self) -> None:
+        """Let another member promise or accept what this one asked for."""
+        peer, asked = self.unanswered.pop(0)
+        answer: ViewMessage
+        if isinstance(asked, PrepareView):
+            answer = PromiseView("s", 1, asked.view, asked.ballot, msgspec.msgpack.encode(REPORT))
+        else:
+            answer = AcceptView("s", 1, asked.view, asked.ballot)
+        self.message(peer, answer)
+
+    @precondition(lambda self: self.promised == self.view)
+    @rule()
+    def adopt(self) -> None:
+        """Let another member decide the next view, which has this one since it has stopped for it."""
+        self.message("b", AdoptView("s", 1, self.view, msgspec.msgpack.encode(self.next_view())))
+
+    @rule(is_decision=st.booleans())
+    def end_elsewhere(self, *, is_decision: bool) -> None:
+        """Let another member tell that the session is over."""
+        over = msgspec.structs.replace(self.next_view(), is_over=True)
+        adopt = AdoptView("s", 1, self.view, msgspec.msgpack.encode(over))
+        self.message("c", adopt if is_decision else SessionDone("s", 1, self.view))
+
+    @rule(peer=st.sampled_from(["b", "c"]))
+    def finish_elsewhere(self, peer: str) -> None:
+        """Let another member finish its part."""
+        self.message(peer, PartDone("s", 1, self.view))
+
+    @rule(seldom=st.integers(0, 5))
+    def lose(self, *, seldom: int) -> None:
+        """Now and then, start another member again."""
+        if seldom == 0:
+            self.carry_out(self.member.send(PeerRestarted("c", 2)))
+
+    @rule(seconds=st.sampled_from([1.0, 20.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        """Advance the time."""
+        self.member.now += seconds
+        self.carry_out(self.member.machine.tick(self.member.now))
+
+    def teardown(self) -> None:
+        """Once it is cancelled, the session ends."""
+        if self.member.machine.table.get("s") is None or self.removals:
+            return
+        self.call("cancel", reason="", grace=1.0)
+        for _ in range(100):
+            if self.records:
+                self.record()
+            elif self.posted:
+                self.handle()
+            elif self.work == "thread":
+                self.step(finishes=True)
+            elif self.work == "continue":
+                self.continue_it(fails=1)
+            elif self.work == "finish":
+                self.finish()
+        record = self.member.machine.table.get("s")
+        assert record is not None
+        assert self.is_ended
+        assert record.phase in (Phase.ENDED, Phase.REMOVING)
+
+
+OneEnding.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestOneEnding = OneEnding.TestCase
