@@ -93,7 +93,7 @@ class FaultInjector:
     crashed : set of str
         Nodes that have crashed, also those that were started again.
     requests : dict of str to str
-        What was asked of sessions.
+        What was asked of sessions. Not to rebalance them: they must end as if that had not been asked for.
     full : set of str
         Nodes whose disks were full at some time.
     on_crash : callable
@@ -304,14 +304,16 @@ class FaultInjector:
     @_begin.register
     def _ask(self, fault: SessionRequest) -> None:
         name = self._sessions[fault.session % len(self._sessions)]
-        if name not in self.requests:
+        if fault.operation != "rebalance":
+            if name in self.requests:
+                return
             self.requests[name] = fault.operation
 
-            def note(answer: Any) -> None:
-                outcome = "ok" if isinstance(answer, Answered) else answer.error
-                self._note(f"{fault.operation} {name}: {outcome}")
+        def note(answer: Any) -> None:
+            outcome = "ok" if isinstance(answer, Answered) else answer.error
+            self._note(f"{fault.operation} {name}: {outcome}")
 
-            self._cluster.call_later(fault.operation, note, session=name, **_ARGUMENTS.get(fault.operation, {}))
+        self._cluster.call_later(fault.operation, note, session=name, **_ARGUMENTS.get(fault.operation, {}))
 
     @_begin.register
     def _let_workers_die(self, fault: DyingWorkers) -> None:

@@ -121,7 +121,7 @@ class CrashAbove(_Fault, frozen=True, kw_only=True):
 
 
 class SessionRequest(_Fault, frozen=True, kw_only=True):
-    """A user cancels, pauses or deletes a session."""
+    """A user cancels, pauses, deletes or rebalances a session."""
 
     operation: str
     session: int
@@ -252,6 +252,10 @@ def _request(chance: random.Random, at: float) -> Fault:
     return SessionRequest(at=at, operation=chance.choice(("cancel", "pause", "delete")), session=_number(chance))
 
 
+def _rebalance(chance: random.Random, at: float) -> Fault:
+    return SessionRequest(at=at, operation="rebalance", session=_number(chance))
+
+
 def _number(chance: random.Random) -> int:
     return chance.randrange(_MANY)
 
@@ -270,4 +274,5 @@ _KINDS = (
     _crash_above,
     _dying_workers,
     _request,
+    *(_rebalance,) * 2,
 )
