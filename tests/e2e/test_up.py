@@ -204,6 +204,18 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
     assert [*tmp_path.rglob("token"), *(tmp_path / "state" / "dropflow" / "tokens").glob("*/*")] == []
 
 
+def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> None:
+    """The nodes end together, so none of them gives its sessions to the others before."""
+    with Running(tmp_path, "up", "--nodes", 3, "--port", 0) as running:
+        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "stop-me")
+        status = running.stop()
+
+    logs = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("node-*/manager.log"))
+    assert status == 0, running.errors
+    assert "the session is CANCELLED" in logs
+    assert "goes on" not in logs
+
+
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session."""
     with Running(tmp_path, "up", "--port", 0) as running:

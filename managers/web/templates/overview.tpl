@@ -9,7 +9,7 @@
 <section class="block" aria-label="Summary">
 <dl class="figures">
 <div><dt>Nodes</dt><dd>{{format_count(len(view.nodes))}}\\
-% lost = sum(node.state != "alive" for node in view.nodes)
+% lost = sum(node.state not in ("alive", "draining") for node in view.nodes)
 % if lost:
  <small>{{format_count(lost)}} not answering</small>\\
 % end

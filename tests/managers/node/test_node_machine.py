@@ -20,7 +20,7 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import CancelRequest
+from dropflow.rest.operation_records import CancelRequest, DrainRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
@@ -48,6 +48,7 @@ from managers.node.events import (
     RemoveSession,
     Retired,
     RetireSession,
+    ShowWaiting,
     StartSession,
 )
 from managers.node.node_machine import NodeMachine
@@ -552,7 +553,7 @@ class AnyOrder(RuleBasedStateMachine):
                     self.retirements.append(action)
                 case RecordCancel():
                     self.records.append(action)
-                case ReadPeers() | ConnectPeers() | Log():
+                case ReadPeers() | ConnectPeers() | Log() | ShowWaiting():
                     pass
                 case _:
                     raise AssertionError(action)
@@ -688,6 +689,13 @@ class AnyOrder(RuleBasedStateMachine):
     def close(self) -> None:
         """Stop the node."""
         self._call("close")
+
+    @precondition(lambda self: self.calls > 15)
+    @rule(seconds=st.sampled_from([0.0, 10.0]), is_ending=st.booleans())
+    def drain(self, seconds: float, *, is_ending: bool) -> None:
+        """Drain the node, and wait until it is drained."""
+        self._call("drain", node="a", request=DrainRequest(grace=seconds), is_ending=is_ending)
+        self._call("drained")
 
     @invariant()
     def sessions_are_in_one_place(self) -> None:
