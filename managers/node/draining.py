@@ -33,6 +33,9 @@ __all__ = ["Draining"]
 _END_SECONDS = 10.0
 """How much of the time is kept for copies and the last change of the views; a third of the time if that is less."""
 
+_AGREEMENT_SECONDS = 60.0
+"""How much longer a session is waited for whose members are about to agree, for example on millions of drops."""
+
 
 @dataclass(slots=True)
 class _Progress:
@@ -95,6 +98,7 @@ class Draining:
         self._copies_until = inf
         self._until = inf
         self._is_ending = False
+        self._is_late = False
         self._open: list[tuple[SessionRecord, _Progress]] = []
         self._calls: list[int] = []
 
@@ -214,17 +218,28 @@ class Draining:
             self._actions += [ShowWaiting(record.instance, text), Log(f"session {record.name}: {text}", record.name)]
 
     def _give_up(self, now: float) -> None:
-        """Cancel the sessions that are left, because the time is over."""
-        for record, _ in self._open:
-            if self._is_there(record) and record.result is None and not record.phase.is_leaving:
+        """Cancel the sessions that are left, because the time is over, except those about to be taken over."""
+        left = [record for record, _ in self._open if self._is_there(record) and not record.phase.is_leaving]
+        late = [] if self._is_late else [record for record in left if self._is_agreeing(record)]
+        for record in left:
+            if record.result is None and record not in late:
                 why = f"{self._why_stuck(record)}, and it has not ended in time"
                 if not self._is_stuck(record):
                     why = "the other nodes have not taken it over in time" + (
                         f" ({record.waiting})" if record.waiting else ""
                     )
                 self._cancel(record, now, f"node {self._node} was drained: {why}")
-        self._open = []
-        self._answer()
+        self._is_late = True
+        if late:
+            # To cancel it on all nodes would be worse than to be killed now: then the others go on without this node.
+            self._timers.set(("drain", "end"), now + _AGREEMENT_SECONDS, self._give_up)
+        else:
+            self._open = []
+            self._answer()
+
+    def _is_agreeing(self, record: SessionRecord) -> bool:
+        """Return whether a majority of the voters is there, so that the change that was asked for is decided soon."""
+        return not self._is_stuck(record) and record.phase is Phase.RUNNING and not record.waiting
 
     def _cancel(self, record: SessionRecord, now: float, reason: str) -> None:
         if record.joining is not None or record.phase is Phase.BUILDING:

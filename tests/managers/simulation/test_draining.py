@@ -204,6 +204,22 @@ def test_a_session_without_a_majority_is_cancelled_in_time(tmp_path: Path) -> No
     assert "node n1-2 was drained: the other nodes have not taken it over in time (waiting for a majority" in left.text
 
 
+@pytest.mark.slow
+def test_members_that_are_about_to_agree_are_waited_for(tmp_path: Path) -> None:
+    """A session whose views take longer to compute than the time of the node goes on without it."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=_content(1))
+    _started(cluster, rows(60, 3), 5.0)
+    for node in cluster.nodes.values():
+        node.owner.job_seconds = 2.0
+    _drain(cluster, "n1-2", 3.0)
+    assert _is_drained(cluster, "n1-2", 60.0)
+    assert "s" not in cluster.nodes["n1-2"].sessions
+    cluster.nodes["n1-2"].process.crash()
+    ended = _finished(cluster)
+    assert (ended.status, ended.members) == ("FINISHED", ("n1-1", "n1-3"))
+    assert cluster.simulation.time > 8.0
+
+
 def _random_trial(seed: int, directory: Path) -> None:
     """Drain one or two of four nodes of a random session; compare with a run in which none is drained."""
     chance = random.Random(seed)  # noqa: S311 - to be the same each time
