@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -10,9 +11,11 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
-from dropflow.engine.attempt_profile import NodeProfile, SlowAttempt, profile, slowest
 from dropflow.errors import NotFoundError
 from dropflow.formatting import format_duration, format_size, plural
+
+if TYPE_CHECKING:
+    from dropflow.engine.attempt_profile import NodeProfile, SlowAttempt
 
 __all__ = ["command"]
 
@@ -23,8 +26,8 @@ class ProfileReply(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
     graph: str
     attempts: int
-    nodes: tuple[NodeProfile, ...]
-    slowest: tuple[SlowAttempt, ...]
+    nodes: "tuple[NodeProfile, ...]"
+    slowest: "tuple[SlowAttempt, ...]"
 
     def lines(self) -> Iterator[str]:
         """One line for each logical node, then the slowest attempts."""
@@ -73,6 +76,7 @@ def command(output: CommandOutput, *, most: int, directories: tuple[str, ...]) -
     """
     import numpy as np
 
+    from dropflow.engine.attempt_profile import profile, slowest
     from dropflow.engine.attempt_times import TIMES_FILE, read_times
     from dropflow.graph_file import load
 

@@ -1,6 +1,5 @@
 """``dropflow resume``: continue a run, or a session of a manager, that was killed or cancelled."""
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -19,8 +18,6 @@ from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_or_session import continue_session, is_directory, session_options
 from dropflow.cli.run_reply import RunReply, exit_of_run
 from dropflow.cli.walltime import until_option
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ResumeRequest
 
 __all__ = ["command"]
 
@@ -66,9 +63,12 @@ def command(
     that may have gone on on nodes that are missing.
     """
     if not is_directory(run):
+        from dropflow.rest.operation_records import ResumeRequest
+
         request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage, until=until)
-        again = partial(Client.resume, session=run, request=request)
-        return continue_session(output, manager, again, wait=wait, patience=patience)
+        return continue_session(
+            output, manager, lambda client: client.resume(run, request), wait=wait, patience=patience
+        )
 
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions

@@ -1,6 +1,5 @@
 """``dropflow retry``: try the failed drops of a run, or of a session of a manager, again."""
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -17,8 +16,6 @@ from dropflow.cli.options import (
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_or_session import continue_session, is_directory, session_options
 from dropflow.cli.run_reply import RunReply, exit_of_run
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import RetryRequest
 
 __all__ = ["command"]
 
@@ -63,9 +60,12 @@ def command(
     that of submit.
     """
     if not is_directory(run):
+        from dropflow.rest.operation_records import RetryRequest
+
         request = RetryRequest(drops=drops, settings=settings, without_missing=without_missing)
-        again = partial(Client.retry, session=run, request=request)
-        return continue_session(output, manager, again, wait=wait, patience=patience)
+        return continue_session(
+            output, manager, lambda client: client.retry(run, request), wait=wait, patience=patience
+        )
 
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions

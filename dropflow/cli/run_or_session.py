@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -10,8 +11,10 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import UsageError
-from dropflow.rest.client import Client
-from dropflow.rest.schema import SessionInfo
+
+if TYPE_CHECKING:
+    from dropflow.rest.client import Client
+    from dropflow.rest.schema import SessionInfo
 
 __all__ = ["continue_session", "is_directory", "session_options"]
 
@@ -56,7 +59,7 @@ def is_directory(run: str) -> bool:
 def continue_session(
     output: CommandOutput,
     manager: ConnectionOptions,
-    call: Callable[[Client], SessionInfo],
+    call: "Callable[[Client], SessionInfo]",
     *,
     wait: bool,
     patience: float,

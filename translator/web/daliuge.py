@@ -125,7 +125,7 @@ class _DaliugeHandlers:
     def unroll(self, call: Request) -> Response:
         form = _form(call)
         refuse_errors(_unroll_findings(form))
-        query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100])
+        query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100], algorithm="none")
         return self._drops(_content(form, "lg"), query)
 
     def fill(self, call: Request) -> Response:

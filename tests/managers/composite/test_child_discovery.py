@@ -8,10 +8,11 @@ import pytest
 from dropflow.errors import LinkError, WorldError
 from managers.composite.child_discovery import discover_children
 from managers.discovery import Announcement, Discovery
+from managers.keys import ClusterKey
 from tests.managers.composite.world import World, until
 
 # Announcements of other tests on this machine arrive too: only these managers have this key.
-_KEY = secrets.token_hex(8)
+_KEY = ClusterKey(*(text.encode() for text in (secrets.token_hex(20), secrets.token_hex(20))))
 _LIFE = secrets.randbits(40)
 
 
@@ -37,7 +38,7 @@ def test_nodes_with_the_same_key_are_added_and_removed(world: World, pair: tuple
     discover_children(island, listener)
 
     talker.announce(Announcement(name="x", role="node", url="http://stranger:8000", key="b" * 16, incarnation=_LIFE))
-    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY, incarnation=_LIFE))
+    talker.announce(Announcement(name="n1", role="node", url="http://n1:8000", key=_KEY.fingerprint, incarnation=_LIFE))
     until(lambda: [child.name for child in island.children()] == ["n1"])
 
     talker.close()

@@ -73,7 +73,7 @@ def test_all_problems_are_reported_together(start: Start, hello: Path) -> None:
     """The report has the problems of the graph and of the options."""
     document = json.loads(hello.read_text())
     document["nodeDataArray"][0]["category"] = "Nonsense"
-    report = _done(start(), json.dumps(document).encode(), algorithm="mysarkar").report
+    report = _done(start(), json.dumps(document).encode(), algorithm="made-up").report
 
     assert report is not None
     assert report.state == "refused"
