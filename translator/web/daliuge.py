@@ -220,7 +220,7 @@ class _DaliugeHandlers:
     ) -> Response:
         """Return the list of drops of a graph, which is translated while the client waits."""
         info = self._translated(content, query)
-        return Response(body=self._service.export(info.id, nodes=nodes, islands=islands))
+        return Response(body=self._service.export(info.id, nodes=nodes, islands=islands, has_plan=bool(nodes)))
 
     def _translated(self, content: bytes, query: TranslateQuery) -> TranslationInfo:
         """Translate a graph and wait for the result."""

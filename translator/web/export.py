@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import msgspec
+import numpy as np
 
 from dropflow import graph_file
 from dropflow.graph.interchange import write_pg
@@ -37,6 +38,8 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
     form : str
         ``list`` for the list of drops; ``spec`` for the answer of DALiuGE's ``gen_pg_spec``: a JSON text that contains
         another, with the keys ``pg_spec`` and ``root_uids``.
+    has_plan : bool
+        Whether parts and priorities are written; DALiuGE's ``unroll`` answers without.
     memory, seconds
         Limits of the process.
     """
@@ -44,6 +47,7 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     islands: tuple[str, ...] = ()
     form: Literal["list", "spec"] = "list"
+    has_plan: bool = True
     memory: int
     seconds: float
 
@@ -63,6 +67,8 @@ class _Quoted:
 
 def write(graph: PhysicalGraph, order: ExportOrder, stream: BinaryIO) -> None:
     """Write `graph` to `stream` as `order` says."""
+    if not order.has_plan:
+        graph = replace(graph, part=np.zeros(graph.drops, dtype=np.int32), priority=None)
     places = [order.nodes[part % len(order.nodes)] for part in range(graph.parts)] if order.nodes else None
     if order.islands:
         share = max(len(order.nodes), 1)

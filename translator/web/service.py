@@ -214,13 +214,19 @@ class TranslatorService:
         return self._store.path(identity) / GRAPH
 
     def export(
-        self, identity: str, *, nodes: Sequence[str] = (), islands: Sequence[str] = (), spec: bool = False
+        self,
+        identity: str,
+        *,
+        nodes: Sequence[str] = (),
+        islands: Sequence[str] = (),
+        spec: bool = False,
+        has_plan: bool = True,
     ) -> Iterator[bytes]:
         """Return the physical graph as DALiuGE's JSON in pieces, to be exhausted or closed.
 
         Parameters
         ----------
-        nodes, islands, spec
+        nodes, islands, spec, has_plan
             See `translator.web.export.ExportOrder`.
 
         Raises
@@ -235,6 +241,7 @@ class TranslatorService:
             nodes=tuple(nodes),
             islands=tuple(islands),
             form="spec" if spec else "list",
+            has_plan=has_plan,
             memory=self.limits.memory,
             seconds=self.limits.seconds,
         )

@@ -113,7 +113,7 @@ def test_unknown_algorithms_are_refused(served: Served, hello: Path, algorithm: 
     page = served.page(served.eagle(hello, algo=algorithm))
 
     assert "Refused" in page
-    assert "choose one of auto, blocks, breadth_first" in page
+    assert "choose one of auto, metis" in page
     assert "Change the partition" in page
 
 
