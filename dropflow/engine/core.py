@@ -247,7 +247,22 @@ class Core:
         if following is NextAttempt.AFTER_FAULT:
             faults = self.drops.faults[drop] = self.drops.faults.get(drop, 0) + 1
             delay = fault_delay(faults)
-        self._actions.append(Run(drop, attempt + 1, delay))
+        if not (self.drops.has_known_states and self._awaits_inputs(drop)):
+            self._actions.append(Run(drop, attempt + 1, delay))
+
+    def _awaits_inputs(self, app: int) -> bool:
+        """Have an application wait for inputs that were lost while it ran; return whether there are any."""
+        first, last = self._pred_ptr[app], self._pred_ptr[app + 1]
+        if all(self._states[data] > _WRITING for data in self._pred[first:last]):
+            return False
+        self._running.remove(app)
+        self.drops.move(app, _INITIALIZED)
+        template = self.graph.templates[self._template[app]]
+        self._pending_inputs[app] = effective_inputs(template.effective_inputs, last - first)
+        for data in self._pred[first:last]:
+            if self._states[data] > _WRITING:
+                self._report_to_app(app, self._states[data], self.drops.causes.get(data, _NO_CAUSE))
+        return True
 
     def _on_assembled(self, event: Assembled) -> None:
         drop = event.drop

@@ -23,6 +23,7 @@ from dropflow.engine.events import (
     Failed,
     Finish,
     Finished,
+    KnownStates,
     Opened,
     Publish,
     Release,
@@ -370,3 +371,44 @@ def test_the_reports_of_known_failures_decide_at_once() -> None:
 
     assert again.handle([Begin(known)]) == [Finish(SessionState.FAILED)]
     assert again.drops.error_causes() == dict.fromkeys(range(4), row(graph, "A"))
+
+
+def _continued(*, effective: int = -1) -> tuple[Core, int, list[int]]:
+    """Return a core in which A runs while its input p is made again and q is there, and the rows of A, p and q."""
+    graph = draw("p -> A, q -> A, A -> b", A={"tries": 3, "effective_inputs": effective})
+    rows = [row(graph, name) for name in "Apq"]
+    states = bytearray(graph.drops)
+    states[rows[0]], states[rows[2]] = DropState.WRITING, C
+    core = Core(graph)
+    core.handle([Begin(KnownStates(states=bytes(states), reset=(rows[1],), running=(rows[0],)))])
+    return core, rows[0], rows[1:]
+
+
+def test_an_attempt_that_fails_waits_for_an_input_that_is_made_again() -> None:
+    """The next attempt begins when all inputs have contents again, and not before."""
+    core, app, (lost, _) = _continued()
+    assert core.handle([Failed(app, 1, BOOM)]) == []
+    check(core)
+    assert core.drops.state(app) is N
+
+    assert core.handle([Finished(lost, 1)])[0] == Run(app, 2)
+    check(core)
+    core.handle([Finished(app, 2)])
+    assert core.status is SessionState.FINISHED
+
+
+def test_an_attempt_that_succeeds_needs_no_input_again() -> None:
+    """An attempt that has read its inputs counts, although one of them was lost meanwhile."""
+    core, app, _ = _continued()
+
+    core.handle([Finished(app, 1)])
+
+    assert core.drops.state(app) is C
+
+
+def test_enough_effective_inputs_are_not_waited_for() -> None:
+    """An application that needs one of two inputs runs again at once if the other one is there."""
+    core, app, _ = _continued(effective=1)
+
+    assert core.handle([Failed(app, 1, BOOM)]) == [Run(app, 2)]
+    check(core)
