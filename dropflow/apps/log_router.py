@@ -43,21 +43,26 @@ class LogRouter:
         """Replace the standard streams and add a handler to `logging`."""
         with self._lock:
             self._users += 1
+            if self._standing is None or sys.stdout is not self._standing[0]:
+                # Also if other code, such as a notebook, has replaced them since a session began that still runs.
+                self._replace_streams()
             if self._users > 1:
                 return
             self._alone = _is_worker()
-            self._saved = (sys.stdout, sys.stderr)
-            self._standing = (
-                cast(TextIO, _RoutedStream(self, sys.stdout)),
-                cast(TextIO, _RoutedStream(self, sys.stderr)),
-            )
-            sys.stdout, sys.stderr = self._standing
             top = logging.getLogger()
             if not top.handlers and top.level == logging.WARNING:
                 # Logging is not configured in this process: show messages of level INFO of applications.
                 self._level = top.level
                 top.setLevel(logging.INFO)
             top.addHandler(self._handler)
+
+    def _replace_streams(self) -> None:
+        self._saved = (sys.stdout, sys.stderr)
+        self._standing = (
+            cast(TextIO, _RoutedStream(self, sys.stdout)),
+            cast(TextIO, _RoutedStream(self, sys.stderr)),
+        )
+        sys.stdout, sys.stderr = self._standing
 
     def remove(self) -> None:
         """Restore the former streams, unless they were replaced again meanwhile."""

@@ -107,6 +107,23 @@ def test_the_last_executor_restores_the_standard_streams(router: LogRouter) -> N
     assert sys.stdout is before
 
 
+def test_a_later_executor_replaces_streams_that_were_replaced_meanwhile(
+    tmp_path: Path, router: LogRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output is in the log, although a notebook has replaced the streams since another executor was made."""
+    router.install()
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    router.install()
+    log = DropLog(str(tmp_path), "drop", 1000)
+    with router.to(log):
+        print("told")
+    log.close()
+    router.remove()
+    router.remove()
+
+    assert "told" in (tmp_path / "drop.log").read_text()
+
+
 def test_configured_logging_is_not_changed(tmp_path: Path, router: LogRouter) -> None:
     """The level of logging is changed only if logging is not configured, and is restored."""
     top = logging.getLogger()
