@@ -175,6 +175,9 @@ def test_a_cancelled_listener_ends(tmp_path: Path, free_port: int, *, connected:
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(executor.execute(task)))
     thread.start()
+    log, pause = tmp_path / "logs" / "g_l_0.log", threading.Event()
+    while not (log.exists() and "listening" in log.read_text()):
+        pause.wait(0.01)  # a socket that is interrupted while it is made is closed later
     client = _connected(free_port) if connected else None
     while thread.is_alive():
         executor.abort(0, 1)

@@ -20,12 +20,13 @@ def _node(directory: Path) -> NodeManager:
     return NodeManager("n1", root=directory, runner="threads", workers=2)
 
 
-def _graph(marks: Path, needed: Path) -> PhysicalGraph:
-    """Return two commands one after the other. The second one fails while a file is missing."""
+def _graph(marks: Path, needed: Path, *, waits: bool = False) -> PhysicalGraph:
+    """Return two commands one after the other. The second one fails, or waits, while a file is missing."""
     builder = GraphBuilder("g")
+    until = f"while [ ! -e {needed} ]; do sleep 0.01; done; " if waits else ""
     commands = {
         "FIRST": f"echo FIRST >> {marks}; echo 1 > %o0",
-        "SECOND": f"echo SECOND >> {marks}; cat {needed} > %o0",
+        "SECOND": f"{until}echo SECOND >> {marks}; cat {needed} > %o0",
     }
     for name, command in commands.items():
         builder.app(
@@ -150,16 +151,16 @@ def test_a_crash_after_the_start_leaves_the_session_continued(tmp_path: Path, mo
 def test_a_cancelled_session_is_resumed(tmp_path: Path) -> None:
     """The drops that were cancelled run, and those that had completed are kept."""
     marks, needed = tmp_path / "marks", tmp_path / "needed"
-    needed.write_text("2\n")
     node = _node(tmp_path)
     try:
-        graph = _graph(marks, needed)
-        node.submit(graph, SubmitQuery(session="s"))
-        node.pause("s")
+        node.submit(_graph(marks, needed, waits=True), SubmitQuery(session="s"))
+        detail = node.session("s")
+        while detail.states.get("COMPLETED", 0) < 2:
+            detail = node.watch("s", version=detail.version, seconds=5.0)
         node.cancel("s", "enough")
-        cancelled = _ended(node)
-        if cancelled.status == "CANCELLED":
-            node.resume("s", ResumeRequest())
+        assert _ended(node).status == "CANCELLED"
+        needed.write_text("2\n")
+        node.resume("s", ResumeRequest())
         ended = _ended(node)
 
         assert ended.status == "FINISHED"
