@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 JOBS ?= 4
 SLOW = slow or corpus or browser or netns
 
-.PHONY: demo quick test simulate simulate-forever torture coverage check lint format changelog clean
+.PHONY: demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -22,9 +22,13 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ($(SLOW))" --hypothesis-profile=quick
 
-test: coverage  ## all tests; installs a browser and network tools if it can
+test: coverage  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "$(SLOW)"
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "($(SLOW)) and not exhaustive"
+
+exhaustive: $(VENV)/.installed  ## tests that take minutes of processor time, and 10,000 simulated clusters: for the night
+	$(BIN)/python -m pytest -q -n $(JOBS) -m exhaustive
+	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
 
 simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds $(or $(SEEDS),100) $(if $(FIRST),--first $(FIRST))

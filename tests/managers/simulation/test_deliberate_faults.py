@@ -12,6 +12,7 @@ _MOST_SEEDS = 150
 """About a minute of processor time."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_deliberate_faults_are_found(

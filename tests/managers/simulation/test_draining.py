@@ -256,6 +256,7 @@ def _random_trial(seed: int, directory: Path) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sessions_end_as_without_drained_nodes(seed: int, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_an_attempt_that_fails_after_its_input_was_lost_waits_for_it(tmp_path: P
     assert outcome.violations == ()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_sessions_survive_losses() -> None:
     """With fixed seeds, every session ends as it does without faults; some go on after a loss."""

@@ -105,6 +105,7 @@ def test_only_what_was_not_committed_runs_again(tmp_path: Path) -> None:
     assert " drops kept" in ended.notes[-1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_session_that_is_resumed_again_and_again_finishes(seed: int, tmp_path: Path) -> None:
