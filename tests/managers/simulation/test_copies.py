@@ -164,7 +164,7 @@ def test_lost_copies_are_made_anew(replicas: int, tmp_path: Path) -> None:
     cluster = SimulatedCluster(8, tmp_path, workload=runs.workload(3000))
     assert cluster.wait_for_nodes()
     graph = _results(12, steps=60)
-    cluster.submit(graph, "s", replicas=replicas)
+    cluster.submit(graph, "s", replicas=replicas, join=False)
     cluster.simulation.wait(2.5)
     cluster.nodes["n2-2"].process.crash()
     cluster.simulation.wait(20.0)
