@@ -159,6 +159,9 @@ def _packed(values: "array[float]", rows: IntColumn | None) -> npt.NDArray[Any]:
     """Return collected numbers, twelve for each attempt, as records."""
     drop, attempt, worker, ready, given, ended, ran, now, *used = np.array(values).reshape(-1, _COLUMNS).T
     has_run = ended > 0
+    # An attempt that ran while its session changed its view, and was made ready before: from its begin on.
+    begun = np.where(has_run, ended - ran, now)
+    ready, given = np.where(ready > 0, ready, begun), np.where(given > 0, given, begun)
     records = np.zeros(len(drop), RECORD)
     if rows is not None:
         drop = rows[drop.astype(np.intp)]

@@ -135,6 +135,16 @@ def test_a_short_attempt_counts_as_if_it_had_computed() -> None:
     assert UsageMeter(owns_process=True).end(0.0004)[0] == 0.0004
 
 
+def test_an_attempt_that_was_made_ready_in_an_earlier_view_begins_its_record_with_its_begin(tmp_path: Path) -> None:
+    """A session that goes on in another view does not know when attempts were ready that ran on."""
+    times = AttemptTimes(tmp_path / TIMES_FILE, 1, VirtualClock())
+    times.ended(AttemptResult(0, 1, seconds=2.0, usage=Usage(100.0)), failed=False)
+    times.close()
+    (record,) = read_times(tmp_path / TIMES_FILE)
+
+    assert [record[name] for name in ("ready", "waited", "queued", "ran")] == [98.0, 0.0, 0.0, 2.0]
+
+
 def test_usage_is_recorded_with_the_drop_of_the_whole_graph(tmp_path: Path) -> None:
     """A session that has some drops of a graph records their rows in the whole graph."""
     times = AttemptTimes(tmp_path / TIMES_FILE, 2, VirtualClock(), np.array([40, 30], dtype=np.int32))
