@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.ids import DropId
 from dropflow.problems import Problem, Severity
@@ -122,8 +121,7 @@ def critical_path(graph: PhysicalGraph) -> CriticalPath:
     """
     if not graph.drops:
         return CriticalPath(0.0, ())
-    seconds = np.array([max(t.weight, 0.0) if t.kind is Kind.APP else 0.0 for t in graph.templates], dtype=np.float64)
-    cost = seconds[graph.template]
+    cost = graph.template_seconds[graph.template]
     before = longest_before(graph, cost)
     done = before + cost
     last = int(done.argmax())

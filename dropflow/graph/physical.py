@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.templates import Link, Template
+from dropflow.graph.templates import Kind, Link, Template
 
 __all__ = ["Adjacency", "FloatColumn", "IntColumn", "PhysicalGraph", "PointerColumn"]
 
@@ -119,6 +119,14 @@ class PhysicalGraph:
     def kinds(self) -> npt.NDArray[np.uint8]:
         """`Kind` of every template, shape (templates,); index it with `template` for the kinds of all drops."""
         return np.array([template.kind for template in self.templates], dtype=np.uint8)
+
+    @cached_property
+    def template_seconds(self) -> FloatColumn:
+        """Estimated execution time of every template, shape (templates,); 0 for data."""
+        seconds = [max(one.weight, 0.0) if one.kind is Kind.APP else 0.0 for one in self.templates]
+        column = np.array(seconds, dtype=np.float64)
+        column.flags.writeable = False
+        return column
 
     @cached_property
     def predecessors(self) -> Adjacency:

@@ -23,8 +23,7 @@ _NOWHERE = -1
 
 def app_weights(graph: PhysicalGraph) -> FloatColumn:
     """Return the execution time of each application in seconds, 1 where the graph gives none; 0 for data."""
-    weights = [max(one.weight, 0.0) if one.kind is Kind.APP else 0.0 for one in graph.templates]
-    column: FloatColumn = np.array(weights, dtype=np.float64)[graph.template]
+    column: FloatColumn = graph.template_seconds[graph.template]
     return column
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind
 
 __all__ = ["Durations", "Speeds", "measure"]
 
@@ -55,9 +54,7 @@ def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[
     assume durations in proportion to weights. These stay decisive for templates that ran on one member only. Each
     template and each member counts as if it had one more attempt that took as long as expected.
     """
-    weights = np.array(
-        [max(one.weight, 0.0) if one.kind is Kind.APP else 0.0 for one in graph.templates], dtype=np.float64
-    )
+    weights = graph.template_seconds
     counts = np.zeros((len(durations), len(weights)))
     spent = np.zeros_like(counts)
     for member, found in enumerate(durations):
