@@ -16,7 +16,7 @@ from dropflow.cli.options import (
     target_option,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.partition import detailed, graph_for_others
+from dropflow.cli.partition import detailed, graph_to_plan
 from dropflow.cli.plan_reply import reply_of
 from dropflow.cli.planning_options import PlanningChoice, machines_and_parts, planning_options
 
@@ -61,9 +61,7 @@ def command(
     written = None if target is None else graph_target(target, form)
     described = machines_and_parts(nodes, None)[0] if nodes.endswith(".toml") else None
     names = [name.strip() for name in nodes.split(",")] if described is None else [one.name for one in described.nodes]
-    parted = choice.measured(
-        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    )
+    parted = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     options, algorithm, note, begun = choice.options(len(names)), "an earlier command", "", time.perf_counter()
     if parted.parts == 1:
         made = plan(parted, options, described)

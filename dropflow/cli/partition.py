@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from translator.planning.judge import Verdict
     from translator.planning.machines import Machines
 
-__all__ = ["command", "detailed", "graph_for_others"]
+__all__ = ["command", "detailed", "graph_to_plan"]
 
 
 @click.command("partition")
@@ -84,9 +84,7 @@ def command(
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
     written = None if target is None else graph_target(target, form)
     where, count = machines_and_parts(machines, parts)
-    whole = choice.measured(
-        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    )
+    whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     options = choice.options(count)
     if compare:
         output.answer(_compared(whole, choice, where, count))
@@ -155,10 +153,19 @@ def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", 
     )
 
 
-def graph_for_others(
-    output: CommandOutput, graph: str, *, configuration: str | None, settings: tuple[str, ...], prefix: str
+def graph_to_plan(
+    output: CommandOutput,
+    graph: str,
+    choice: PlanningChoice,
+    *,
+    configuration: str | None,
+    settings: tuple[str, ...],
+    prefix: str,
 ) -> "PhysicalGraph":
-    """Return the physical graph of a file; what only this host lacks is a warning, as the graph may run elsewhere."""
+    """Return the physical graph of a file, with what earlier runs have measured.
+
+    What only this host lacks is a warning, as the graph may run elsewhere.
+    """
     from dropflow.cli.graph_files import component_options, note_warnings, read_graph
 
     done = read_graph(
@@ -169,4 +176,4 @@ def graph_for_others(
         components=component_options(elsewhere=True),
     )
     note_warnings(output, done.problems)
-    return done.graph
+    return choice.measured(done.graph)

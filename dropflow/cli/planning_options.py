@@ -55,9 +55,9 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return a graph with what earlier runs have measured."""
         if not self.profiles:
             return graph
-        from translator.planning.measured import read_run, with_measured_weights
+        from translator.planning.measured import read_measured_run, with_measured_weights
 
-        return with_measured_weights(graph, [read_run(Path(directory)) for directory in self.profiles])
+        return with_measured_weights(graph, [read_measured_run(Path(directory)) for directory in self.profiles])
 
     def options(self, parts: int) -> "PartitionOptions":
         """Return the options of the stage, for a number of parts."""

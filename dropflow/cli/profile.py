@@ -11,7 +11,6 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
-from dropflow.errors import NotFoundError
 from dropflow.formatting import format_duration, format_size, plural
 
 if TYPE_CHECKING:
@@ -77,15 +76,12 @@ def command(output: CommandOutput, *, most: int, directories: tuple[str, ...]) -
     import numpy as np
 
     from dropflow.engine.attempt_profile import profile, slowest
-    from dropflow.engine.attempt_times import TIMES_FILE, read_times
-    from dropflow.graph_file import load
+    from dropflow.errors import NotFoundError
+    from dropflow.measured_run import read_records, read_run
 
-    paths = [Path(directory) for directory in directories]
-    for path in paths:
-        if not (path / "graph.dfg").exists():
-            raise NotFoundError("there is no run in this directory", where=str(path), hint="give what 'run' has kept")
-    graph = load(paths[0] / "graph.dfg")
-    records = np.concatenate([read_times(path / TIMES_FILE) for path in paths])
+    first, *others = (Path(directory) for directory in directories)
+    graph, found = read_run(first)
+    records = np.concatenate([found, *(read_records(other) for other in others)])
     if len(records) and records["drop"].max() >= graph.drops:
         raise NotFoundError("these directories are not of one session", where=directories[0])
     output.answer(

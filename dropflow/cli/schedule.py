@@ -9,7 +9,7 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, prefix_option, setting_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.partition import graph_for_others
+from dropflow.cli.partition import graph_to_plan
 from dropflow.cli.planning_options import (
     PlanningChoice,
     machines_and_parts,
@@ -80,9 +80,7 @@ def command(
     from translator.planning.timeline_files import perfetto_trace, timeline_svg
 
     _check_targets(trace, svg)
-    whole = choice.measured(
-        graph_for_others(output, graph, configuration=configuration, settings=settings, prefix=prefix)
-    )
+    whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     is_planned = whole.parts > 1 and parts is None
     where, count = machines_and_parts(machines, whole.parts if is_planned and machines is None else parts)
     options, algorithm = choice.options(count), "an earlier command"

@@ -3,31 +3,23 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dropflow import graph_file
-from dropflow.engine.attempt_times import TIMES_FILE, read_times
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.measured_run import MeasuredRun, read_run
 
-__all__ = ["MeasuredRun", "read_run", "with_measured_weights"]
+__all__ = ["read_measured_run", "with_measured_weights"]
 
 Floats = npt.NDArray[np.float64]
 
 
-class MeasuredRun(NamedTuple):
-    """A run that was recorded: its graph, and its attempts (`dropflow.engine.attempt_times.RECORD`)."""
-
-    graph: PhysicalGraph
-    records: npt.NDArray[Any]
-
-
-def read_run(directory: Path) -> MeasuredRun:
-    """Return what a session directory has recorded.
+def read_measured_run(directory: Path) -> MeasuredRun:
+    """Return what a session directory has recorded, to plan with it.
 
     Raises
     ------
@@ -36,13 +28,10 @@ def read_run(directory: Path) -> MeasuredRun:
     BadFileError
         Its graph is damaged.
     """
-    if not (directory / "graph.dfg").exists():
-        hint = "give the directory that 'dropflow run --keep' has made"
-        raise NotFoundError("there is no run in this directory", where=str(directory), hint=hint)
-    records = read_times(directory / TIMES_FILE)
-    if not len(records):
+    run = read_run(directory)
+    if not len(run.records):
         raise NotFoundError("this run has recorded no attempts", where=str(directory), hint="run it again")
-    return MeasuredRun(graph_file.load(directory / "graph.dfg"), records)
+    return run
 
 
 def with_measured_weights(graph: PhysicalGraph, runs: Sequence[MeasuredRun]) -> PhysicalGraph:

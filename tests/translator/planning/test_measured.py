@@ -11,12 +11,13 @@ from dropflow.engine.attempt_times import RECORD
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.measured_run import MeasuredRun
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.shapes import fan
 from translator.partition.registry import plan
 from translator.planning.judge import judge
 from translator.planning.machines import equal_machines
-from translator.planning.measured import MeasuredRun, read_run, with_measured_weights
+from translator.planning.measured import read_measured_run, with_measured_weights
 from translator.stage_options import PartitionOptions
 
 
@@ -95,7 +96,7 @@ def test_a_run_can_be_read(tmp_path: Path) -> None:
     """What a run has recorded becomes the weights of its graph."""
     graph = fan(20)
     local.run(graph, directory=tmp_path, runner="inline")
-    weight = with_measured_weights(graph, [read_run(tmp_path)]).weight
+    weight = with_measured_weights(graph, [read_measured_run(tmp_path)]).weight
 
     assert weight is not None
     assert (weight[_apps(graph)] > 0).all()
@@ -105,4 +106,4 @@ def test_a_run_can_be_read(tmp_path: Path) -> None:
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     """The error has the directory."""
     with pytest.raises(NotFoundError, match="no run in this directory"):
-        read_run(tmp_path)
+        read_measured_run(tmp_path)
