@@ -1,6 +1,7 @@
 """When a session whose nodes end at very different times is to be rebalanced: a pure rule over their reports."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dropflow.rest.schema import SessionDetail
 from managers.composite.merging import SessionPart
@@ -18,13 +19,21 @@ _MOST = 5
 _REMEMBERED = 1000
 
 
+@dataclass(slots=True)
+class _Notes:
+    """Since when a session has been uneven, how often it was rebalanced, and when that may be done again."""
+
+    since: float | None = None
+    count: int = 0
+    not_before: float = 0.0
+
+
 class Imbalance:
     """Notes for how long sessions have been uneven, and how often they were rebalanced."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, int], float] = {}
-        self._done: dict[tuple[str, int], tuple[int, float]] = {}
-        """By session and epoch: number of rebalances, and when the next one may be."""
+        self._notes: dict[tuple[str, int], _Notes] = {}
+        """By session and epoch."""
 
     def is_due(self, session: SessionDetail, parts: Sequence[SessionPart], now: float) -> bool:
         """Return whether a session is to be rebalanced now; then it counts as rebalanced.
@@ -37,20 +46,19 @@ class Imbalance:
             Monotonic seconds.
         """
         key = (session.session, session.epoch)
+        notes = self._notes.pop(key, None) or _Notes()
+        self._notes[key] = notes  # the last one again: the first ones are forgotten
+        while len(self._notes) > _REMEMBERED:
+            del self._notes[next(iter(self._notes))]
         is_uneven = _is_uneven(parts)
         if not is_uneven:
-            if is_uneven is not None:
-                self._since.pop(key, None)
+            notes.since = notes.since if is_uneven is None else None
             return False
-        since = self._since.setdefault(key, now)
-        count, not_before = self._done.get(key, (0, 0.0))
-        if now < since + _LASTS or now < not_before or count >= _MOST:
+        if notes.since is None:
+            notes.since = now
+        if now < max(notes.since + _LASTS, notes.not_before) or notes.count >= _MOST:
             return False
-        del self._since[key]
-        self._done.pop(key, None)
-        self._done[key] = (count + 1, now + _AGAIN)
-        while len(self._done) > _REMEMBERED:
-            del self._done[next(iter(self._done))]
+        notes.since, notes.count, notes.not_before = None, notes.count + 1, now + _AGAIN
         return True
 
 
