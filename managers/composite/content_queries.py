@@ -49,7 +49,7 @@ class ContentQueries:
     """
 
     def __init__(self, owner: Owner) -> None:
-        self._content_owner = owner
+        self._owner = owner
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match: first count those of each child, then get the rows of the page."""
@@ -81,11 +81,11 @@ class ContentQueries:
 
     def pause(self, session: str) -> SessionInfo:
         """Pause a session on all children that answer."""
-        return cast(SessionInfo, self._content_owner.call("pause", session=session))
+        return cast(SessionInfo, self._owner.call("pause", session=session))
 
     def unpause(self, session: str) -> SessionInfo:
         """Continue a session on all children that answer."""
-        return cast(SessionInfo, self._content_owner.call("unpause", session=session))
+        return cast(SessionInfo, self._owner.call("unpause", session=session))
 
     def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
         """Cancel one drop, on the node that holds it."""
@@ -111,7 +111,7 @@ class ContentQueries:
         ERROR because of one cause, so all causes of all children are merged for every page.
         """
         found, first = self._all_failures(session)
-        parts = self._content_owner.call("parts", session=session)
+        parts = self._owner.call("parts", session=session)
         if not parts:
             first.replies.raise_unless_answered(f"session {session!r}")
         missing = [part for part in parts if part.missing]
@@ -151,7 +151,7 @@ class ContentQueries:
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""
-        return cast(PhysicalGraph, self._content_owner.call("graph", session=session))
+        return cast(PhysicalGraph, self._owner.call("graph", session=session))
 
     def _rows(
         self, session: str, query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]
@@ -209,7 +209,7 @@ class ContentQueries:
         return oid(graph, find_in_graph(graph, drop))
 
     def _holder(self, node: str) -> ChildView:
-        return cast(ChildView, self._content_owner.call("holder", node=node))
+        return cast(ChildView, self._owner.call("holder", node=node))
 
     def _open(self, view: ChildView, session: str, operation: str, what: str, **arguments: Any) -> Download:
         return cast(Download, self._ask_one(view, session, operation, what, _LONG, **arguments))
@@ -231,7 +231,7 @@ class ContentQueries:
         **arguments: Any,
     ) -> Gathered:
         """Call an operation of all children, or of those in `each`, with further arguments for each."""
-        found = self._content_owner.call(
+        found = self._owner.call(
             "ask_children",
             session=session,
             operation=operation,

@@ -6,36 +6,25 @@ from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment, deployment_download
-from managers.owner_thread import Owner
 
 __all__ = ["MemberRequests"]
 
 
 class MemberRequests(ContentQueries):
-    """Asks the children for changes of members, in the threads of the callers.
-
-    Parameters
-    ----------
-    owner : Owner
-        Asks the children; see `managers.composite.composite_machine`.
-    """
-
-    def __init__(self, owner: Owner) -> None:
-        super().__init__(owner)
-        self._member_owner = owner
+    """Asks the children for changes of members, in the threads of the callers."""
 
     def deployment(self, session: str) -> Download:
         """Return what another node needs to join a session."""
-        return deployment_download(cast(Deployment, self._member_owner.call("deployment", session=session)))
+        return deployment_download(cast(Deployment, self._owner.call("deployment", session=session)))
 
     def add_member(self, session: str, member: MemberRequest) -> None:
         """Have a node that is prepared become a member of a session."""
-        self._member_owner.call("add_member", session=session, member=member)
+        self._owner.call("add_member", session=session, member=member)
 
     def rebalance(self, session: str) -> SessionInfo:
         """Have the members of a session end at about the same time."""
-        return cast(SessionInfo, self._member_owner.call("rebalance", session=session))
+        return cast(SessionInfo, self._owner.call("rebalance", session=session))
 
     def force_continue(self, session: str) -> SessionInfo:
         """Have the members of a session that are left go on without a majority."""
-        return cast(SessionInfo, self._member_owner.call("force_continue", session=session))
+        return cast(SessionInfo, self._owner.call("force_continue", session=session))
