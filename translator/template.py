@@ -17,7 +17,7 @@ from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
 
-__all__ = ["TemplateParameter", "check_ranges", "is_template", "numeric_fields", "parameters_of"]
+__all__ = ["TemplateParameter", "check_ranges", "is_template", "parameters_of"]
 
 MULTIPLICITIES: Mapping[str, tuple[str, ...]] = {
     "Scatter": ("num_of_copies",),
@@ -131,15 +131,6 @@ def is_numeric(node: LogicalNode, field: Field) -> bool:
     if field.is_port:
         return False
     return field.type in ("Integer", "Float") or field.name in MULTIPLICITIES.get(node.category, ())
-
-
-def numeric_fields(graph: LogicalGraph) -> Iterator[tuple[LogicalNode, int, Field]]:
-    """Yield the numbers of all nodes, with the indices of their fields."""
-    for node in graph.nodes:
-        if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
-            for place, field in enumerate(node.fields):
-                if is_numeric(node, field):
-                    yield node, place, field
 
 
 def _type(node: LogicalNode, field: Field) -> str:
