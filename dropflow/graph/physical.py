@@ -121,6 +121,15 @@ class PhysicalGraph:
         return np.array([template.kind for template in self.templates], dtype=np.uint8)
 
     @cached_property
+    def drop_weights(self) -> FloatColumn:
+        """Weight of each drop, shape (drops,): what was measured, or else the estimate of its template, at least 0."""
+        if self.weight is not None:
+            return self.weight
+        column = np.array([max(one.weight, 0.0) for one in self.templates], dtype=np.float64)[self.template]
+        column.flags.writeable = False
+        return column
+
+    @cached_property
     def template_seconds(self) -> FloatColumn:
         """Estimated execution time of every template, shape (templates,); 0 for data."""
         seconds = [max(one.weight, 0.0) if one.kind is Kind.APP else 0.0 for one in self.templates]

@@ -64,7 +64,6 @@ def quality_of(graph: PhysicalGraph) -> Quality:
 
 
 def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:
-    volume = np.array([t.weight if t.kind is Kind.DATA else 0.0 for t in graph.templates], dtype=np.float64)
     out = graph.successors
     source, target = edge_sources(graph)[cut], out.neighbour[cut]
     from_data = graph.kinds[graph.template[source]] == Kind.DATA
@@ -73,7 +72,7 @@ def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:
     # One transfer for each data drop, direction and other part.
     transfers = np.unique((data * 2 + from_data) * graph.parts + other)
     moved = transfers // (2 * graph.parts)
-    return float(volume[graph.template[moved]].sum())
+    return float(graph.drop_weights[moved].sum())
 
 
 def _is_acyclic(parts: int, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import Kind, Template
+from dropflow.graph.templates import Kind
 from dropflow.problems import Problem
 from translator.problem_codes import problem
 
@@ -35,24 +35,17 @@ def loads(graph: PhysicalGraph) -> Floats:
     That of an application is its seconds times its cores, that of a data drop is 0. If no application has a weight,
     that of every drop is 1.
     """
-    work = np.array([_work(template) for template in graph.templates], dtype=np.float64)
-    load: Floats = work[graph.template]
+    cores = [max(one.cpus, 1) if one.kind is Kind.APP else 0 for one in graph.templates]
+    load: Floats = graph.drop_weights * np.array(cores, dtype=np.float64)[graph.template]
     return load if load.any() else np.ones(graph.drops)
-
-
-def _work(template: Template) -> float:
-    return template.weight * max(template.cpus, 1) if template.kind is Kind.APP else 0.0
 
 
 def edge_volumes(graph: PhysicalGraph) -> Floats:
     """Return the volume of the data drop of every edge, shape (edges,), in the unit of the graph."""
-    volume = np.array([_edge_volume(graph, link.source, link.target) for link in graph.links], dtype=np.float64)
-    return volume[graph.successors.link] if graph.edges else np.zeros(0)
-
-
-def _edge_volume(graph: PhysicalGraph, source: int, target: int) -> float:
-    ends = (graph.templates[source], graph.templates[target])
-    return next((end.weight for end in ends if end.kind is Kind.DATA), 0.0)
+    source, target = edge_sources(graph), graph.successors.neighbour
+    from_data = graph.kinds[graph.template[source]] == Kind.DATA
+    volumes: Floats = graph.drop_weights[np.where(from_data, source, target)]
+    return volumes
 
 
 def edge_sources(graph: PhysicalGraph) -> IntColumn:

@@ -69,9 +69,7 @@ def work_of(graph: PhysicalGraph) -> GraphWork:
 
     pairs = list(zip(graph.templates, kinds, strict=True))
     is_app = column(kinds, np.bool_)
-    weight = graph.weight
-    if weight is None:
-        weight = column([max(one.weight, 0.0) for one in graph.templates], np.float64)
+    weight = graph.drop_weights
     return GraphWork(
         drops=graph.drops,
         is_app=is_app,

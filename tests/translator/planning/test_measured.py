@@ -76,13 +76,14 @@ def test_what_an_application_wrote_is_divided_among_its_outputs() -> None:
     assert [weight[row(graph, name)] for name in "rbc"] == [8.0, 50.0, 50.0]
 
 
-def test_the_second_plan_is_faster_on_unequal_work() -> None:
+@pytest.mark.parametrize("algorithm", ["auto", "blocks", "breadth_first", "metis"])
+def test_the_second_plan_is_faster_on_unequal_work(algorithm: str) -> None:
     """A graph that is planned with measured times completes sooner than with equal estimates, as it really runs."""
     graph = fan(32)
     apps = _apps(graph)
     seconds = [30.0 if number < 4 else 1.0 for number in range(len(apps))]
     real = with_measured_weights(graph, [_measured(graph, dict(zip(apps, seconds, strict=True)))])
-    machines, options = equal_machines(4), PartitionOptions(parts=4)
+    machines, options = equal_machines(4), PartitionOptions(parts=4, algorithm=algorithm)
     first, second = plan(graph, options, machines).graph, plan(real, options, machines).graph
     times = [
         judge(replace(real, part=made.part), machines, priority=made.priority).makespan_s for made in (first, second)
