@@ -34,6 +34,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         Seconds until the last drop is complete, and seconds that no plan can beat.
     seconds : float
         Seconds that planning took.
+    violations : tuple of str
+        Constraints that the plan does not keep, such as those of an ExclusiveForceNode; absent if it keeps all.
     note : str
         Why this plan. This and the following are only present if details are asked for.
     loads, memory : tuple of float
@@ -58,6 +60,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float
     lower_bound_s: float
     seconds: float
+    violations: tuple[str, ...] | UnsetType = UNSET
     note: str | UnsetType = UNSET
     edges: int | UnsetType = UNSET
     cut_edges: int | UnsetType = UNSET
@@ -77,6 +80,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"  completion   {self.makespan_s:,.6g} s, {ratio:.3f} of the lower bound {self.lower_bound_s:,.6g} s"
         yield f"  data moved   {self.bytes_moved:,.6g} bytes ({self.cut_bytes:,.6g} on cut edges)"
         yield f"  imbalance    {self.imbalance:.1f} %"
+        if isinstance(self.violations, tuple):
+            yield from (f"  not kept     {text}" for text in self.violations)
         if isinstance(self.note, str) and self.note:
             yield f"  {self.note}"
         loads, drops = self.loads, self.part_drops
@@ -111,6 +116,9 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
         ]
         header = ("algorithm", "nodes", "completion s", "of bound", "bytes moved", "imbalance %", "planning s")
         yield from columns(rows, header=header)
+        for one in self.plans:
+            if isinstance(one.violations, tuple):
+                yield from (f"  {one.algorithm}: {text}" for text in one.violations)
         for name, text in self.failed.items():
             yield f"  {name}: {text}"
 
@@ -127,4 +135,5 @@ def reply_of(algorithm: str, verdict: "Verdict", seconds: float) -> PartitionRep
         makespan_s=verdict.makespan_s,
         lower_bound_s=verdict.lower_bound_s,
         seconds=round(seconds, 6),
+        violations=verdict.violations or UNSET,
     )

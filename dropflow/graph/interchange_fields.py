@@ -35,7 +35,7 @@ STRUCTURAL = frozenset(
     inputPorts outputPorts inputLocalPorts outputLocalPorts
     categoryType category storage dropclass name app_name artificial origin collects reprodata mkn
     weight num_cpus input_error_threshold n_tries n_effective_inputs block_skip persist precious
-    applicationArgs constraintParams componentParams fields nodeAttributes
+    applicationArgs constraintParams componentParams fields nodeAttributes placement_axes
     Application appclass dataclass Data
     """.split()  # noqa: SIM905 - a block of words reads better than a column of quotes
 )

@@ -61,17 +61,31 @@ def with_axes(
             axes = _axes((len(rows),) if len(rows) > 1 else (), 0, is_mpi=False)
         else:
             loops, is_mpi = trailing[one]
-            axes = _axes(shape, loops, is_mpi=is_mpi)
+            axes = _axes(shape, loops, is_mpi=is_mpi, job=templates[one].key)
+            if _has_room(templates[one].axes, shape):
+                axes = templates[one].axes
+                shape = tuple(axis.size for axis in axes)
             instance[rows] = [_flat((indices[row] or (0,))[1:], shape) for row in rows]
         found[one] = msgspec.structs.replace(found[one], axes=axes)
     return found, instance
 
 
-def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool) -> tuple[Axis, ...]:
+def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool, job: str = "") -> tuple[Axis, ...]:
     kinds = ["list"] * (len(shape) - loops) + ["loop"] * loops
-    if is_mpi and kinds:
-        kinds[-1] = "mpi"
-    return tuple(Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True))
+    found = [Axis("", "", kind, size) for kind, size in zip(kinds, shape, strict=True)]
+    if is_mpi and found:
+        found[-1] = Axis(job, job, "mpi", shape[-1])  # the ranks of two jobs are two groups
+    return tuple(found)
+
+
+def _has_room(axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
+    """Whether an index space that a document declares has all indices of its drops."""
+    sizes = tuple(axis.size for axis in axes)
+    return (
+        len(sizes) == len(shape)
+        and all(size >= least for size, least in zip(sizes, shape, strict=True))
+        and math.prod(sizes) <= _MOST_INSTANCES
+    )
 
 
 def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from dropflow.graph.interchange_fields import (
     CONTAINERS,
     LEGACY,
@@ -15,7 +17,7 @@ from dropflow.graph.interchange_fields import (
     kind_of,
     merged,
 )
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import Argument, Axis, Kind, Template
 
 __all__ = ["Wrong", "template_of"]
 
@@ -71,6 +73,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
         origin=str(shared.get("origin", "")),
         app_name=str(shared.get("app_name", "")),
         collects=read.names("collects"),
+        axes=read.axes("placement_axes"),
     )
     return found, wrong
 
@@ -151,6 +154,15 @@ class _Settings:
             return tuple(raw) if isinstance(raw, list) and all(isinstance(name, str) for name in raw) else None
 
         return self._read(key, convert, ())
+
+    def axes(self, key: str) -> tuple[Axis, ...]:
+        """Return the index space of drops that must stay together, as dropflow writes it; empty if there is none."""
+        try:
+            return msgspec.convert(self._shared.get(key, ()), tuple[Axis, ...])
+        except msgspec.ValidationError as error:
+            text = f"{key} of drop {self._oid!r} cannot be used: {error}"
+            self._wrong.append((key, text, "write construct, name, kind and size of each level, or leave it out"))
+            return ()
 
     def truth(self, key: str) -> bool | None:
         """Return a truth value, or None if the graph has none."""

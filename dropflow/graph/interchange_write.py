@@ -15,6 +15,7 @@ import numpy as np
 from dropflow.errors import BadGraphError
 from dropflow.graph.interchange_fields import CONTAINERS, STRUCTURAL, record_of
 from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.placement_groups import binding
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import index_of, oids
 
@@ -107,6 +108,8 @@ def _shared(template: Template, *, has_priority: bool) -> bytes:
     if is_app:
         found["num_cpus"] = template.cpus
     found |= _rules(template)
+    if binding(template.axes) is not None:
+        found["placement_axes"] = msgspec.to_builtins(template.axes)
     records = {argument.name: record_of(argument) for argument in template.arguments}
     for container, parameter_type in CONTAINERS.items():
         inside = {a.name: records[a.name] for a in template.arguments if a.parameter_type == parameter_type}

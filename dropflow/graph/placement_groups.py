@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
-__all__ = ["PlacementGroups", "kept_together", "placement_groups"]
+__all__ = ["PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
 
 FREE = -1
 _EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
@@ -57,7 +57,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
     Takes time only for the drops of templates that have a constraint. Of nested ExclusiveForceNodes the innermost
     counts. Groups without drops, in a part of a graph, keep their numbers.
     """
-    bound = [(row, at) for row, one in enumerate(graph.templates) if (at := _binding(one.axes)) is not None]
+    bound = [(row, at) for row, one in enumerate(graph.templates) if (at := binding(one.axes)) is not None]
     if not bound:
         return None
     spaces: dict[str, tuple[int, tuple[Axis, ...]]] = {}
@@ -84,13 +84,40 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
     return PlacementGroups(group, tuple(names), np.array(exclusive, dtype=np.bool_))
 
 
-def _binding(axes: tuple[Axis, ...]) -> int | None:
+def binding(axes: tuple[Axis, ...]) -> int | None:
     """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
     for kind in (_EXCLUSIVE, _MPI, _SERVICE):
         found = [position for position, axis in enumerate(axes) if axis.kind == kind]
         if found:
             return found[-1]
     return None
+
+
+def violations(graph: PhysicalGraph, part: IntColumn) -> tuple[str, ...]:
+    """Return in words which constraints a partition does not keep, one text for each construct and constraint."""
+    groups = placement_groups(graph)
+    if groups is None:
+        return ()
+    bound = np.flatnonzero(groups.group != FREE)
+    parts, count = int(part.max(initial=0)) + 1, len(groups.names)
+    pairs = np.unique(groups.group[bound].astype(np.int64) * parts + part[bound])
+    group, place = pairs // parts, pairs % parts
+    torn = np.bincount(group, minlength=count) > 1
+    tenants = np.bincount(place, minlength=parts)
+    tenants[np.unique(part[groups.group == FREE])] += 1
+    crowded = np.zeros(count, dtype=np.bool_)
+    crowded[group[groups.exclusive[group] & (tenants[place] > 1)]] = True
+    return (
+        *_worded(groups, torn, "have drops on several nodes, which must be on one"),
+        *_worded(groups, crowded, "share a node with other drops"),
+    )
+
+
+def _worded(groups: PlacementGroups, wrong: npt.NDArray[np.bool_], what: str) -> list[str]:
+    counts: dict[str, int] = {}
+    for group in np.flatnonzero(wrong).tolist():
+        counts[groups.names[group]] = counts.get(groups.names[group], 0) + 1
+    return [f"{count} of {groups.names.count(name)} copies of {name!r} {what}" for name, count in counts.items()]
 
 
 def kept_together(part: IntColumn, groups: PlacementGroups, parts: int, load: npt.NDArray[np.float64]) -> IntColumn:

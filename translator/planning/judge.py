@@ -9,6 +9,7 @@ import numpy as np
 
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.placement_groups import violations
 from translator.planning.graph_work import Floats, GraphWork, work_of
 from translator.planning.machines import Machines
 from translator.planning.simulation import Timeline, simulate
@@ -49,6 +50,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Seconds until the last drop is complete.
     lower_bound_s : float
         No assignment is faster; see `lower_bound`.
+    violations : tuple of str
+        Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not.
     """
 
     parts: int
@@ -65,6 +68,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     dop_over_time: tuple[tuple[float, int], ...] = ()
     makespan_s: float
     lower_bound_s: float
+    violations: tuple[str, ...] = ()
 
 
 def judge(
@@ -85,11 +89,12 @@ def judge(
         raise ValueError(f"{int(column.max()) + 1} parts cannot be on {len(machines.nodes)} nodes")
     bound = lower_bound(graph, work, machines)
     order = graph.priority if priority is None and part is None else priority
-    return verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
+    found = verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
+    return msgspec.structs.replace(found, violations=violations(graph, column))
 
 
 def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeline, bound: float) -> Verdict:
-    """Return the measures of a run."""
+    """Return the measures of a run, without the constraints of its graph."""
     nodes, events = len(machines.nodes), run.events
     islands = np.array([machines.islands.index(node.island) for node in machines.nodes], dtype=np.int64)
     crosses = part[work.source] != part[work.target]
