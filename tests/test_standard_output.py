@@ -17,6 +17,17 @@ os.system("echo from a program")
 sys.stdout.write("the answer")
 """
 
+_PARTITIONED = """
+import sys
+from pathlib import Path
+from dropflow.graph_file import load
+from translator.partition.registry import partition
+from translator.stage_options import PartitionOptions
+print("before")
+graph = partition(load(Path(sys.argv[1])), PartitionOptions(algorithm="metis", parts=7))
+print("parts", graph.parts)
+"""
+
 
 def _lopsided() -> GraphBuilder:
     """Return a graph that METIS cannot bisect into 7 parts, because nearly all load is in two drops."""
@@ -44,4 +55,13 @@ def test_a_graph_that_metis_cannot_bisect_gives_one_json_object(tmp_path: Path) 
     done = _python("-m", "dropflow", "partition", str(tmp_path / "g.dfg"), "-n", "7", "--output", "json")
 
     assert json.loads(done.stdout)["parts"] == 7
+    assert "Cannot bisect" in done.stderr
+
+
+def test_a_program_that_partitions_has_its_standard_output_to_itself(tmp_path: Path) -> None:
+    """Also without the command, what METIS prints goes to standard error, and the program's own lines stay in order."""
+    save(_lopsided().build(), tmp_path / "g.dfg")
+    done = _python("-c", _PARTITIONED, str(tmp_path / "g.dfg"))
+
+    assert done.stdout == "before\nparts 7\n"
     assert "Cannot bisect" in done.stderr

@@ -13,6 +13,7 @@ import numpy as np
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.standard_output import native_output_on_stderr
 from translator.partition.metis import filled, least_movement, numbered
 from translator.partition.planned_parts import PlannedParts, shares_of
 from translator.partition.weights import scaled
@@ -59,7 +60,8 @@ def _library() -> Any:
     """Return Mt-KaHyPar with one thread, with which a seed decides the result."""
     import mtkahypar  # noqa: PLC0415 - optional
 
-    return mtkahypar.initialize(1)
+    with native_output_on_stderr():
+        return mtkahypar.initialize(1)
 
 
 def _cut(
@@ -87,5 +89,6 @@ def _cut(
         weights.tolist(),
         scaled(nets.volume, least=1, most=_MOST_VOLUME).tolist(),
     )
-    cut = hypergraph.partition(context)
+    with native_output_on_stderr():
+        cut = hypergraph.partition(context)
     return np.array([cut.block_id(task) for task in range(tasks.tasks)], dtype=np.int64)

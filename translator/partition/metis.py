@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.standard_output import native_output_on_stderr
 from translator.partition.blocks import cut_evenly
 from translator.partition.planned_parts import PlannedParts, shares_of
 from translator.partition.refinement import PartLimits, heaviest_first, limits_for, refined
@@ -131,17 +132,18 @@ def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> li
     for seed, shared in product(range(_seeds(tasks)), (False, True)):
         starts, adjacent, eweights = _undirected(tasks, shared=shared)
         for recursive in methods:
-            cut = pymetis.part_graph(
-                options.parts,
-                adjacency=pymetis.CSRAdjacency(starts, adjacent),
-                vweights=vweights,
-                eweights=eweights,
-                tpwgts=targets,
-                recursive=recursive,
-                options=pymetis.Options(
-                    seed=options.seed + seed, ufactor=min(max(1, round(10 * options.imbalance)), 10**6)
-                ),
-            )
+            with native_output_on_stderr():
+                cut = pymetis.part_graph(
+                    options.parts,
+                    adjacency=pymetis.CSRAdjacency(starts, adjacent),
+                    vweights=vweights,
+                    eweights=eweights,
+                    tpwgts=targets,
+                    recursive=recursive,
+                    options=pymetis.Options(
+                        seed=options.seed + seed, ufactor=min(max(1, round(10 * options.imbalance)), 10**6)
+                    ),
+                )
             found.append(np.asarray(cut.vertex_part, dtype=np.int64))
     return found
 
