@@ -1,6 +1,6 @@
 """``dropflow schedule``: the simulated course of a plan, as a trace or a picture."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -56,6 +56,7 @@ class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
 @machines_option
 @click.option("--trace", metavar="FILE", help="Write the run as a trace (JSON), for https://ui.perfetto.dev.")
 @click.option("--svg", metavar="FILE", help="Write the run as a picture (SVG).")
+@click.option("--png", metavar="FILE", help="Write the run as a picture (PNG); needs dropflow[png].")
 def command(
     output: CommandOutput,
     *,
@@ -68,6 +69,7 @@ def command(
     machines: str | None,
     trace: str | None,
     svg: str | None,
+    png: str | None,
 ) -> Exit:
     """Simulate how GRAPH runs on nodes, and write the timeline.
 
@@ -77,9 +79,10 @@ def command(
     from translator.planning.graph_work import work_of
     from translator.planning.judge import lower_bound, verdict_of
     from translator.planning.simulation import simulate
-    from translator.planning.timeline_files import perfetto_trace, timeline_svg
+    from translator.planning.timeline_picture import timeline_picture, write_png, write_svg
+    from translator.planning.timeline_trace import perfetto_trace
 
-    _check_targets(trace, svg)
+    _check_targets(trace, svg, png)
     whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     is_planned = whole.parts > 1 and parts is None
     where, count = machines_and_parts(machines, whole.parts if is_planned and machines is None else parts)
@@ -94,9 +97,12 @@ def command(
     run = simulate(work, nodes, whole.part, whole.priority)
     verdict = verdict_of(work, nodes, whole.part, run, bound)
     if trace is not None:
-        _write(trace, perfetto_trace(whole, work, nodes, run))
-    if svg is not None:
-        _write(svg, (piece.encode() for piece in timeline_svg(whole, work, nodes, run)))
+        with Path(trace).open("wb") as stream:
+            stream.writelines(perfetto_trace(whole, work, nodes, run))
+    for file, write in ((svg, write_svg), (png, write_png)):
+        if file is not None:
+            with Path(file).open("wb") as stream:
+                write(timeline_picture(whole, work, nodes, run), stream)
     output.answer(
         ScheduleReply(
             algorithm=algorithm,
@@ -105,16 +111,21 @@ def command(
             makespan_s=verdict.makespan_s,
             lower_bound_s=bound,
             bytes_moved=verdict.bytes_moved,
-            files=tuple(file for file in (trace, svg) if file is not None),
+            files=tuple(file for file in (trace, svg, png) if file is not None),
         )
     )
     return Exit.FINISHED
 
 
-def _check_targets(*files: str | None) -> None:
-    from dropflow.errors import UsageError
+def _check_targets(trace: str | None, svg: str | None, png: str | None) -> None:
+    """Refuse files that cannot be written, before anything is planned."""
+    from dropflow.errors import MissingDependencyError, UsageError
+    from translator.planning.timeline_picture import has_png
 
-    for file in files:
+    if png is not None and not has_png():
+        hint = "install it with `pip install dropflow[png]`, or write --svg"
+        raise MissingDependencyError("PNG pictures need the package pillow", where="--png", hint=hint)
+    for file in (trace, svg, png):
         if file is not None and not Path(file).parent.is_dir():
             raise UsageError("no such directory", where=str(Path(file).parent), hint="make it, or name another file")
         if file is not None and Path(file).is_dir():
@@ -127,8 +138,3 @@ def _check_parts(parts: int, nodes: int) -> None:
     if parts > nodes:
         text = f"{parts} parts cannot be on {nodes} nodes"
         raise UsageError(text, hint=f"describe {parts} nodes, or partition again with -k {nodes}")
-
-
-def _write(file: str, pieces: Iterable[bytes]) -> None:
-    with Path(file).open("wb") as stream:
-        stream.writelines(pieces)

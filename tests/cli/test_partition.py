@@ -1,12 +1,16 @@
 """``dropflow partition``, ``dropflow map`` and ``dropflow schedule``."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from dropflow.graph_file import load
+from dropflow.graph_file import load, save
 from tests.cli.answers import Command
+from tests.graph.constrained import exclusive_and_mpi
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
@@ -122,10 +126,10 @@ def test_compare_shows_all_algorithms(command: Command) -> None:
 
 
 def test_schedule_writes_a_trace_and_a_picture(command: Command, machines: Path, tmp_path: Path) -> None:
-    """The trace has an event for each application, in microseconds; the picture a box."""
+    """The trace has an event for each application, in microseconds; the picture a box. PNG has the same size."""
     answer = command(
         *("schedule", NESTED, "--nodes", machines, "--output", "json"),
-        *("--trace", tmp_path / "t.json", "--svg", tmp_path / "t.svg"),
+        *("--trace", tmp_path / "t.json", "--svg", tmp_path / "t.svg", "--png", tmp_path / "t.png"),
     )
 
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
@@ -134,6 +138,31 @@ def test_schedule_writes_a_trace_and_a_picture(command: Command, machines: Path,
     picture = (tmp_path / "t.svg").read_text()
     assert picture.count("<rect") == len(apps)
     assert picture.endswith("</svg>\n")
+    with Image.open(tmp_path / "t.png") as image:
+        assert f'width="{image.width}" height="{image.height}"' in picture
+        colours = {colour for _, colour in image.getcolors(1 << 20) or []}
+    assert {tuple(bytes.fromhex(fill)) for fill in re.findall(r'fill="#(.{6})"', picture)} <= colours
+
+
+def test_schedule_as_png_needs_pillow(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the package the error names it, before anything is planned."""
+    monkeypatch.setitem(sys.modules, "PIL.ImageDraw", None)
+    answer = command("schedule", NESTED, "-k", 2, "--png", tmp_path / "t.png")
+
+    assert answer.status == 2
+    assert "pip install dropflow[png]" in answer.err
+
+
+def test_a_plan_that_breaks_a_constraint_is_reported(command: Command, tmp_path: Path) -> None:
+    """With fewer nodes than ExclusiveForceNodes the answer names them; with enough it has no such field."""
+    save(exclusive_and_mpi(2), tmp_path / "g.dfg")
+    broken = command("partition", tmp_path / "g.dfg", "-k", 1, "--output", "json")
+    table = command("partition", tmp_path / "g.dfg", "-k", 1)
+    kept = command("partition", tmp_path / "g.dfg", "-k", 4, "--output", "json")
+
+    assert broken.json["violations"] == ["2 of 2 copies of 'X' share a node with other drops"]
+    assert "not kept     2 of 2 copies of 'X'" in table.out.decode()
+    assert "violations" not in kept.json
 
 
 def test_schedule_needs_a_directory_that_exists(command: Command, tmp_path: Path) -> None:
