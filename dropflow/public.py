@@ -28,7 +28,7 @@ from dropflow.problems import Problem
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
 from translator.pipeline import Translation, examine, finish
-from translator.stage_options import ComponentOptions, PartitionOptions, UnrollOptions
+from translator.stage_options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
 
 __all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
 
@@ -232,7 +232,7 @@ def translate(
     configuration: str | None = None,
     settings: Settings = (),
     parts: int | None = None,
-    algorithm: str = "metis",
+    algorithm: str = DEFAULT_ALGORITHM,
     nodes: Sequence[str] = (),
 ) -> Translation:
     """Translate a logical graph into a physical graph. A physical graph is only partitioned and placed.
@@ -253,7 +253,7 @@ def translate(
     parts : int, optional
         Number of parts; by default that of `nodes`. Without either the graph is not partitioned.
     algorithm : str
-        The partitioner: ``metis``, ``blocks`` or ``none``.
+        How to partition: a name in ``docs/explanation/planning.md``.
     nodes : sequence of str
         Names of the nodes to place the parts on.
 

@@ -5,7 +5,17 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ComponentOptions", "PartitionOptions", "ReadOptions", "UnrollOptions", "ValidateOptions"]
+__all__ = [
+    "DEFAULT_ALGORITHM",
+    "ComponentOptions",
+    "PartitionOptions",
+    "ReadOptions",
+    "UnrollOptions",
+    "ValidateOptions",
+]
+
+DEFAULT_ALGORITHM = "auto"
+"""How graphs are partitioned, by commands, the Python interface, REST and pages, if nothing else is asked for."""
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +126,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
         Data islands that share the parts in blocks, if no machines are described.
     """
 
-    algorithm: str = "auto"
+    algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
     imbalance: float = 1.0
     seed: int = 0

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
+from translator.stage_options import DEFAULT_ALGORITHM
+
 if TYPE_CHECKING:
     from dropflow.cli.output import CommandOutput
     from dropflow.graph.physical import PhysicalGraph
@@ -28,7 +30,7 @@ Objective = Literal["time", "movement", "nodes", "balanced"]
 algorithm_option = click.option(
     "-a",
     "--algorithm",
-    default="auto",
+    default=DEFAULT_ALGORITHM,
     show_default=True,
     metavar="NAME",
     help="auto, metis, kahypar, breadth_first, sarkar, min_parts, heft, lookahead, peft, blocks or none.",

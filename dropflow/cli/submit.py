@@ -132,7 +132,11 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     help="Partition the graph into this many parts; one per node by default.",
 )
 @click.option(
-    "-a", "--algorithm", default=None, metavar="NAME", help="How to partition: metis (the default), blocks or none."
+    "-a",
+    "--algorithm",
+    default=None,
+    metavar="NAME",
+    help="How to partition, as in dropflow partition; auto by default.",
 )
 @click.option(
     "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
@@ -251,7 +255,7 @@ def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions)
     """
     from translator.partition.registry import partition
     from translator.placement import place
-    from translator.stage_options import PartitionOptions
+    from translator.stage_options import DEFAULT_ALGORITHM, PartitionOptions
 
     if graph.places and not (options.is_given or options.anew):
         return graph
@@ -261,7 +265,7 @@ def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions)
             raise UsageError("--random and --algorithm exclude each other", hint="leave out one of them")
         parted = _at_random(graph, count, options.seed)
     elif options.is_given or graph.parts == 1:
-        parted = partition(graph, PartitionOptions(algorithm=options.algorithm or "metis", parts=count))
+        parted = partition(graph, PartitionOptions(algorithm=options.algorithm or DEFAULT_ALGORITHM, parts=count))
     else:
         parted = replace(graph, places=())
     return place(parted, nodes) if parted.parts <= len(nodes) else parted

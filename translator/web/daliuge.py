@@ -28,6 +28,7 @@ from dropflow.rest.stream_slots import StreamSlots
 from translator.global_variables import substitute
 from translator.partition.steering import steering
 from translator.problem_codes import problem
+from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.eagle import imbalance_of, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
@@ -203,7 +204,7 @@ class _DaliugeHandlers:
         refuse_errors(found)
         query = TranslateQuery(
             name=name,
-            algorithm=form.text("algorithm")[:40] or "metis",
+            algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
             parts=parts,
             imbalance=imbalance_of(balance),
             prefix=form.text("oid_prefix")[:100],

@@ -9,6 +9,7 @@ from dropflow.errors import HttpError
 from dropflow.problems import Problem, Severity
 from translator.partition.steering import STEERING_FIELDS, steering
 from translator.problem_codes import problem
+from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.forms import Form
 from translator.web.records import TranslateQuery
 
@@ -63,11 +64,11 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, found=found)
     balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
     steered = steering({name: form.text(name) for name in STEERING_FIELDS}, found)
-    algorithm = form.text("algo") or "metis"
+    algorithm = form.text("algo") or DEFAULT_ALGORITHM
     if algorithm == _NO_ALGORITHM:
-        text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): metis partitions the graph"
+        text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): {DEFAULT_ALGORITHM} is used"
         found.append(problem("LG092", text, where="algo", severity=Severity.INFO))
-        algorithm = "metis"
+        algorithm = DEFAULT_ALGORITHM
     test = form.text("test").lower()
     for name, value in form.fields.items():
         if name == "test" and test in _YES | _NO:

@@ -18,6 +18,7 @@ from dropflow.rest.pages import page_response, redirect
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
+from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
@@ -26,6 +27,9 @@ from translator.web.records import DeployRequest, RepartitionRequest, TranslateQ
 from translator.web.service import TranslatorService
 
 __all__ = ["page_routes"]
+
+_CHOICES = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAULT_ALGORITHM))
+"""The algorithms in forms, the default first."""
 
 _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
@@ -85,7 +89,7 @@ class _PageHandlers:
         self._templates = translator_templates()
 
     def start(self, call: Request) -> Response:
-        page = self._templates.render("start", algorithms=sorted(ALGORITHMS), limits=self._service.limits)
+        page = self._templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
         return page_response(page, call)
 
     def every(self, call: Request) -> Response:
@@ -107,7 +111,7 @@ class _PageHandlers:
         found: list[Problem] = []
         query = TranslateQuery(
             name=(form.text("name") or name)[-200:],
-            algorithm=form.text("algorithm")[:40] or "auto",
+            algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
             configuration=form.text("configuration")[:200],
@@ -131,7 +135,7 @@ class _PageHandlers:
             report=info.report,
             managers=managers,
             wanted=wanted,
-            algorithms=sorted(ALGORITHMS),
+            algorithms=_CHOICES,
             rows=_ROWS,
             refused=refused,
         )
@@ -157,7 +161,7 @@ class _PageHandlers:
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
         request = RepartitionRequest(
-            algorithm=form.text("algorithm")[:40] or "auto",
+            algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
         )

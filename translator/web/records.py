@@ -8,6 +8,7 @@ from msgspec import Meta
 from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
+from translator.stage_options import DEFAULT_ALGORITHM
 
 __all__ = [
     "BAD_PARTITION",
@@ -125,7 +126,7 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     name: _Name = ""
-    algorithm: Annotated[str, Meta(max_length=40)] = "auto"
+    algorithm: Annotated[str, Meta(max_length=40)] = DEFAULT_ALGORITHM
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
@@ -145,7 +146,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`."""
 
-    algorithm: Annotated[str, Meta(max_length=40)] = "auto"
+    algorithm: Annotated[str, Meta(max_length=40)] = DEFAULT_ALGORITHM
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
 
@@ -190,7 +191,7 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
 
     name: str
     created: float
-    algorithm: str = "auto"
+    algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
     imbalance: float = 1.0
     seed: int = 0
@@ -315,7 +316,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     stage: str = ""
     created: float = 0.0
     finished: float = 0.0
-    algorithm: str = "auto"
+    algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
     imbalance: float = 1.0
     report: TranslationReport | None = None

@@ -11,6 +11,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.problems import Problem
 from dropflow.rest.error_body import from_body, to_body
+from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.deployer import Deployer, ManagerClient
 from translator.web.export import ExportOrder
 from translator.web.jobs import TranslationQueue
@@ -263,7 +264,7 @@ class TranslatorService:
             nodes = self.deployer.alive(manager)
             parts = info.report.measures.parts if info.report and info.report.measures else 1
             if parts != len(nodes):
-                algorithm = "metis" if info.algorithm == "none" else info.algorithm
+                algorithm = DEFAULT_ALGORITHM if info.algorithm == "none" else info.algorithm
                 wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance)
                 identity = self.result(self.partition(identity, wanted).id).id
         return self.deployer.deploy(self.graph(identity), manager, request.session)

@@ -174,7 +174,7 @@ def test_a_file_is_uploaded_and_partitioned_again(served: Served, nested: Path, 
     page.locator("input[type=file]").set_input_files(nested)
     page.get_by_role("spinbutton", name="Parts").fill("3")
     page.get_by_role("button", name="Translate").click()
-    page.get_by_text("3 parts by metis").first.wait_for()
+    page.get_by_text("3 parts by auto").first.wait_for()
     page.get_by_label("Algorithm").select_option("blocks")
     page.get_by_role("button", name="Partition").click()
 

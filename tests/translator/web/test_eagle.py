@@ -5,6 +5,7 @@ import pytest
 from dropflow.errors import HttpError
 from dropflow.problems import Severity
 from tests.translator.web.served import EAGLE
+from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.eagle import read_eagle
 from translator.web.forms import Form
 
@@ -85,7 +86,7 @@ def test_an_algorithm_that_eagle_does_not_know_is_replaced() -> None:
     """EAGLE sends ``agl-1`` for an unknown algorithm; a note names the replacement."""
     _, query, notes = read_eagle(_form(algo="agl-1"))
 
-    assert query.algorithm == "metis"
+    assert query.algorithm == DEFAULT_ALGORITHM
     assert "agl-1" in notes[0].text
 
 

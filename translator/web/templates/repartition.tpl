@@ -4,7 +4,7 @@
 <div class="fields">
 <label>Algorithm
 <select name="algorithm">
-% chosen = info.algorithm if info.algorithm in algorithms else "auto"
+% chosen = info.algorithm if info.algorithm in algorithms else algorithms[0]
 % for name in algorithms:
 <option{{!" selected" if name == chosen else ""}}>{{name}}</option>
 % end

@@ -21,7 +21,7 @@
 <label>Algorithm
 <select name="algorithm">
 % for name in algorithms:
-<option{{!" selected" if name == "metis" else ""}}>{{name}}</option>
+<option>{{name}}</option>
 % end
 </select></label>
 <label>Parts
