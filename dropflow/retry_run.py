@@ -8,10 +8,10 @@ import numpy as np
 from dropflow import local
 from dropflow.engine.recovery import has_attempts
 from dropflow.engine.reports import SessionResult
-from dropflow.errors import ConflictError, NotFoundError
-from dropflow.graph.text_ids import find_drop, oid
+from dropflow.errors import NotFoundError
 from dropflow.graph_file import save
 from dropflow.local import RunOptions
+from dropflow.retried_drops import RETRY_REASON, causes_to_retry
 from dropflow.retry_settings import with_settings
 from dropflow.session_lock import SessionLock
 from dropflow.states import DropState
@@ -20,8 +20,6 @@ from dropflow.stopped_session import StoppedSession
 __all__ = ["retry"]
 
 _DEFAULT = RunOptions()
-
-_REASON = "failed drops were tried again with 'dropflow retry'"
 
 
 def retry(
@@ -69,7 +67,7 @@ def retry(
         plan = stopped.plan(
             repeated=_repeated(stopped, causes),
             failed=[drop for drop in causes if has_attempts(graph)[drop]],
-            reason=_REASON,
+            reason=RETRY_REASON,
         )
         if graph is not stopped.graph:
             # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
@@ -82,27 +80,16 @@ def retry(
 
 def _causes(stopped: StoppedSession, drops: Sequence[str]) -> list[int]:
     """Return the root causes that are tried again, ascending."""
-    found = {} if stopped.replayed is None else stopped.replayed.core.drops.error_causes()
-    if not found:
-        raise ConflictError(
-            "no drop of this run failed",
-            where=str(stopped.directory),
-            hint="'dropflow resume' continues a run that was killed or cancelled",
-        )
-    if not drops:
-        return sorted(set(found.values()))
-    chosen = set()
-    for text in drops:
-        drop = find_drop(stopped.graph, text)
-        if drop not in found:
-            assert stopped.replayed is not None  # noqa: S101 - there are failed drops
-            raise ConflictError(
-                f"{oid(stopped.graph, drop)} did not fail: it is {stopped.replayed.core.drops.state(drop).name}",
-                where=str(stopped.directory),
-                hint=f"failed were: {', '.join(oid(stopped.graph, one) for one in sorted(set(found.values()))[:5])}",
-            )
-        chosen.add(found[drop])
-    return sorted(chosen)
+    table = None if stopped.replayed is None else stopped.replayed.core.drops
+    return causes_to_retry(
+        stopped.graph,
+        b"" if table is None else table.states,
+        {} if table is None else table.error_causes(),
+        drops,
+        what="run",
+        where=str(stopped.directory),
+        hint="'dropflow resume' continues a run that was killed or cancelled",
+    )
 
 
 def _repeated(stopped: StoppedSession, causes: Collection[int]) -> list[int]:

@@ -292,12 +292,14 @@ class Manager(SessionContents, Protocol):
         ...
 
     def retry(self, session: str, request: RetryRequest) -> SessionInfo:
-        """Run failed drops of a session that is over again, and those that failed because of them.
+        """Run failed drops of a session again, and those that failed because of them.
+
+        A session that runs goes on with them; one that is over is continued.
 
         Raises
         ------
         ConflictError, GoneError, WorldError
-            See `resume`; no drop failed, or not those that are named.
+            See `resume`; no drop failed, or not those that are named; the session runs on too few nodes to change.
         UsageError
             A setting does not fit the nodes that failed.
         """

@@ -52,7 +52,8 @@ def command(
 ) -> Exit:
     """Run the failed drops of RUN again, after their cause was corrected.
 
-    RUN is the directory of a run, or a session of a manager if there is no such directory, or with --to. It has ended.
+    RUN is the directory of a run that has ended, or a session of a manager if there is no such directory, or with --to.
+    The session may still run, unless parameters are set.
 
     These are all root causes, or those of each DROP (a text id as reports show it, or the end of one), and the drops
     that failed or were cancelled because of them. Drops that were completed are kept, if their contents are still there

@@ -101,18 +101,21 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which failed drops of a session that is over are tried again.
+    """Which failed drops of a session are tried again.
 
     Attributes
     ----------
     drops : tuple of str
         Text ids, or ends of them, of drops in ERROR whose root causes are tried again; all by default.
     settings : tuple of str
-        ``name=value`` or ``node.name=value``: parameters of the nodes that failed.
+        ``name=value`` or ``node.name=value``: parameters of the nodes that failed. The session must be over.
+    if_running : bool
+        Refuse a session that is over: for a manager above, which continues it on all of its nodes.
     """
 
     drops: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
     settings: tuple[Annotated[str, Meta(max_length=100_000)], ...] = ()
+    if_running: bool = False
 
 
 class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -184,7 +184,6 @@ class CompositeMachine:
             "unpause": partial(self._sessions.switch, "unpause"),
             "graph": self._sessions.graph,
             "resume": self._sessions.resume,
-            "retry": self._sessions.resume,
             "remains": resumptions.remains,
             "delete": self._delete,
             "ask_children": self._ask_children,

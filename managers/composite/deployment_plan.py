@@ -73,7 +73,7 @@ def plan_deployment(
     by_name = {node.name: node for node in nodes}
     witness = usable_witness(nodes, witness)
     members = [*used, *_standby(used, nodes, replicas, has_witness=witness is not None)]
-    witnesses = () if witness is None or len(members) == 1 else (witness,)
+    witnesses = () if witness is None else (witness,)
     survives = len(members) + len(witnesses) >= FEWEST_VOTERS
     notes = [assignment.note, _shortage(replicas, len(members), survives=survives)]
     return Deployment(

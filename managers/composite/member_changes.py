@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.rest.operation_records import MemberRequest
+from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
+from dropflow.rest.operation_records import MemberRequest, RetryRequest
 from dropflow.rest.schema import NodeInfo, Role, SessionDetail, SessionInfo
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 from managers.composite.children import Children
 from managers.composite.deployments import Deployments
 from managers.composite.imbalance import Imbalance
@@ -88,6 +88,7 @@ class MemberChanges:
         return {
             "rebalance": partial(self._change, "rebalance"),
             "force_continue": partial(self._change, "force_continue"),
+            "retry": self._retry,
             "deployment": self._deployment,
             "add_member": self._add_member,
         }
@@ -168,6 +169,27 @@ class MemberChanges:
         yield from self._ask_member(session, operation, _DECIDE_SECONDS)
         detail = yield from self._sessions.session(session)
         return as_info(detail)
+
+    def _retry(self, session: str, request: RetryRequest) -> Routine[SessionInfo]:
+        """Try failed drops again: while the session runs, or else by continuing it."""
+        found: SessionDetail = yield from self._sessions.session(session)
+        if not found.is_over:
+            if not any(found.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
+                raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._name)
+            try:
+                running = msgspec.structs.replace(request, if_running=True)
+                yield from self._ask_member(session, "retry", _DECIDE_SECONDS, request=running)
+            except ConflictError:
+                found = yield from self._sessions.session(session)
+                if not found.is_over:
+                    raise
+            else:
+                found = yield from self._sessions.session(session)
+                return as_info(found)
+        if request.if_running:
+            raise ConflictError(f"session {session!r} is over", where=self._name)
+        info = yield from self._sessions.resume(session, request)
+        return info
 
     def _deployment(self, session: str) -> Routine[Deployment]:
         """Return what a node needs to join a session."""

@@ -49,7 +49,7 @@ class Resumptions:
         return tuple(part for _, parts in replies.values for part in parts)
 
     def resume(self, session: str, request: ResumeRequest, *, after: int) -> Routine[None]:
-        """Continue a session, or try its failed drops again.
+        """Continue a session that is over, or try its failed drops again.
 
         Parameters
         ----------

@@ -239,7 +239,7 @@ class Sessions:
         return graph
 
     def resume(self, session: str, request: ResumeRequest) -> Routine[SessionInfo]:
-        """Continue a session, or try its failed drops again; see `managers.api.Manager.resume` and `retry`."""
+        """Continue a session that is over, or try its failed drops again; see `managers.api.Manager.resume`."""
         yield from self._resumptions.resume(session, request, after=self._cache.epoch_of(session))
         detail = yield from self.session(session)
         return as_info(detail)

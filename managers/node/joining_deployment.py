@@ -25,12 +25,12 @@ def joining_deployment(found: HostedSession | FinishedSession | DamagedSession) 
     node = found.piece.node
     if not isinstance(found, HostedSession) or found.state.is_terminal:
         raise ConflictError(f"session {found.name!r} is {found.state.name}: no node can join it", where=node)
-    if not found.view.members:
-        text = f"session {found.name!r} has fewer than {FEWEST_VOTERS} nodes: no node can join it"
+    view = found.view
+    if not view.members or len(view.members) + 1 + len(view.witnesses) < FEWEST_VOTERS:
+        text = f"session {found.name!r} would have fewer than {FEWEST_VOTERS} voters: no node can join it"
         raise ConflictError(text, where=node)
     with found.directory.gone_if_unreadable(node):
         dfg = b"".join(dump(found.directory.graph_in_view()))
-    view = found.view
     return msgspec.structs.replace(
         found.deployment,
         view=view.number,

@@ -13,6 +13,7 @@ import psutil
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
+    ConflictError,
     LinkError,
     NotFoundError,
     StorageError,
@@ -303,7 +304,12 @@ class NodeManager(MemberCalls):
         return self.session(session)
 
     def retry(self, session: str, request: RetryRequest) -> SessionInfo:
-        """Run failed drops of a session again."""
+        """Run failed drops of a session again, while it runs or after it has ended."""
+        if not self._find(session).state.is_terminal:
+            self._owner.call("retry", session=session, request=request)
+            return self._find(session).info()
+        if request.if_running:
+            raise ConflictError(f"session {session!r} is over", where=self.name)
         return self.resume(session, request)
 
     def delete(self, session: str) -> None:

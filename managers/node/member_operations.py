@@ -5,7 +5,7 @@ from itertools import count
 
 from dropflow.errors import ConflictError
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import MemberRequest
+from dropflow.rest.operation_records import MemberRequest, RetryRequest
 from dropflow.states import SessionState
 from managers.deployment import Place
 from managers.machine_calls import Return
@@ -54,6 +54,17 @@ class MemberOperations:
     def rebalance(self, call: int, now: float, *, session: str) -> None:
         """Move what has not begun, so that all members end at about the same time; answered when that is decided."""
         self._request(self._visible(session), call, RequestedChange(self._new_id(), is_rebalancing=True), now)
+
+    def retry(self, call: int, now: float, *, session: str, request: RetryRequest) -> None:
+        """Try failed drops again while the session runs; answered when that is decided."""
+        if request.settings:
+            raise ConflictError(
+                f"session {session!r} runs: parameters cannot be changed before it is over",
+                where=self._node,
+                hint="leave out the settings, or wait until it is over",
+            )
+        change = RequestedChange(self._new_id(), is_retrying=True, drops=request.drops)
+        self._request(self._visible(session), call, change, now)
 
     def force_continue(self, call: int, now: float, *, session: str) -> None:
         """Go on without a majority of the voters; answered when that is decided. Refused if there is a majority."""
@@ -123,11 +134,13 @@ class MemberOperations:
         if record.result is not None or not record.phase.is_started:
             why = f"is {record.status.name}" if record.result is not None else "does not run yet"
             raise ConflictError(f"session {record.name!r} {why}", where=self._node)
+        if record.is_stopping:
+            raise ConflictError(f"session {record.name!r} is ending", where=self._node)
         if record.views is None or record.requests is None:
             raise ConflictError(
-                f"session {record.name!r} has fewer than {FEWEST_VOTERS} nodes: they cannot change",
+                f"session {record.name!r} has two nodes, and no island or master that votes: it cannot change",
                 where=self._node,
-                hint=f"submit sessions while there are {FEWEST_VOTERS} nodes",
+                hint=f"wait until it is over; submit sessions while there are {FEWEST_VOTERS} nodes",
             )
         record.requests.add(change, call, now)
         self._send(record, now)

@@ -132,6 +132,7 @@ class NodeMachine:
             "delete": self._delete,
             "watch": self._watch,
             "rebalance": self._members.rebalance,
+            "retry": self._members.retry,
             "force_continue": self._members.force_continue,
             "add_member": self._members.add_member,
             "drain": self.draining.drain,

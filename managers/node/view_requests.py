@@ -89,7 +89,10 @@ class ViewRequests:
         """Answer the calls whose changes a view has, and refuse those that have waited for many views."""
         for key, one in list(self._open.items()):
             one.views += 1
-            if key in decision.answered:
+            refusal = decision.refused.get(key)
+            if refusal is not None:
+                self._answer(key, ConflictError(refusal.text, hint=refusal.hint))
+            elif key in decision.answered:
                 self._answer(key, None)
             elif one.views >= _MOST_VIEWS:
                 text = f"the members of session {self._session!r} changed {one.views} times meanwhile"

@@ -14,6 +14,7 @@ from managers.deployment import Deployment, Place
 __all__ = [
     "FEWEST_VOTERS",
     "MemberReport",
+    "Refusal",
     "RequestedChange",
     "View",
     "ViewDecision",
@@ -67,9 +68,13 @@ class View(msgspec.Struct, frozen=True):
 
 
 def first_view(deployment: Deployment) -> View | None:
-    """Return the first view of a session; None if it has too few voters to survive a loss."""
+    """Return the first view of a session; None if all of its voters are needed, and there are several.
+
+    A session on one node changes its view alone.
+    """
     view = View(deployment.view, tuple(deployment.members), tuple(deployment.witnesses))
-    return view if len(view.voters) >= FEWEST_VOTERS or deployment.is_joining else None
+    voters = len(view.voters)
+    return view if voters == 1 or voters >= FEWEST_VOTERS or deployment.is_joining else None
 
 
 class RequestedChange(msgspec.Struct, frozen=True):
@@ -92,6 +97,10 @@ class RequestedChange(msgspec.Struct, frozen=True):
     is_forced : bool
         Whether the voters that are not lost decide, although they are no majority. If the others live, they may decide
         another view.
+    is_retrying : bool
+        Whether failed drops are tried again, and those that failed because of them.
+    drops : tuple of str
+        Text ids, or ends of them, of the drops whose root causes are tried again; all by default.
     """
 
     id: str
@@ -101,6 +110,15 @@ class RequestedChange(msgspec.Struct, frozen=True):
     leave: tuple[str, ...] = ()
     is_rebalancing: bool = False
     is_forced: bool = False
+    is_retrying: bool = False
+    drops: tuple[str, ...] = ()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a view does not have a change that was asked for, and what to do."""
+
+    text: str
+    hint: str = ""
 
 
 class MemberReport(msgspec.Struct, frozen=True):
@@ -168,6 +186,8 @@ class ViewDecision(msgspec.Struct, frozen=True):
         Nodes that are new members.
     answered : tuple of str
         The changes that were asked for, and that this view has; see `RequestedChange.id`.
+    refused : dict of str to Refusal
+        Those of them that cannot be made.
     is_forced : bool
         Whether no majority was needed, because that was asked for.
     is_over : bool
@@ -192,6 +212,7 @@ class ViewDecision(msgspec.Struct, frozen=True):
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
+    refused: dict[str, Refusal] = {}
     is_over: bool = False
     is_forced: bool = False
     repeated: bytes = b""
@@ -202,7 +223,8 @@ class ViewDecision(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """Why the session goes on in this view, for explanations."""
         changes = [f"node {node} was lost ({why})" for node, why in self.lost.items()]
-        return self.reason or " and ".join(changes + [f"node {node} has left" for node in self.left])
+        changes += [f"node {node} has left" for node in self.left]
+        return " and ".join([self.reason, *changes] if self.reason else changes)
 
 
 def decode_decision(encoded: bytes) -> ViewDecision:

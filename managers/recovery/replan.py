@@ -9,16 +9,25 @@ import numpy.typing as npt
 
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.recovery import must_run_again
-from dropflow.errors import ProtocolError
+from dropflow.errors import DropflowError, ProtocolError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.reassignment import reassign
 from dropflow.graph.rebalancing import excess_drops, may_move
 from dropflow.graph.templates import Kind
+from dropflow.retried_drops import RETRY_REASON, causes_to_retry
 from dropflow.states import DropState
 from managers.deployment import Place
 from managers.recovery.events import PlanView
 from managers.recovery.implied_states import with_implied_completions
-from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
+from managers.recovery.records import (
+    MemberReport,
+    Refusal,
+    RequestedChange,
+    View,
+    ViewDecision,
+    pack_column,
+    unpack_column,
+)
 from managers.recovery.speeds import Durations, Speeds, measure
 
 __all__ = ["decide", "explain_decision", "known_drops"]
@@ -88,6 +97,8 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     reports = [_decoded(graph, place.node, plan.reports[place.node]) for place in reported]
     placement = _Placement(plan, reported, reports)
     known = _merge(graph, owner, reports, stays=placement.stays)
+    asked, refused = _asked_for(graph, known, plan.changes)
+    retried = {*retried, *asked}
     again = _failed_because(known, retried)
     known.states[again] = _INITIALIZED
     unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
@@ -114,10 +125,11 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
         left=placement.left,
         joined=placement.joined,
         answered=tuple(change.id for change in plan.changes),
+        refused=refused,
         is_forced=any(change.is_forced for change in plan.changes),
         repeated=pack_column(np.array(again, dtype=np.int32)) if again else b"",
         retried=tuple(sorted(retried)),
-        reason=reason,
+        reason=reason or (RETRY_REASON if asked else ""),
     )
 
 
@@ -143,9 +155,30 @@ def _members(graph: PhysicalGraph, plan: PlanView) -> tuple[tuple[Place, ...], I
 
 
 def _failed_because(known: _Known, causes: Collection[int]) -> list[int]:
-    """Return the drops in ERROR because of these causes."""
-    wanted = set(causes)
-    return [drop for drop, cause in known.causes.items() if cause in wanted and known.states[drop] == _ERROR]
+    """Return the drops in ERROR because of these causes, and those of them that were cancelled alone."""
+    failed = (_ERROR, _CANCELLED)
+    return [drop for drop, cause in known.causes.items() if cause in causes and known.states[drop] in failed]
+
+
+def _asked_for(
+    graph: PhysicalGraph, known: _Known, changes: Collection[RequestedChange]
+) -> tuple[set[int], dict[str, Refusal]]:
+    """Return the root causes that are to be tried again, and why the changes are refused that name others.
+
+    Drops that a user has cancelled are tried again only if they are named.
+    """
+    causes: set[int] = set()
+    refused: dict[str, Refusal] = {}
+    failed = {drop: cause for drop, cause in known.causes.items() if known.states[drop] in (_ERROR, _CANCELLED)}
+    unnamed = {drop: cause for drop, cause in failed.items() if known.states[cause] != _CANCELLED}
+    for change in changes:
+        if change.is_retrying:
+            candidates = failed if change.drops else unnamed
+            try:
+                causes.update(causes_to_retry(graph, known.states, candidates, change.drops))
+            except DropflowError as error:
+                refused[change.id] = Refusal(error.text, error.hint)
+    return causes, refused
 
 
 class _Placement:
@@ -293,6 +326,8 @@ def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
     if moved.any():
         what = "had not begun and moves" if moved.sum() == 1 else "had not begun and move"
         clauses.append(f"{_counted(int(moved.sum()), 'drop')} {what} to {shares(moved)}")
+    if decision.retried:
+        clauses.append(f"{_counted(len(decision.retried), 'failed drop')} tried again, as was asked for")
     again = len(unpack_column(decision.reset, np.int32))
     if again:
         runs = "runs" if again == 1 else "run"

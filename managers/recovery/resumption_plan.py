@@ -14,9 +14,9 @@ from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
-from dropflow.graph.text_ids import find_drop, oid
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import NodeInfo
+from dropflow.retried_drops import RETRY_REASON, causes_to_retry
 from dropflow.retry_settings import with_settings
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment, Place
@@ -280,26 +280,14 @@ def _retried(
     """Return the root causes that are tried again, ascending."""
     if not isinstance(request, RetryRequest):
         return []
-    if not causes:
-        raise ConflictError("no drop of this session failed", hint="'dropflow resume' continues one that was stopped")
-    if not request.drops:
-        return sorted(set(causes.values()))
-    chosen = set()
-    for text in request.drops:
-        drop = find_drop(graph, text)
-        if drop not in causes:
-            failed = ", ".join(oid(graph, one) for one in sorted(set(causes.values()))[:_SHOWN])
-            raise ConflictError(
-                f"{oid(graph, drop)} did not fail: it is {DropState(int(states[drop])).name}",
-                hint=f"failed were: {failed}",
-            )
-        chosen.add(causes[drop])
-    return sorted(chosen)
+    return causes_to_retry(
+        graph, states, causes, request.drops, hint="'dropflow resume' continues one that was stopped"
+    )
 
 
 def _reason(copies: _Copies, request: ResumeRequest) -> str:
     if isinstance(request, RetryRequest):
-        return "failed drops were tried again with 'dropflow retry'"
+        return RETRY_REASON
     was_cancelled = any(part.status == SessionState.CANCELLED.name for part in copies.counted.values())
     return "the session was cancelled" if was_cancelled else "the nodes of the session were stopped"
 
@@ -312,9 +300,6 @@ def _with_standby(decision: ViewDecision, alive: Mapping[str, NodeInfo]) -> View
     wanted = max(FEWEST_VOTERS - len(members), 0)
     if len(others) < wanted - len(decision.view.witnesses):
         others = []
-    if len(members) + len(others[:wanted]) == 1:  # it survives nothing
-        view = msgspec.structs.replace(decision.view, witnesses=())
-        return msgspec.structs.replace(decision, view=view)
     more = tuple(Place(name, alive[name].links, alive[name].incarnation) for name in others[:wanted])
     return msgspec.structs.replace(decision, view=msgspec.structs.replace(decision.view, members=members + more))
 

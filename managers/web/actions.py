@@ -48,7 +48,7 @@ _RESUME = _Question(
 _RETRY = _Question(
     "Try failed drops again?",
     "All drops that failed run again, and those that failed because of them, with all of their tries. Correct the "
-    "cause first. 'dropflow retry' tries single drops, and can change parameters.",
+    "cause first. What runs goes on. 'dropflow retry' tries single drops, and can change parameters.",
     "Try again",
 )
 _DELETE = _Question(

@@ -11,6 +11,9 @@
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
 % if not view.is_over:
+% if not view.no_retry:
+<a class="button" href="{{session_url(name)}}/retry">Try again…</a>
+% end
 % if session.status == "PAUSED":
 <a class="button" href="{{session_url(name)}}/continue">Continue…</a>
 % else:

@@ -130,7 +130,7 @@ def test_a_session_without_other_nodes_is_waited_for(seconds: float, status: str
     cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=1, workload=Workload(seconds=seconds))
     _started(cluster, _alone(), 0.1)
     reply = _drain(cluster, "n1-1", 40.0)
-    text = "the session has too few nodes to change them: it is cancelled unless it ends within 40 s"
+    text = "the session has no other node: it is cancelled unless it ends within 40 s"
     assert [one.text for one in reply.sessions] == [text]
     cluster.simulation.wait(0.1)
     running = cluster.call("session", url="http://n1-1:8000", session="s")
@@ -140,7 +140,7 @@ def test_a_session_without_other_nodes_is_waited_for(seconds: float, status: str
     ended = _finished(cluster)
     assert ended.status == status
     if status == "CANCELLED":
-        assert "the session has too few nodes to change them, and it has not ended in time" in ended.text
+        assert "the session has no other node, and it has not ended in time" in ended.text
 
 
 def test_a_session_without_other_nodes_is_cancelled_when_the_process_ends(tmp_path: Path) -> None:

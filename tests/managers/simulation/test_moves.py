@@ -84,6 +84,23 @@ def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
     assert done.get("COMPLETED", 0) >= 20
 
 
+def test_a_session_on_one_node_gets_another_one(tmp_path: Path) -> None:
+    """The second node runs a part of it, and the session survives the loss of the first one then."""
+    cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=2.0), islands=1, nodes=2)
+    cluster.nodes["n1-2"].process.crash()
+    cluster.simulation.wait(20.0)
+    assert isinstance(cluster.submit(rows(40, 1), "s"), Answered)
+    cluster.simulation.wait(5.0)
+    cluster.start_node("n1-2")
+    cluster.simulation.wait(15.0)
+    cluster.nodes["n1-1"].process.crash()
+    ended = cluster.finish("s", seconds=1000.0)
+
+    assert ended is not None
+    assert (ended.status, ended.states, ended.view, ended.members) == ("FINISHED", {"COMPLETED": 160}, 2, ("n1-2",))
+    assert any("node n1-2 has joined; " in note for note in ended.notes)
+
+
 @pytest.mark.slow
 def test_a_node_that_was_lost_comes_back(tmp_path: Path) -> None:
     """A member that is killed and started again joins as empty; what its former process had is not used."""
