@@ -1,20 +1,22 @@
 """What the directory of a run has recorded: its graph, and the times and the usage of its attempts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from dropflow import graph_file
-from dropflow.engine.attempt_times import TIMES_FILE, read_times
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.times.octets import TimesSection
+from dropflow.times.records import TIMES_FILE, read_times
 
-__all__ = ["MeasuredRun", "read_records", "read_run"]
+__all__ = ["MeasuredRun", "read_parts", "read_records", "read_run"]
 
 
 class MeasuredRun(NamedTuple):
-    """A run that was recorded: its graph, and its attempts (`dropflow.engine.attempt_times.RECORD`)."""
+    """A run that was recorded: its graph, and its attempts (`dropflow.times.records.RECORD`)."""
 
     graph: PhysicalGraph
     records: npt.NDArray[Any]
@@ -46,3 +48,26 @@ def read_records(directory: Path) -> npt.NDArray[Any]:
         hint = "give the directory that 'dropflow run --keep' has made"
         raise NotFoundError("there is no run in this directory", where=str(directory), hint=hint)
     return read_times(directory / TIMES_FILE)
+
+
+def read_parts(directories: Sequence[Path]) -> tuple[PhysicalGraph, list[TimesSection]]:
+    """Return the graph of a session, and what it has recorded in each of its directories, named after these.
+
+    Raises
+    ------
+    NotFoundError
+        There is no run in one of them, or they are not of one session.
+    BadFileError
+        The graph is damaged.
+    """
+    graph, records = read_run(directories[0])
+    found = [records, *(read_records(directory) for directory in directories[1:])]
+    names = [directory.resolve().name for directory in directories]
+    if len(set(names)) < len(names):
+        names = [str(directory) for directory in directories]
+    for name, part in zip(names, found, strict=True):
+        if len(part) and part["drop"].max() >= graph.drops:
+            raise NotFoundError("these directories are not of one session", where=name)
+    return graph, [
+        TimesSection(node=name, total=len(part), records=part) for name, part in zip(names, found, strict=True)
+    ]

@@ -7,7 +7,7 @@ from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
-from dropflow.engine.attempt_times import TIMES_FILE, AttemptTimes
+from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument
@@ -18,6 +18,7 @@ from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.times.records import TIMES_FILE
 
 __all__ = ["make_session"]
 

@@ -13,6 +13,8 @@ from typing import Protocol
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.operation_records import (
+    ALL_TIMES,
+    DEFAULT_STATISTICS,
     DrainReply,
     DrainRequest,
     FailureList,
@@ -20,6 +22,8 @@ from dropflow.rest.operation_records import (
     ResultList,
     ResumeRequest,
     RetryRequest,
+    StatisticsQuery,
+    TimesQuery,
 )
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -37,6 +41,7 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.statistics import TimesStatistics
 from managers.deployment import Deployment
 
 __all__ = ["Manager", "SessionContents"]
@@ -117,6 +122,24 @@ class SessionContents(Protocol):
 
     def journal(self, session: str) -> Download:
         """Return the journal; from several nodes, a tar file with the journal and the graph of each."""
+        ...
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of attempts that have ended: sections of `dropflow.times.octets`, one for each node."""
+        ...
+
+    def times_analysis(self, session: str) -> Download:
+        """Return what each attempt waited for, and its slack: the section of `dropflow.times.analysis.pack_analysis`.
+
+        Raises
+        ------
+        ProtocolError
+            The times are of another graph.
+        """
+        ...
+
+    def times_statistics(self, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimesStatistics:
+        """Return statistics of the attempts. Raises as `times_analysis`."""
         ...
 
     def graph(self, session: str) -> PhysicalGraph:

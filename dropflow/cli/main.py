@@ -30,6 +30,7 @@ _COMMANDS = {
     "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
     "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
     "profile": "Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.",
+    "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
     "submit": "Run GRAPH on the nodes of a manager.",
     "sessions": "List the sessions of a manager, the youngest first.",
     "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",

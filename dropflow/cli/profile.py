@@ -14,7 +14,7 @@ from dropflow.cli.tables import columns
 from dropflow.formatting import format_duration, format_size, plural
 
 if TYPE_CHECKING:
-    from dropflow.engine.attempt_profile import NodeProfile, SlowAttempt
+    from dropflow.times.statistics import NodeProfile, SlowAttempt
 
 __all__ = ["command"]
 
@@ -41,6 +41,7 @@ class ProfileReply(msgspec.Struct, frozen=True, kw_only=True):
                 _duration(node.p95),
                 _duration(node.longest),
                 _duration(node.waited),
+                _duration(node.queued),
                 _duration(node.processor),
                 format_size(node.memory) if node.memory else "",
                 format_size(node.read),
@@ -48,7 +49,7 @@ class ProfileReply(msgspec.Struct, frozen=True, kw_only=True):
             )
             for node in self.nodes
         ]
-        header = ("node", "attempts", "failed", "sum", "median", "95 %", "longest", "waited")
+        header = ("node", "attempts", "failed", "sum", "median", "95 %", "longest", "waited", "queued")
         yield from columns(rows, header=(*header, "processor", "memory", "read", "written"))
         if self.slowest:
             yield "slowest attempts:"
@@ -71,13 +72,14 @@ def command(output: CommandOutput, *, most: int, directories: tuple[str, ...]) -
 
     DIR is the directory of a run, also of one that is running or was killed. For a session of managers, give the
     directories that it has on its nodes (ROOT/sessions/SESSION) together. Times are those of attempts that have ended;
-    'waited' is the median from when an attempt could begin until it began.
+    'waited' is the median from when an attempt could begin until it was given to the workers, and 'queued' from then
+    until one of them began it.
     """
     import numpy as np
 
-    from dropflow.engine.attempt_profile import profile, slowest
     from dropflow.errors import NotFoundError
     from dropflow.measured_run import read_records, read_run
+    from dropflow.times.by_template import profile, slowest
 
     first, *others = (Path(directory) for directory in directories)
     graph, found = read_run(first)

@@ -18,35 +18,9 @@ from dropflow.clock import Clock
 from dropflow.engine.api import AttemptResult, Usage
 from dropflow.engine.events import Run
 from dropflow.graph.physical import IntColumn
+from dropflow.times.records import RECORD
 
-__all__ = ["RECORD", "TIMES_FILE", "AttemptTimes", "read_times"]
-
-TIMES_FILE = "times.dft"
-
-RECORD = np.dtype(
-    [
-        ("drop", "<u4"),
-        ("attempt", "<i2"),
-        ("worker", "<u2"),
-        ("ready", "<f8"),
-        ("waited", "<f4"),
-        ("queued", "<f4"),
-        ("ran", "<f4"),
-        ("committed", "<f4"),
-        ("processor", "<f4"),
-        ("memory", "<f4"),
-        ("read", "<f4"),
-        ("written", "<f4"),
-    ]
-)
-"""One attempt.
-
-``drop`` is its row in the whole graph; ``attempt`` its number, negative if it failed; ``worker`` the number of
-its worker process, 0 for none; ``ready`` when it could begin, in seconds since the epoch. Then seconds: until it was
-given to the runner, until it began, until it ended, and until its outputs were committed; and ``processor``, the
-seconds of processor time, of its child processes too. ``memory`` is the largest resident memory of its process
-meanwhile, in bytes, 0 if the process is not its own; ``read`` and ``written`` are the bytes of its inputs and outputs.
-"""
+__all__ = ["AttemptTimes"]
 
 _INTERVAL = 1.0
 _MOST_ATTEMPTS = 2**15 - 1
@@ -127,6 +101,11 @@ class AttemptTimes:
         if self._values and self._clock.monotonic() >= self._flushed + _INTERVAL:
             self._flush()
 
+    def write(self) -> None:
+        """Write what was recorded, now."""
+        if self._values:
+            self._flush()
+
     def close(self) -> tuple[str, ...]:
         """Write all records; return a note if they are not complete."""
         if self._file >= 0:
@@ -173,12 +152,3 @@ def _packed(values: "array[float]", rows: IntColumn | None) -> npt.NDArray[Any]:
     for name, column in zip(("processor", "memory", "read", "written"), used, strict=True):
         records[name] = column
     return records
-
-
-def read_times(path: Path) -> npt.NDArray[Any]:
-    """Return the records of a session, shape (attempts,), of the type `RECORD`; none if there is no such file."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        data = b""
-    return np.frombuffer(data[: len(data) // RECORD.itemsize * RECORD.itemsize], RECORD)

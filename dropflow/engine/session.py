@@ -152,7 +152,6 @@ class Session:
         "_statistics",
         "_stops_frozen",
         "_streams",
-        "_times",
         "_until",
         "core",
         "graph",
@@ -165,6 +164,7 @@ class Session:
         "known",
         "notes",
         "runner",
+        "times",
     )
 
     def __init__(
@@ -228,7 +228,8 @@ class Session:
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
         self._failures = FailureTable(graph, self.core, directory, exchange)
-        self._times = times
+        self.times = times
+        """Where the times of attempts are recorded; for the session's thread."""
         self._inputs = SessionInputs(
             self.core, self._contents, self._streams, self._outgoing, self._failures, times=times
         )
@@ -420,8 +421,8 @@ class Session:
         self.runner.close()
         if self._exchange is not None:
             self._exchange.close()
-        if self._times is not None:
-            self.notes += self._times.close()
+        if self.times is not None:
+            self.notes += self.times.close()
         if self._journal is not None:
             try:
                 self._journal.close()
@@ -437,8 +438,8 @@ class Session:
         frozen = self.handover.take(self._left_over)
         if self._exchange is not None:
             self._exchange.close()
-        if self._times is not None:
-            self.notes += self._times.close()
+        if self.times is not None:
+            self.notes += self.times.close()
         if self._journal is not None:
             with suppress(DropflowError):  # the journal of the session that continues has everything again
                 self._journal.close()
@@ -515,8 +516,8 @@ class Session:
             if self.core.status is SessionState.CANCELLING:
                 events += self._ready.stop([action for action in actions if isinstance(action, Abort)])
         self._outgoing.send()
-        if self._times is not None:
-            self._times.flush()
+        if self.times is not None:
+            self.times.flush()
         has_lost = self.is_over and bool(self._failures.lost)
         if not self.has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
             self.has_given_up = True

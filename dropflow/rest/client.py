@@ -15,6 +15,8 @@ from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
 from dropflow.rest.operation_caller import OperationCaller, session_events
 from dropflow.rest.operation_records import (
+    ALL_TIMES,
+    DEFAULT_STATISTICS,
     CancelRequest,
     ChildQuery,
     DeploymentQuery,
@@ -27,6 +29,8 @@ from dropflow.rest.operation_records import (
     ResultList,
     ResumeRequest,
     RetryRequest,
+    StatisticsQuery,
+    TimesQuery,
     WatchQuery,
 )
 from dropflow.rest.schema import (
@@ -48,6 +52,7 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.statistics import TimesStatistics
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
@@ -252,6 +257,18 @@ class _SessionCalls(OperationCaller):
     def journal(self, session: str) -> Download:
         """Download the journal, or a tar file with those of several nodes."""
         return self.download(operations.JOURNAL, session)
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Download the times of attempts; `dropflow.times.octets.read_sections` reads them."""
+        return self.download(operations.TIMES, session, query=query)
+
+    def times_analysis(self, session: str) -> Download:
+        """Download what attempts waited for, and their slack."""
+        return self.download(operations.TIMES_ANALYSIS, session)
+
+    def times_statistics(self, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimesStatistics:
+        """Return statistics of the attempts."""
+        return self.call(operations.TIMES_STATISTICS, session, query=query)
 
     def drops(self, session: str, query: DropQuery | None = None) -> DropPage:
         """Return a page of the drops that match."""

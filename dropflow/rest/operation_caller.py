@@ -76,9 +76,15 @@ class OperationCaller:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise unexpected_answer(self.url, error) from error
 
-    def download(self, operation: Operation[Download], *names: str, body: msgspec.Struct | None = None) -> Download:
+    def download(
+        self,
+        operation: Operation[Download],
+        *names: str,
+        query: msgspec.Struct | None = None,
+        body: msgspec.Struct | None = None,
+    ) -> Download:
         """Return the answer of an operation that is not JSON, as it arrives. Raises as `call`."""
-        request = _request(operation, names, None, body, 0.0)
+        request = _request(operation, names, query, body, 0.0)
         response, chunks = self._transport.stream(request)
         size = response.getheader("Content-Length")
         return Download(

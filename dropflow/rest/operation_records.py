@@ -5,6 +5,7 @@ JSON answers are always objects, so each answer that is a list has a struct with
 
 from collections.abc import Sequence
 from typing import Annotated
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +15,8 @@ from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
+    "ALL_TIMES",
+    "DEFAULT_STATISTICS",
     "WALLTIME_REQUEST",
     "CancelRequest",
     "ChildList",
@@ -36,6 +39,8 @@ __all__ = [
     "ResumeRequest",
     "RetryRequest",
     "SessionList",
+    "StatisticsQuery",
+    "TimesQuery",
     "WatchQuery",
 ]
 
@@ -116,6 +121,38 @@ class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     drops: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
     settings: tuple[Annotated[str, Meta(max_length=100_000)], ...] = ()
     if_running: bool = False
+
+
+class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which records of attempts are wanted.
+
+    Attributes
+    ----------
+    since : str
+        Records that are known already: ``NODE:COUNT`` for each node, with commas between. Names are percent-encoded. Of
+        other nodes, all records are sent.
+    """
+
+    since: Annotated[str, Meta(max_length=100_000, pattern=r"^$|^[^,:]+:[0-9]{1,12}(,[^,:]+:[0-9]{1,12})*$")] = ""
+
+    @property
+    def known(self) -> dict[str, int]:
+        """Number of records that are known, by node."""
+        pairs = (one.rpartition(":") for one in self.since.split(",") if one)
+        return {unquote(name): int(count) for name, _, count in pairs}
+
+
+ALL_TIMES = TimesQuery()
+
+
+class StatisticsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many of the slowest attempts, and how many steps of the critical path, statistics list."""
+
+    slowest: Annotated[int, Meta(ge=0, le=1000)] = 10
+    steps: Annotated[int, Meta(ge=0, le=1000)] = 100
+
+
+DEFAULT_STATISTICS = StatisticsQuery()
 
 
 class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from dropflow.errors import (
     GoneError,
     LinkError,
     NotFoundError,
+    ProtocolError,
     UsageError,
     WorldError,
 )
@@ -46,6 +47,8 @@ from dropflow.rest.operation_records import (
     ResumeRequest,
     RetryRequest,
     SessionList,
+    StatisticsQuery,
+    TimesQuery,
     WatchQuery,
 )
 from dropflow.rest.schema import (
@@ -63,11 +66,13 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.times.statistics import TimesStatistics
 
 __all__ = ["DEPLOYMENT_MEDIA_TYPE", "GRAPH_MEDIA_TYPE", "OPERATIONS", "Operation"]
 
 GRAPH_MEDIA_TYPE = "application/vnd.dropflow.graph"
 DEPLOYMENT_MEDIA_TYPE = "application/vnd.dropflow.deployment"
+TIMES_MEDIA_TYPE = "application/vnd.dropflow.times"
 EVENTS_MEDIA_TYPE = "text/event-stream"
 _BYTES = "application/octet-stream"
 
@@ -428,6 +433,37 @@ JOURNAL = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+TIMES = Operation(
+    name="times",
+    method="GET",
+    path=_SESSION + "/times",
+    answer=Download,
+    query=TimesQuery,
+    gives=TIMES_MEDIA_TYPE,
+    summary="Times of attempts that have ended, as columns",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+TIMES_ANALYSIS = Operation(
+    name="times_analysis",
+    method="GET",
+    path=_SESSION + "/times/analysis",
+    answer=Download,
+    gives=TIMES_MEDIA_TYPE,
+    summary="What each attempt waited for, its slack, and the critical path, as columns",
+    tag="sessions",
+    errors=(NotFoundError, LinkError, ProtocolError),
+)
+TIMES_STATISTICS = Operation(
+    name="times_statistics",
+    method="GET",
+    path=_SESSION + "/times/statistics",
+    answer=TimesStatistics,
+    query=StatisticsQuery,
+    summary="Times by logical node, slowest attempts, critical path, use of workers",
+    tag="sessions",
+    errors=(NotFoundError, LinkError, ProtocolError),
+)
 GRAPH = Operation(
     name="graph",
     method="GET",
@@ -555,6 +591,9 @@ OPERATIONS: tuple[Operation[object], ...] = (
     RESULTS,
     CONTENTS,
     JOURNAL,
+    TIMES,
+    TIMES_ANALYSIS,
+    TIMES_STATISTICS,
     GRAPH,
     PREPARE,
     START,

@@ -11,7 +11,7 @@ new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +37,7 @@ from dropflow.rest.content_records import (
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import (
+    ALL_TIMES,
     DrainedSession,
     DrainReply,
     DrainRequest,
@@ -45,6 +46,7 @@ from dropflow.rest.operation_records import (
     ResultList,
     ResumeRequest,
     RetryRequest,
+    TimesQuery,
 )
 from dropflow.rest.operations import OPERATIONS
 from dropflow.rest.schema import (
@@ -65,11 +67,13 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_session import FakeSession, rows_of
 from dropflow.testing.shapes import fan
+from dropflow.times.octets import TimesSection, pack_times
 
 __all__ = ["FakeManager", "manager_with_sessions"]
 
@@ -97,7 +101,7 @@ def _refusable(kind: _Kind) -> _Kind:
     return kind
 
 
-class _Controls:
+class _Controls(SessionTimes):
     """State of a fake manager, and the methods with which a test changes it.
 
     Parameters
@@ -155,6 +159,7 @@ class _Controls:
         self.closed = False
         # Threads of a server wait in `watch` until a test, in another thread, changes a session.
         self._changed = threading.Condition()
+        self._sections: dict[str, tuple[TimesSection, ...]] = {}
 
     def refuse(self, operation: str, error: DropflowError) -> None:
         """Let every later call of this operation raise `error`."""
@@ -194,6 +199,10 @@ class _Controls:
         """Give a data drop content that can be downloaded."""
         found = self._find(session)
         self._put(msgspec.structs.replace(found, content={**found.content, drop: content}))
+
+    def set_times(self, session: str, sections: Sequence[TimesSection]) -> None:
+        """Set the times of the attempts of a session."""
+        self._sections[session] = tuple(sections)
 
     def _find(self, session: str) -> FakeSession:
         found = self._sessions.get(session)
@@ -481,6 +490,16 @@ class FakeManager(_SessionLives):
         """Download a text in place of a journal."""
         self._find(session)
         return _download(f"{session}.journal", "application/octet-stream", f"journal of {session}".encode() * 1000)
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Download the times that `set_times` set."""
+        self._find(session)
+        parts = []
+        for section in self._sections.get(session, ()):
+            first = query.known.get(section.node, 0)
+            rest = msgspec.structs.replace(section, first=first, records=section.records[first:])
+            parts.append(pack_times(rest))
+        return _download(f"{session}.times", "application/vnd.dropflow.times", b"".join(parts))
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph of a session."""

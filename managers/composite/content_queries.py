@@ -1,18 +1,21 @@
 """What is in a session: drops, logs, data, results, journals and graphs, from the children that have them."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
+from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Download,
@@ -24,7 +27,10 @@ from dropflow.rest.schema import (
     PageQuery,
     SessionInfo,
 )
+from dropflow.rest.session_times import SessionTimes
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.octets import TimesSection, pack_times
+from dropflow.times.records import RECORD
 from managers.composite.archive import bundle
 from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
@@ -39,7 +45,7 @@ _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
 
 
-class ContentQueries:
+class ContentQueries(SessionTimes):
     """Answers requests for the contents of sessions, in the threads of the callers.
 
     Parameters
@@ -148,6 +154,18 @@ class ContentQueries:
         members = [(view.name, download) for view, download in replies.values]
         notes = "".join(f"{line}\n" for line in sorted(missing))
         return bundle(f"{session}-journals.tar", members, notes=notes)
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of attempts: the sections of all children that answer, and one for each that does not."""
+        found = self._ask(session, "times", _LONG, query=query)
+        replies = found.replies
+        replies.raise_unless_answered(f"session {session!r}")
+        silent = dict.fromkeys(found.missing, "it did not answer")
+        silent |= {view.name: str(error) for view, error in replies.refusals}
+        none = np.zeros(0, RECORD)
+        ends = [pack_times(TimesSection(node=name, missing=why, records=none)) for name, why in sorted(silent.items())]
+        chunks = itertools.chain(*(download.chunks for _, download in replies.values), ends)
+        return Download(name=f"{session}.times", content_type=operations.TIMES.gives, size=None, chunks=chunks)
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""

@@ -1,6 +1,6 @@
 """What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import partial
 
 import msgspec
@@ -11,12 +11,16 @@ from dropflow.errors import ConflictError, GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
+from dropflow.rest import operations
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
-from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
+from dropflow.rest.session_times import SessionTimes
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.octets import TimesSection, pack_times
+from dropflow.times.records import TIMES_FILE, read_times
 from managers.node import session_views
 from managers.node.batch_download import batch
 from managers.node.downloads import content_download, file_download
@@ -27,12 +31,13 @@ from managers.recovery.stopped_part import StoppedPart
 
 __all__ = ["NodeSession", "SessionQueries"]
 
+_TIMES = operations.TIMES.gives
 _GONE = "submit the graph again; set persist on its node to keep it"
 
 NodeSession = HostedSession | FinishedSession | DamagedSession
 
 
-class SessionQueries(ABC):
+class SessionQueries(SessionTimes):
     """The methods of `managers.api.Manager` that read one session. Each calls the instance of the session.
 
     Parameters
@@ -147,6 +152,19 @@ class SessionQueries(ABC):
         found = self._find(session)
         return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
 
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of the attempts on this node."""
+        found = self._find(session)
+        if isinstance(found.session, Session):
+            found.session.call(_write_times)
+        path = found.directory.path / TIMES_FILE
+        known = query.known.get(self.name, 0)
+        records = read_times(path)
+        first = known if known <= len(records) else 0  # it was deleted, and is another one of that name
+        section = TimesSection(node=self.name, first=first, total=len(records), records=records[first:])
+        data = pack_times(section)
+        return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
+
     def graph(self, session: str) -> PhysicalGraph:
         """Return the whole graph."""
         return self._find(session).graph()
@@ -169,3 +187,8 @@ class SessionQueries(ABC):
         if row is None or not piece.is_own[row]:
             raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
         return row
+
+
+def _write_times(live: Session) -> None:
+    if live.times is not None:
+        live.times.write()

@@ -10,12 +10,13 @@ from dropflow import local
 from dropflow.apps.usage_meter import UsageMeter
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Usage
-from dropflow.engine.attempt_profile import profile, slowest
-from dropflow.engine.attempt_times import RECORD, TIMES_FILE, AttemptTimes, read_times
+from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.events import Run
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.shapes import fan
+from dropflow.times.by_template import profile, slowest
+from dropflow.times.records import RECORD, TIMES_FILE, read_times
 
 
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])

@@ -3,7 +3,9 @@
 import io
 import tarfile
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dropflow.errors import (
@@ -20,8 +22,11 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     read_records,
 )
+from dropflow.rest.operation_records import TimesQuery
 from dropflow.rest.schema import DropQuery
 from dropflow.testing.shapes import chain, fan
+from dropflow.times.octets import TimesSection, read_sections
+from dropflow.times.records import RECORD
 from tests.managers.composite.world import SUBMIT, World, parts
 
 
@@ -208,3 +213,33 @@ def test_the_graph_comes_whole_from_one_child(world: World) -> None:
     for column in ("ptr", "neighbour", "link"):
         assert getattr(found.successors, column).tolist() == getattr(graph.successors, column).tolist()
     assert found.places == ("n1", "n2", "n3")
+
+
+def test_times_of_all_nodes_are_merged(world: World) -> None:
+    """A master has the attempts of all nodes below once, without those that are known, and names silent managers."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name).set_times("s", [TimesSection(node=name, total=2, records=_two_attempts())])
+    world.composite("n1", "n2", name="i1")
+    world.composite("n3", name="i2")
+    master = world.composite("i1", "i2", name="m", role="master")
+    master.submit(parts(3), SUBMIT)
+
+    found = {section.node: section for section in read_sections(master.times("s").chunks)}
+    assert sorted(found) == ["n1", "n2", "n3"]
+    assert all(len(section.records) == 2 for section in found.values())
+    statistics = master.times_statistics("s")
+    assert (statistics.attempts, statistics.failed, len(statistics.lanes)) == (6, 3, 3)
+    query = TimesQuery(since="n1:2,n2:1")
+    later = {section.node: len(section.records) for section in read_sections(master.times("s", query).chunks)}
+    assert later == {"n1": 0, "n2": 1, "n3": 2}
+
+    world.managers["http://n3:8000"].refuse("times", LinkError("gone"))
+    missing = {section.node: section.missing for section in read_sections(master.times("s").chunks)}
+    assert missing["i2"]
+    assert master.times_statistics("s").missing == ("i2",)
+
+
+def _two_attempts() -> Any:
+    records = np.zeros(2, RECORD)
+    records["drop"], records["attempt"], records["worker"], records["ran"] = (1, 1), (-1, 2), 1, 1.0
+    return records

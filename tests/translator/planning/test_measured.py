@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from dropflow import local
-from dropflow.engine.attempt_times import RECORD
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.measured_run import MeasuredRun
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.shapes import fan
+from dropflow.times.records import RECORD
 from translator.partition.registry import plan
 from translator.planning.judge import judge
 from translator.planning.machines import equal_machines

@@ -3,64 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
+from dropflow.times.statistics import NodeProfile, SlowAttempt
 
-__all__ = ["NodeProfile", "SlowAttempt", "profile", "slowest"]
-
-
-class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempts of one logical node.
-
-    Attributes
-    ----------
-    name, key, category : str
-        The node.
-    attempts, failed : int
-        How many attempts ended, and how many of them failed.
-    seconds : float
-        How long all ran together.
-    median, p95, longest : float
-        Seconds that one ran.
-    waited : float
-        Median of the seconds from when an attempt could begin until it began.
-    processor : float
-        Processor seconds of all.
-    memory : int
-        Largest resident memory of a process meanwhile, in bytes; 0 if it is not known.
-    read, written : int
-        Bytes of all inputs and outputs.
-    """
-
-    name: str
-    key: str
-    category: str
-    attempts: int
-    failed: int
-    seconds: float
-    median: float
-    p95: float
-    longest: float
-    waited: float
-    processor: float
-    memory: int
-    read: int
-    written: int
-
-
-class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt: its drop, how long it waited and ran, and when it began, in seconds since the epoch."""
-
-    drop: str
-    attempt: int
-    failed: bool
-    waited: float
-    ran: float
-    began: float
+__all__ = ["profile", "slowest"]
 
 
 def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfile, ...]:
@@ -70,7 +20,7 @@ def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfil
     ----------
     graph : PhysicalGraph
         The whole graph of the session.
-    records : array of `dropflow.engine.attempt_times.RECORD`
+    records : array of `dropflow.times.records.RECORD`
         Its attempts, of all nodes.
     """
     found = _profiles(graph, records)
@@ -88,12 +38,15 @@ def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple
             waited=float(one["waited"] + one["queued"]),
             ran=float(one["ran"]),
             began=float(one["ready"] + one["waited"] + one["queued"]),
+            name=graph.templates[int(graph.template[int(one["drop"])])].name,
         )
         for one in records[order]
     )
 
 
 def _profiles(graph: PhysicalGraph, records: npt.NDArray[Any]) -> Iterator[NodeProfile]:
+    if not len(records):
+        return
     template_of = graph.template[records["drop"]]
     order = np.argsort(template_of, kind="stable")
     rows, first = np.unique(template_of[order], return_index=True)
@@ -111,7 +64,10 @@ def _profiles(graph: PhysicalGraph, records: npt.NDArray[Any]) -> Iterator[NodeP
             median=median,
             p95=p95,
             longest=float(ran.max()),
-            waited=float(np.median(group["waited"] + group["queued"])),
+            waited=float(np.median(group["waited"])),
+            queued=float(np.median(group["queued"])),
+            waited_p95=float(np.quantile(group["waited"] + group["queued"], 0.95)),
+            planned=float(graph.template_seconds[row]),
             processor=float(group["processor"].sum(dtype=np.float64)),
             memory=int(group["memory"].max()),
             read=int(group["read"].sum(dtype=np.float64)),

@@ -1,0 +1,139 @@
+"""``dropflow times``: how long the attempts of a run waited and ran, and its critical path as executed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.recorded_times import are_directories, runs_argument, sections_of_directories
+from dropflow.cli.tables import columns
+from dropflow.formatting import format_duration, format_size, plural
+
+if TYPE_CHECKING:
+    from dropflow.times.statistics import TimesStatistics
+
+__all__ = ["command"]
+
+
+class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Statistics of the attempts of a run."""
+
+    ok: bool = True
+    run: str
+    statistics: "TimesStatistics"
+
+    def lines(self) -> Iterator[str]:
+        """Templates, slowest attempts, critical path, and use of workers."""
+        found = self.statistics
+        failed = f", {found.failed} failed" if found.failed else ""
+        yield f"{self.run}: {plural(found.attempts, 'attempt')}{failed}, {_seconds(found.ended - found.began)}"
+        yield from (f"node {node} did not answer: its attempts are missing" for node in found.missing)
+        if not found.attempts:
+            return
+        yield from self._templates()
+        if found.slowest:
+            yield "slowest attempts:"
+            rows = [(one.name, one.drop, one.attempt, _seconds(one.ran), _seconds(one.waited)) for one in found.slowest]
+            yield from columns(rows, header=("node", "drop", "attempt", "ran", "waited"))
+        yield from self._critical()
+        yield "workers:"
+        lanes = [
+            (one.node, one.lane, one.attempts, *(_seconds(getattr(one, field)) for field in _USES))
+            for one in found.lanes
+        ]
+        yield from columns(lanes, header=("node", "worker", "attempts", "busy", *(f"for {use}" for use in _USES[1:])))
+
+    def _templates(self) -> Iterator[str]:
+        rows = [
+            (
+                one.name,
+                one.attempts,
+                one.failed,
+                _seconds(one.median),
+                _seconds(one.p95),
+                _seconds(one.longest),
+                _seconds(one.waited),
+                _seconds(one.queued),
+                _seconds(one.planned) if one.planned else "",
+                _seconds(one.processor),
+                format_size(one.memory) if one.memory else "",
+            )
+            for one in self.statistics.templates
+        ]
+        header = ("node", "attempts", "failed", "median", "95 %", "longest", "ready", "queued")
+        yield from columns(rows, header=(*header, "planned", "processor", "memory"))
+
+    def _critical(self) -> Iterator[str]:
+        found = self.statistics
+        cut = f", the {len(found.critical)} longest" if len(found.critical) < found.critical_steps else ""
+        yield (
+            f"critical path: {plural(found.critical_steps, 'attempt')}, which ran {_seconds(found.critical_ran)}"
+            f" and waited {_seconds(found.critical_waited)}{cut}:"
+        )
+        rows = [
+            (one.name, one.drop, one.node, one.waited_for, _seconds(one.waited), _seconds(one.ran))
+            for one in found.critical
+        ]
+        yield from columns(rows, header=("node", "drop", "on", "after", "waited", "ran"))
+
+
+_USES = ("busy", "data", "message", "worker", "rest")
+
+
+def _seconds(seconds: float) -> str:
+    return format_duration(seconds) if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+
+
+@click.command("times")
+@output_options
+@click.option(
+    "--slowest", metavar="N", type=click.IntRange(0, 1000), default=10, show_default=True, help="List N slow attempts."
+)
+@click.option(
+    "--steps",
+    metavar="N",
+    type=click.IntRange(0, 1000),
+    default=20,
+    show_default=True,
+    help="List N steps of the critical path, the longest ones.",
+)
+@runs_argument
+@connection_options
+def command(
+    output: CommandOutput, *, manager: ConnectionOptions, runs: tuple[str, ...], slowest: int, steps: int
+) -> Exit:
+    """Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.
+
+    RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. Of a session of
+    managers, its directories on its nodes may be given together. Attempts that have not ended are not counted.
+
+    'ready' is the median from when an attempt could begin until it was given to the workers, 'queued' from then until
+    one began it. Each step of the critical path began 'after' data, after a worker was free, or after an attempt of the
+    same drop that had failed. Workers were idle 'for' data, for a message that the data are there, or for a worker,
+    although the attempt that they ran next was ready; 'for rest' is after their last attempt.
+    """
+    here = are_directories(manager, runs)
+    output.answer(_of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps))
+    return Exit.FINISHED
+
+
+def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesReply:
+    from dropflow.times.analysis import analyse, statistics_of
+    from dropflow.times.attempts import attempts_of
+
+    graph, sections = sections_of_directories(runs)
+    found = analyse(graph, attempts_of(sections))
+    return TimesReply(run=graph.name, statistics=statistics_of(found, most=slowest, most_steps=steps))
+
+
+def _of_session(manager: ConnectionOptions, session: str, slowest: int, steps: int) -> TimesReply:
+    from dropflow.cli.connection import connect
+    from dropflow.rest.operation_records import StatisticsQuery
+
+    with connect(manager) as client:
+        statistics = client.times_statistics(session, StatisticsQuery(slowest=slowest, steps=steps))
+    return TimesReply(run=session, statistics=statistics)

@@ -1,0 +1,68 @@
+"""Answers about the times of attempts that any manager computes in the same way from the records of its nodes."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest import operations
+from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
+from dropflow.rest.schema import Download
+from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
+from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.octets import read_sections
+from dropflow.times.statistics import TimesStatistics
+
+__all__ = ["SessionTimes"]
+
+
+class _LastAnalysis(NamedTuple):
+    """What was computed last: the session, when its first attempt was ready, and the number of attempts by node."""
+
+    session: str
+    start: float
+    counts: tuple[tuple[str, int], ...]
+    found: Analysis
+
+
+class SessionTimes(ABC):
+    """The methods of `managers.api.Manager` that analyse the times of attempts. They may be called from any thread.
+
+    What was computed last is kept: several viewers of one session ask for the same.
+    """
+
+    _last: _LastAnalysis | None = None
+
+    @abstractmethod
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of attempts that have ended."""
+
+    @abstractmethod
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph."""
+
+    def times_analysis(self, session: str) -> Download:
+        """Return what each attempt waited for, its slack, and the critical path."""
+        data = pack_analysis(self._analyse(session)[0])
+        name = f"{session}.times"
+        return Download(name=name, content_type=operations.TIMES_ANALYSIS.gives, size=len(data), chunks=iter([data]))
+
+    def times_statistics(self, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimesStatistics:
+        """Return statistics of the attempts."""
+        found, missing = self._analyse(session)
+        return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
+
+    def _analyse(self, session: str) -> tuple[Analysis, tuple[str, ...]]:
+        """Return the analysis of a session, and the nodes that did not answer."""
+        sections = list(read_sections(self.times(session, ALL_TIMES).chunks, where=session))
+        missing = tuple(sorted(section.node for section in sections if section.missing))
+        attempts = attempts_of(sections)
+        counts = tuple((section.node, len(section.records)) for section in sections)
+        known = self._last
+        is_same = known is not None and (known.session, known.start) == (session, attempts.start)
+        if known is not None and is_same and known.counts == counts:
+            return known.found, missing
+        graph = known.found.graph if known is not None and is_same and len(attempts) else self.graph(session)
+        check_rows(graph, attempts, session)
+        found = analyse(graph, attempts)
+        self._last = _LastAnalysis(session, attempts.start, counts, found)
+        return found, missing

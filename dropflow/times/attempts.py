@@ -1,0 +1,99 @@
+"""The attempts of a session as columns, those of all its nodes together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.errors import ProtocolError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.times.octets import TimesSection
+from dropflow.times.records import RECORD
+
+__all__ = ["AttemptColumns", "attempts_of", "check_rows"]
+
+_Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AttemptColumns:
+    """Attempts that have ended, one in each row; those of a node follow each other, in the order of their ends.
+
+    Attributes
+    ----------
+    nodes : tuple of str
+        Names of the nodes.
+    node : int32 array, shape (attempts,)
+        Index into `nodes`.
+    drop : int64 array
+        Row in the whole graph.
+    attempt : int64 array
+        Its number, from 1.
+    failed : bool array
+    worker : int64 array
+        Number of its worker process on its node; 0 for none.
+    ready, given, began, ended, committed : float64 arrays
+        Seconds since the epoch, by the clock of its node. `committed` of an attempt that failed is when that was noted.
+    records : array of `dropflow.times.records.RECORD`
+        What was recorded.
+    """
+
+    nodes: tuple[str, ...]
+    node: npt.NDArray[np.int32]
+    drop: npt.NDArray[np.int64]
+    attempt: npt.NDArray[np.int64]
+    failed: npt.NDArray[np.bool_]
+    worker: npt.NDArray[np.int64]
+    ready: _Seconds
+    given: _Seconds
+    began: _Seconds
+    ended: _Seconds
+    committed: _Seconds
+    records: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.drop)
+
+    @property
+    def start(self) -> float:
+        """When the first attempt was ready; 0 without attempts."""
+        return float(self.ready.min()) if len(self) else 0.0
+
+    @property
+    def end(self) -> float:
+        """When the last attempt was committed; 0 without attempts."""
+        return float(self.committed.max()) if len(self) else 0.0
+
+
+def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
+    """Return the attempts of all nodes."""
+    found = [section for section in sections if not section.missing]
+    records = np.concatenate([section.records for section in found]) if found else np.zeros(0, RECORD)
+    node = np.repeat(np.arange(len(found), dtype=np.int32), [len(section.records) for section in found])
+    ready = records["ready"].astype(np.float64)
+    given = ready + records["waited"]
+    began = given + records["queued"]
+    ended = began + records["ran"]
+    return AttemptColumns(
+        nodes=tuple(section.node for section in found),
+        node=node,
+        drop=records["drop"].astype(np.int64),
+        attempt=np.abs(records["attempt"].astype(np.int64)),
+        failed=records["attempt"] < 0,
+        worker=records["worker"].astype(np.int64),
+        ready=ready,
+        given=given,
+        began=began,
+        ended=ended,
+        committed=ended + records["committed"],
+        records=records,
+    )
+
+
+def check_rows(graph: PhysicalGraph, attempts: AttemptColumns, where: str) -> None:
+    """Raise `ProtocolError` if attempts are of drops that the graph does not have."""
+    if len(attempts) and attempts.drop.max() >= graph.drops:
+        text = f"an attempt is of drop {int(attempts.drop.max())}, but the graph has {graph.drops}"
+        raise ProtocolError(text, where=where, hint="the graph and the times are not of one session")

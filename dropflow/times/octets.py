@@ -1,0 +1,118 @@
+"""Records of attempts as octets, as managers and pages exchange them: sections, one after another.
+
+A section begins with two little-endian uint32, the lengths of its header and of its columns. The header is JSON, padded
+with spaces. Each column begins at a multiple of eight bytes, so that a browser reads it as a typed array without a
+copy.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.errors import ProtocolError
+from dropflow.times.records import RECORD
+
+__all__ = ["TimesSection", "pack_columns", "pack_times", "read_sections"]
+
+_LENGTHS = np.dtype("<u4")
+_PREFIX = 8
+
+
+class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of one node, from number `first` on.
+
+    Attributes
+    ----------
+    node : str
+        Its name.
+    first : int
+        Number of the first record; those before it were not asked for.
+    total : int
+        Records that the node has.
+    missing : str
+        Why there are no records of the node: it did not answer. Empty if it did.
+    records : array of `dropflow.times.records.RECORD`
+    """
+
+    node: str
+    records: npt.NDArray[Any]
+    first: int = 0
+    total: int = 0
+    missing: str = ""
+
+
+def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return one section: a header, which gets a list of the columns, and the columns."""
+    listed, body, offset = [], [], 0
+    for name, column in columns.items():
+        data = np.ascontiguousarray(column).tobytes()
+        listed.append({"name": name, "type": column.dtype.str, "offset": offset, "length": len(column)})
+        padded = -(-len(data) // _PREFIX) * _PREFIX
+        body.append(data.ljust(padded, b"\0"))
+        offset += padded
+    text = msgspec.json.encode({**header, "columns": listed})
+    text = text.ljust(-(-len(text) // _PREFIX) * _PREFIX, b" ")
+    return np.array([len(text), offset], _LENGTHS).tobytes() + text + b"".join(body)
+
+
+def pack_times(section: TimesSection) -> bytes:
+    """Return the records of one node as a section with a column for each field."""
+    header = {"node": section.node, "first": section.first, "total": section.total, "missing": section.missing}
+    return pack_columns(header, {name: section.records[name] for name in RECORD.names or ()})
+
+
+def read_sections(chunks: Iterable[bytes], *, where: str = "") -> Iterator[TimesSection]:
+    """Yield the sections of records of a download.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes are not such sections, or end early.
+    """
+    data = memoryview(b"".join(chunks))
+    while data:
+        try:
+            section, size = _read_section(data)
+        except (ValueError, TypeError, KeyError, msgspec.DecodeError) as error:
+            hint = "is it a dropflow manager of the same version?"
+            raise ProtocolError(f"the times of attempts cannot be read: {error}", where=where, hint=hint) from error
+        data = data[size:]
+        yield section
+
+
+class _Column(msgspec.Struct):
+    name: str
+    type: str
+    offset: int
+    length: int
+
+    def read(self, body: memoryview) -> npt.NDArray[Any]:
+        return np.frombuffer(body, np.dtype(self.type), self.length, self.offset)
+
+
+class _Header(msgspec.Struct):
+    node: str
+    columns: list[_Column]
+    first: int = 0
+    total: int = 0
+    missing: str = ""
+
+
+def _read_section(data: memoryview) -> tuple[TimesSection, int]:
+    """Return the first section, and its size in bytes."""
+    header_size, body_size = np.frombuffer(data[:_PREFIX], _LENGTHS).tolist()
+    end = _PREFIX + header_size
+    if end + body_size > len(data):
+        raise ValueError("they end early")
+    header = msgspec.json.decode(data[_PREFIX:end], type=_Header)
+    columns = {one.name: one.read(data[end : end + body_size]) for one in header.columns}
+    records = np.zeros(len(columns["drop"]), RECORD)
+    for name in RECORD.names or ():
+        records[name] = columns[name]
+    section = TimesSection(
+        node=header.node, first=header.first, total=header.total, missing=header.missing, records=records
+    )
+    return section, end + body_size

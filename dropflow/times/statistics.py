@@ -1,0 +1,173 @@
+"""The records of statistics of attempts, which managers send and commands and pages show."""
+
+import msgspec
+
+__all__ = ["CriticalStep", "LaneUse", "NodeProfile", "SlowAttempt", "TimesStatistics"]
+
+
+class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The attempts of one logical node.
+
+    Attributes
+    ----------
+    name, key, category : str
+        The node.
+    attempts, failed : int
+        How many attempts ended, and how many of them failed.
+    seconds : float
+        How long all ran together.
+    median, p95, longest : float
+        Seconds that one ran.
+    waited : float
+        Median of the seconds from when an attempt could begin until it was given to the runner.
+    queued : float
+        Median of the seconds from then until it began.
+    waited_p95 : float
+        Of both together.
+    planned : float
+        Seconds that the graph declares for one; 0 if it declares none.
+    processor : float
+        Processor seconds of all.
+    memory : int
+        Largest resident memory of a process meanwhile, in bytes; 0 if it is not known.
+    read, written : int
+        Bytes of all inputs and outputs.
+    """
+
+    name: str
+    key: str
+    category: str
+    attempts: int
+    failed: int
+    seconds: float
+    median: float
+    p95: float
+    longest: float
+    waited: float
+    queued: float = 0.0
+    waited_p95: float = 0.0
+    planned: float = 0.0
+    processor: float
+    memory: int
+    read: int
+    written: int
+
+
+class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt.
+
+    Attributes
+    ----------
+    drop : str
+        Text id.
+    attempt : int
+        Its number.
+    failed : bool
+    waited : float
+        Seconds from when it could begin until it began.
+    ran : float
+        Seconds that it ran.
+    began : float
+        When it began, in seconds since the epoch.
+    name : str
+        Name of its logical node.
+    """
+
+    drop: str
+    attempt: int
+    failed: bool
+    waited: float
+    ran: float
+    began: float
+    name: str = ""
+
+
+class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of the critical path.
+
+    Attributes
+    ----------
+    drop, name, node : str
+        Text id of the drop, its logical node, and where it ran.
+    attempt : int
+        Its number.
+    waited_for : str
+        ``beginning``, ``data``, ``repetition`` or ``worker``: what happened last before it could begin.
+    waited : float
+        Seconds from then until it began.
+    ran : float
+        Seconds that it ran.
+    began : float
+        Seconds since the epoch.
+    """
+
+    drop: str
+    name: str
+    node: str
+    attempt: int
+    waited_for: str
+    waited: float
+    ran: float
+    began: float
+
+
+class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How one lane was used: seconds that it was busy, and idle, by what it waited for.
+
+    Attributes
+    ----------
+    node : str
+    lane : str
+        Its name on the node.
+    attempts : int
+    busy : float
+    data, message, worker : float
+        Idle before an attempt, waiting for its data, for a message, and for a worker.
+    rest : float
+        Idle after the last attempt, until the session ended.
+    """
+
+    node: str
+    lane: str
+    attempts: int
+    busy: float
+    data: float
+    message: float
+    worker: float
+    rest: float
+
+
+class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Statistics of the attempts of a session.
+
+    Attributes
+    ----------
+    attempts, failed : int
+    began, ended : float
+        When the first attempt was ready, and the last one was committed; seconds since the epoch.
+    templates : tuple of NodeProfile
+        By logical node, those that took most together first.
+    slowest : tuple of SlowAttempt
+    critical : tuple of CriticalStep
+        The critical path as executed, the longest steps of it in the order of time.
+    critical_steps : int
+        Attempts on all of it.
+    critical_ran, critical_waited : float
+        Seconds that these ran, and waited.
+    lanes : tuple of LaneUse
+    missing : tuple of str
+        Nodes that did not answer.
+    """
+
+    attempts: int
+    failed: int
+    began: float
+    ended: float
+    templates: tuple[NodeProfile, ...]
+    slowest: tuple[SlowAttempt, ...]
+    critical: tuple[CriticalStep, ...]
+    critical_steps: int
+    critical_ran: float
+    critical_waited: float
+    lanes: tuple[LaneUse, ...]
+    missing: tuple[str, ...] = ()

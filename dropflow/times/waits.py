@@ -1,0 +1,207 @@
+"""What each attempt waited for, the critical path of a session as it was executed, and the slack of every attempt.
+
+An attempt begins when the last of three has happened: its inputs are there; an earlier attempt of its drop has failed;
+and, if it was ready before that, its lane is free. The one that happened last is what it waited for. The critical path
+follows these from the attempt that ended last back to the beginning.
+
+The slack of an attempt is how much later it could have ended without the session ending later, if all attempts took as
+long as they did, and those that waited for a worker still ran on it in the same order. On the critical path it is zero.
+(Kelley and Walker 1959, with the order of the workers as further edges.)
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.times.attempts import AttemptColumns
+from dropflow.times.lanes import Lanes
+
+__all__ = ["BEGINNING", "DATA", "REPETITION", "WORKER", "Waits", "waits_of"]
+
+BEGINNING, DATA, REPETITION, WORKER = range(4)
+"""What an attempt waited for: only the beginning of the session; data; a next attempt of its drop; a worker."""
+
+_Indices = npt.NDArray[np.int64]
+_Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What attempts waited for; -1 stands for no attempt.
+
+    Attributes
+    ----------
+    inputs : float64 array, shape (attempts,)
+        When the last input was committed, in seconds since the epoch; -inf without inputs that were computed.
+    before : int64 array
+        The attempt that it waited for: of another drop whose output it read, of its own, or the one before on its lane.
+    kind : uint8 array
+        `BEGINNING`, `DATA`, `REPETITION` or `WORKER`.
+    slack : float64 array
+        Seconds.
+    path : int64 array
+        The attempts of the critical path, the first one first.
+    previous : int64 array
+        The attempt before it on its lane.
+    """
+
+    inputs: _Seconds
+    before: _Indices
+    kind: npt.NDArray[np.uint8]
+    slack: _Seconds
+    path: _Indices
+    previous: _Indices
+
+
+def waits_of(graph: PhysicalGraph, attempts: AttemptColumns, lanes: Lanes) -> Waits:
+    """Return what the attempts of a session waited for.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        The whole graph.
+    attempts : AttemptColumns
+        All its attempts.
+    lanes : Lanes
+        Where they ran.
+    """
+    last = _last_attempts(graph, attempts)
+    inputs, producer = _last_inputs(graph, attempts, last)
+    repeated = _previous_in(attempts.drop, attempts.committed)
+    previous = _previous_in(lanes.lane, attempts.ended)
+    # The lane is what it waited for only if it was ready while the lane was not free.
+    waited = (previous >= 0) & (attempts.ended[previous] > attempts.ready)
+    times = np.stack(
+        [
+            np.full(len(attempts), -np.inf),
+            np.where(producer >= 0, inputs, -np.inf),
+            np.where(repeated >= 0, attempts.committed[repeated], -np.inf),
+            np.where(waited, attempts.ended[previous], -np.inf),
+        ]
+    )
+    before = np.stack([np.full(len(attempts), -1), producer, repeated, previous])
+    kind = times.argmax(axis=0)
+    chosen = before[kind, np.arange(len(attempts))]
+    # Clocks of nodes differ, and readers of streams begin before their writers end: time must not run backwards.
+    rank = _ranks(attempts)
+    chosen[(chosen >= 0) & (rank[chosen] >= rank)] = -1
+    kind[chosen < 0] = BEGINNING
+    on_lane = np.where(waited, previous, -1)
+    free = np.where(kind == WORKER, attempts.ended[chosen], attempts.committed[chosen])
+    begun = np.where(chosen >= 0, free, attempts.began)
+    slack = _slack(graph, attempts, begun, repeated, on_lane)
+    return Waits(inputs, chosen, kind.astype(np.uint8), slack, _path(attempts, chosen), previous)
+
+
+def _last_attempts(graph: PhysicalGraph, attempts: AttemptColumns) -> _Indices:
+    """Return the last attempt of each drop, -1 for drops without one."""
+    found = np.full(graph.drops, -1, np.int64)
+    order = np.argsort(attempts.committed, kind="stable")
+    found[attempts.drop[order]] = order  # of several, the last one is kept
+    return found
+
+
+def _last_inputs(graph: PhysicalGraph, attempts: AttemptColumns, last: _Indices) -> tuple[_Seconds, _Indices]:
+    """Return when the last input of each attempt was there, and which attempt made it."""
+    known = last >= 0
+    settled = np.full(graph.drops, -np.inf)
+    settled[known] = attempts.committed[last[known]]
+    maker = last.copy()
+    latest, source = _latest_predecessor(graph, settled)
+    made = ~known & (latest > -np.inf)  # data, by their writers
+    settled[made], maker[made] = latest[made], last[source[made]]
+    latest, source = _latest_predecessor(graph, settled)
+    producer = np.where(source >= 0, maker[source], -1)
+    drop = attempts.drop
+    return latest[drop], np.where(latest[drop] > -np.inf, producer[drop], -1)
+
+
+def _latest_predecessor(graph: PhysicalGraph, settled: _Seconds) -> tuple[_Seconds, _Indices]:
+    """Return for each drop the greatest time of its predecessors, and the first predecessor that has it."""
+    ptr, neighbour = graph.predecessors.ptr, graph.predecessors.neighbour
+    latest, source = np.full(graph.drops, -np.inf), np.full(graph.drops, -1, np.int64)
+    has_inputs = np.diff(ptr) > 0
+    if not has_inputs.any():
+        return latest, source
+    values = settled[neighbour]
+    latest[has_inputs] = np.maximum.reduceat(values, ptr[:-1][has_inputs])
+    target = np.repeat(np.arange(graph.drops), np.diff(ptr))
+    hits = np.flatnonzero(values == latest[target])[::-1]
+    source[target[hits]] = neighbour[hits]  # of several, the first one is kept
+    return latest, source
+
+
+def _previous_in(group: npt.NDArray[np.integer], ended: _Seconds) -> _Indices:
+    """Return for each attempt the one before it in its group, in the order of their ends; -1 for the first."""
+    order = np.lexsort((ended, group))
+    found = np.full(len(group), -1, np.int64)
+    same = group[order][1:] == group[order][:-1]
+    found[order[1:][same]] = order[:-1][same]
+    return found
+
+
+def _ranks(attempts: AttemptColumns) -> _Indices:
+    """Return the position of each attempt in the order of their commits."""
+    found = np.empty(len(attempts), np.int64)
+    found[np.lexsort((attempts.began, attempts.committed))] = np.arange(len(attempts))
+    return found
+
+
+def _slack(
+    graph: PhysicalGraph,
+    attempts: AttemptColumns,
+    begun: _Seconds,
+    repeated: _Indices,
+    on_lane: _Indices,
+) -> _Seconds:
+    """Return the slack of each attempt, walking from the last end to the first.
+
+    An attempt passes the latest time at which it could have begun to what it waited for. `latest` has it for each
+    attempt, and `data` for each data drop, from which the attempts that write to it take it.
+
+    Parameters
+    ----------
+    begun : float64 array
+        When what each attempt waited for happened.
+    repeated, on_lane : int64 arrays
+        The attempt of the same drop before it, and that on its lane if it waited for that.
+    """
+    end, rank, last = attempts.end, _ranks(attempts), _last_attempts(graph, attempts)
+    took = np.maximum(attempts.committed - begun, 0.0).tolist()
+    # A worker is free when its attempt has ended, and not when that is committed.
+    late = (attempts.committed - attempts.ended).tolist()
+    latest = [end] * len(attempts)
+    data = [end] * graph.drops
+    is_last = (last[attempts.drop] == np.arange(len(attempts))).tolist()
+    drops, ranks = attempts.drop.tolist(), rank.tolist()
+    back, lane = repeated.tolist(), on_lane.tolist()
+    out_ptr, outputs = graph.successors.ptr.tolist(), graph.successors.neighbour.tolist()
+    in_ptr, in_drops = graph.predecessors.ptr.tolist(), graph.predecessors.neighbour.tolist()
+    for one in np.argsort(-rank).tolist():
+        drop, bound = drops[one], latest[one]
+        if is_last[one]:
+            for output in outputs[out_ptr[drop] : out_ptr[drop + 1]]:
+                bound = min(bound, data[output])
+        latest[one] = bound
+        begin = bound - took[one]
+        other = back[one]
+        if other >= 0 and ranks[other] < ranks[one]:
+            latest[other] = min(latest[other], begin)
+        other = lane[one]
+        if other >= 0 and ranks[other] < ranks[one]:
+            latest[other] = min(latest[other], begin + late[other])
+        for source in in_drops[in_ptr[drop] : in_ptr[drop + 1]]:
+            data[source] = min(data[source], begin)
+    return np.maximum(np.array(latest) - attempts.committed, 0.0)
+
+
+def _path(attempts: AttemptColumns, before: _Indices) -> _Indices:
+    if not len(attempts):
+        return np.zeros(0, np.int64)
+    back = before.tolist()
+    found = [int(np.lexsort((attempts.began, attempts.committed))[-1])]
+    while back[found[-1]] >= 0:
+        found.append(back[found[-1]])
+    return np.array(found[::-1], np.int64)

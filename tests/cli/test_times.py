@@ -1,0 +1,38 @@
+"""``dropflow times``."""
+
+from pathlib import Path
+
+from tests.cli.answers import Command
+
+NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
+
+
+def test_a_run_has_times(command: Command, tmp_path: Path) -> None:
+    """Attempts of all logical nodes and of all workers add up, and the critical path fills the time of the run."""
+    command("run", NESTED, "--keep", tmp_path / "run", "--runner", "inline")
+    found = command("times", tmp_path / "run", "--output", "json", "--slowest", "2").json["statistics"]
+
+    assert found["attempts"] == sum(node["attempts"] for node in found["templates"]) > 0
+    assert found["attempts"] == sum(lane["attempts"] for lane in found["lanes"])
+    assert len(found["slowest"]) == 2
+    assert 0 < found["critical_ran"] + found["critical_waited"] <= found["ended"] - found["began"]
+    assert "critical path:" in command("times", tmp_path / "run").text
+
+
+def test_several_sessions_are_refused(command: Command) -> None:
+    """Only directories of one session are read together."""
+    answer = command("times", "one", "two")
+
+    assert answer.status != 0
+    assert "2 sessions are named" in answer.err
+
+
+def test_directories_of_two_sessions_are_refused(command: Command, tmp_path: Path) -> None:
+    """The error names the directory whose attempts do not fit."""
+    small = Path(__file__).resolve().parents[2] / "examples" / "hello.graph"
+    command("run", small, "--keep", tmp_path / "small", "--runner", "inline")
+    command("run", NESTED, "--keep", tmp_path / "large", "--runner", "inline")
+    answer = command("times", tmp_path / "small", tmp_path / "large")
+
+    assert answer.status != 0
+    assert "large: these directories are not of one session" in answer.err
