@@ -5,16 +5,21 @@ The order of the routes is only that of the OpenAPI document.
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 
+import msgspec
 import psutil
 
-from dropflow.errors import UsageError
+from dropflow.errors import DropflowError, UsageError
 from dropflow.rest.auth import AccessRules, is_loopback
 from dropflow.rest.bottle_app import make_app
 from dropflow.rest.login import login_routes
+from dropflow.rest.places import Places, ServerAddress
 from dropflow.rest.route import Limits, Route
 from dropflow.rest.server import RestServer
 from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.tickets import request_ticket
 from managers.api import Manager
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
@@ -53,6 +58,8 @@ class Service:
         Ends the process soon, for DALiuGE's ``POST /api/stop``. Without it that request is refused.
     prober : Prober, optional
         Probes other managers; by default one without a cluster key.
+    neighbours : callable, optional
+        Returns the servers of the cluster that pages link to, besides those below the manager.
 
     Raises
     ------
@@ -76,15 +83,19 @@ class Service:
         limits: Limits | None = None,
         stop: Callable[[], None] | None = None,
         prober: Prober | None = None,
+        neighbours: Callable[[], Sequence[ServerAddress]] = tuple,
     ) -> None:
         bounds = limits or Limits()
         self._streams = StreamSlots(bounds.streams)
         self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
         access = make_access_rules(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
+        places = Places(own=lambda: self.url, neighbours=neighbours, ticket=partial(request_ticket, secret=secret))
         if callable(routes):
             table = routes(self._streams, access)
         else:
-            table = manager_routes(routes, self._streams, access, stop=stop, limits=bounds, prober=prober)
+            table = manager_routes(
+                routes, self._streams, access, stop=stop, limits=bounds, prober=prober, places=places
+            )
         self._server = RestServer(
             make_app(table, access, bounds),
             streams=self._streams,
@@ -132,15 +143,28 @@ def manager_routes(
     stop: Callable[[], None] | None = None,
     limits: Limits | None = None,
     prober: Prober | None = None,
+    places: Places | None = None,
 ) -> tuple[Route, ...]:
-    """Return all routes of a manager."""
+    """Return all routes of a manager; `places` are the servers that its pages may link to, besides those below it."""
+    reachable = msgspec.structs.replace(places or Places(), below=partial(_below, manager))
     return (
         *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe),
         *daliuge_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
-        *login_routes(access),
-        *page_routes(manager, streams),
+        *login_routes(access, reachable),
+        *page_routes(manager, streams, reachable),
     )
+
+
+def _below(manager: Manager) -> list[ServerAddress]:
+    """Return the managers below one, as far as it knows them."""
+    found: list[ServerAddress] = []
+    with suppress(DropflowError):
+        found += [ServerAddress("node", node.name, node.url) for node in manager.nodes() if node.url]
+    if manager.info().role in ("island", "master"):
+        with suppress(DropflowError):
+            found += [ServerAddress(child.role, child.name, child.url) for child in manager.children()]
+    return found
 
 
 def make_access_rules(
@@ -148,8 +172,8 @@ def make_access_rules(
 ) -> AccessRules:
     """Return the access rules of a server that is bound to `host`.
 
-    A server that other hosts can reach accepts requests for the name and the addresses of this host. Requests for any
-    other name that resolves to them (DNS rebinding) are refused.
+    A server accepts requests for the name of this host and, if other hosts can reach it, for its addresses. Requests
+    for any other name that resolves to them (DNS rebinding) are refused.
 
     Raises
     ------
@@ -161,7 +185,7 @@ def make_access_rules(
             f"a server without a token may only listen on loopback, not on {host}",
             hint="leave out --no-auth, or leave out --host",
         )
-    names = {host, *hosts}
+    names = {host, socket.gethostname(), *hosts}
     if not is_loopback(host):
         names |= _own_names()
     return AccessRules(

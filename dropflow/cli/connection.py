@@ -13,9 +13,10 @@ from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.paths import default_key
 from dropflow.errors import UsageError
 from dropflow.rest.client import Client
+from dropflow.rest.tickets import request_ticket
 from managers.keys import load
 
-__all__ = ["connect", "connect_to", "manager_url"]
+__all__ = ["connect", "connect_to", "manager_url", "ticket_of"]
 
 _RANK = ("master", "island", "node")
 
@@ -42,6 +43,22 @@ def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -
     if record is not None:
         return Client(url, token=record.token, timeout=timeout)
     return Client(url, secret=_secret(manager), timeout=timeout)
+
+
+def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float) -> str:
+    """Return a ticket that signs a browser in at the manager at `url`, got with the credential of `connect_to`.
+
+    Raises
+    ------
+    DropflowError
+        The manager cannot be reached, or refuses the credential.
+    """
+    if manager.token and (manager.url is None or _same(url, manager.url)):
+        return request_ticket(url, token=manager.token, seconds=seconds)
+    record = record_for(url)
+    if record is not None:
+        return request_ticket(url, token=record.token, seconds=seconds)
+    return request_ticket(url, secret=_secret(manager), seconds=seconds)
 
 
 def manager_url(manager: ConnectionOptions) -> str:

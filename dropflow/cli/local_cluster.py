@@ -5,6 +5,7 @@ processes.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
@@ -16,10 +17,10 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.paths import default_key, default_root
-from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key
+from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.cli.stop_signal import StopSignal
+from dropflow.errors import WorldError
 from dropflow.private import private_directory
-from dropflow.rest.auth import make_token, store_token
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 
@@ -35,6 +36,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     port: int | None
     no_auth: bool
+    new_token: bool
     root: str | None
     workers: int | None
     key: str | None
@@ -68,16 +70,11 @@ def run(options: UpOptions) -> Exit:
     WorldError
         One of the processes cannot be started; the others are stopped.
     """
-    secret: list[Path] = []
-    with StopSignal(before_exit=lambda: _remove(secret)) as stop, ExitStack() as stack:
+    with StopSignal() as stop, ExitStack() as stack:
         root = claim_root(Path(options.root) if options.root else default_root("up"), stack)
+        _check_ports(options)
         cluster_key(options.key, beyond=False)  # made once, before the processes look for it
-        token = None if options.no_auth else make_token()
-        token_file = root / "token"
-        if token is not None:
-            secret.append(token_file)
-            stack.callback(_remove, secret)
-            store_token(token_file, token)
+        token = None if options.no_auth else kept_token(root / "token", anew=options.new_token)
         cluster = _Cluster(options, root, stop)
         stack.callback(cluster.close)
         try:
@@ -88,9 +85,29 @@ def run(options: UpOptions) -> Exit:
         return cluster.wait()
 
 
-def _remove(paths: Sequence[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
+def _check_ports(options: UpOptions) -> None:
+    """Refuse ports that are in use before anything is started.
+
+    Raises
+    ------
+    WorldError
+        Another program listens on one of them.
+    """
+    roles = (("translator", 0, _TRANSLATOR), ("master", 1, _MASTER), ("island", 2, _ISLAND))
+    for role, offset, usual in roles:
+        port = usual if options.port is None else options.port and options.port + offset
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                hint = (
+                    "stop the other program (is it another 'dropflow up'?), or choose the ports with --port, 0 for any"
+                )
+                if port == _TRANSLATOR:
+                    hint += "; EAGLE then needs the translator's new address in its settings"
+                text = f"cannot listen on 127.0.0.1:{port}, the port of the {role}: {error.strerror}"
+                raise WorldError(text, where=role, hint=hint) from error
 
 
 class _Cluster:
@@ -188,8 +205,9 @@ class _Cluster:
 
 def _for_people(ready: UpReady, root: Path) -> str:
     return (
-        f"sessions, in a browser:    {browser_url(ready.master, ready.token)}\n"
-        f"translator, in a browser:  {browser_url(ready.translator, ready.token)}\n"
-        f"here:                      dropflow submit GRAPH --wait\n"
+        f"open in a browser:  {browser_url(ready.master, ready.token)}\n"
+        f"again, at any time: dropflow open\n"
+        f"in EAGLE:           {ready.translator}/gen_pgt is the Translator URL\n"
+        f"here:               dropflow submit GRAPH --wait\n"
         f"logs and results in {root}\n"
     )

@@ -32,6 +32,7 @@ _COMMANDS = {
     "profile": "Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.",
     "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
     "submit": "Run GRAPH on the nodes of a manager.",
+    "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     "sessions": "List the sessions of a manager, the youngest first.",
     "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",
     "watch": "Follow SESSION live until it is over, and report how it ended.",

@@ -1,11 +1,14 @@
 """What node, island, master and daemon share: the REST service and the announcement by zeroconf."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dropflow.cli.server_options import DiscoverOptions
+from dropflow.cli.manager_records import records_here
+from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext
 from dropflow.rest.auth import AccessRules
+from dropflow.rest.places import ServerAddress
 from dropflow.rest.route import Route
 from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.stream_slots import StreamSlots
@@ -16,7 +19,7 @@ from managers.service import Service
 if TYPE_CHECKING:
     from managers.discovery import Discovery
 
-__all__ = ["announce_by_zeroconf", "rest_service", "split_urls"]
+__all__ = ["announce_by_zeroconf", "neighbours", "rest_service", "split_urls"]
 
 Routes = Callable[[StreamSlots, AccessRules], Sequence[Route]]
 
@@ -35,9 +38,29 @@ def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
         origins=options.allow_origin,
         stop=context.stop.set,
         prober=Prober(context.name, context.key),
+        neighbours=partial(neighbours, options),
     )
     context.stack.callback(service.close)
     return service
+
+
+def neighbours(options: ServeOptions, more: Sequence[ServerAddress] = ()) -> tuple[ServerAddress, ...]:
+    """Return the servers that pages link to: those of the options, and those on this host that were started together.
+
+    Parameters
+    ----------
+    options : ServeOptions
+        Of the server whose pages they are; it is not in the result.
+    more : sequence of ServerAddress
+        Further ones that it knows.
+    """
+    found = [*more, *(ServerAddress("translator", "translator", url) for url in split_urls(options.translator))]
+    if options.group:
+        together = [record for record in records_here() if record.group == options.group]
+        found += [
+            ServerAddress(record.role, record.name, record.url) for record in together if record.name != options.name
+        ]
+    return tuple({place.url: place for place in found}.values())
 
 
 def announce_by_zeroconf(context: ServerContext, info: ManagerInfo, options: DiscoverOptions) -> "Discovery | None":

@@ -34,6 +34,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str | None = None
     allow_host: tuple[str, ...] = ()
     allow_origin: tuple[str, ...] = ()
+    translator: tuple[str, ...] = ()
+    new_token: bool = False
     watch_parent: int | None = None
     group: str = ""
     log_level: str = "info"
@@ -91,7 +93,11 @@ _SHARED = (
         "--no-auth", is_flag=True, help="Need no token: every user of this host has access. Only on loopback."
     ),
     click.option(
-        "--token-file", metavar="FILE", help="Read the token from FILE (mode 0600) instead of making a new one."
+        "--token-file", metavar="FILE", help="Read the token from FILE (mode 0600); by default the one in --root."
+    ),
+    click.option("--new-token", is_flag=True, help="Make a new token, so that the old one is of no use any more."),
+    click.option(
+        "--translator", multiple=True, metavar="URL", help="A translator of this cluster, to which the pages link."
     ),
     click.option(
         "--allow-host",

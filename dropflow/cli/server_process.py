@@ -12,7 +12,7 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from dropflow.cli.server_options import ServeOptions
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.private import private_directory
-from dropflow.rest.auth import is_loopback, load_token, make_token
+from dropflow.rest.auth import is_loopback, load_token, make_token, store_token
 from managers.keys import ClusterKey, create, load
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "browser_url",
     "claim_root",
     "cluster_key",
+    "kept_token",
     "links_advertise",
     "links_bind",
     "serve",
@@ -112,10 +113,10 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
     record: list[Path] = []
     with StopSignal(options.watch_parent, before_exit=lambda: _remove_record(record)) as stop, ExitStack() as stack:
         _check(options)
-        token = _token(options)
-        start_logging(level=options.log_level, file=options.log_file, as_json=options.log_json, secrets=[token or ""])
         name = options.name or f"{role}-{socket.gethostname().partition('.')[0]}"
         root = claim_root(Path(options.root) if options.root else default_root(name), stack)
+        token = _token(options, root)
+        start_logging(level=options.log_level, file=options.log_file, as_json=options.log_json, secrets=[token or ""])
         key = cluster_key(options.key, beyond=not is_loopback(options.host))
         context = ServerContext(
             role=role,
@@ -231,18 +232,38 @@ def _check(options: ServeOptions) -> None:
             f"--no-auth is for loopback only, and {options.host} can be reached from other hosts",
             hint="leave out --no-auth, or leave out --host",
         )
-    if options.no_auth and options.token_file:
-        raise UsageError("--no-auth and --token-file exclude each other", hint="leave out one of them")
+    for name, given in (("--token-file", options.token_file), ("--new-token", options.new_token)):
+        if options.no_auth and given:
+            raise UsageError(f"--no-auth and {name} exclude each other", hint="leave out one of them")
+    if options.new_token and options.token_file:
+        raise UsageError("--new-token and --token-file exclude each other", hint="leave out one of them")
 
 
-def _token(options: ServeOptions) -> str | None:
+def _token(options: ServeOptions, root: Path) -> str | None:
     if options.no_auth:
         return None
     if options.token_file is None:
-        return make_token()
+        return kept_token(root / "token", anew=options.new_token)
     token = load_token(Path(options.token_file))
     if not token:
         raise UsageError("the token file has no token", where=options.token_file, hint="write one, mode 0600")
+    return token
+
+
+def kept_token(path: Path, *, anew: bool = False) -> str:
+    """Return the token in a file, so that browsers stay signed in over a restart; make one if there is none.
+
+    Raises
+    ------
+    UsageError
+        Other users can read the file.
+    """
+    known = None if anew else load_token(path)
+    if known:
+        return known
+    token = make_token()
+    with suppress(StorageError):  # of a full disk, whose results can still be served
+        store_token(path, token)
     return token
 
 

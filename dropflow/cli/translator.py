@@ -1,5 +1,6 @@
 """``dropflow translator``: the translator service."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -31,10 +32,11 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
     It shows, translates and deploys graphs. Set EAGLE's translator address to URL/gen_pgt. Ready line and exit status
     are those of dropflow node.
     """
-    from dropflow.cli.manager_service import split_urls
+    from dropflow.cli.manager_service import neighbours, split_urls
     from dropflow.cli.server_process import serve
-    from dropflow.rest.login import login_routes
+    from dropflow.rest.places import Places, ServerAddress
     from dropflow.rest.server import RestServer
+    from dropflow.rest.tickets import request_ticket
     from managers.service import make_access_rules, url_of
     from translator.web.application import STREAMS, make_translator
 
@@ -46,15 +48,21 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
             hosts=(*options.allow_host, context.advertised_host),
             origins=options.allow_origin,
         )
-        url = ""
+        url, addresses = "", split_urls(managers)
         app, streams, service = make_translator(
             context.root / "translations",
-            managers=split_urls(managers),
+            managers=addresses,
             access=access,
             secret=context.key.secret,
             name=context.name,
             url=lambda: url,
-            more=login_routes(access),
+            places=Places(
+                own=lambda: url,
+                neighbours=partial(
+                    neighbours, options, tuple(ServerAddress("master", each, each) for each in addresses)
+                ),
+                ticket=partial(request_ticket, secret=context.key.secret),
+            ),
         )
         context.stack.callback(service.close)
         server = RestServer(

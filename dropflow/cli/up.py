@@ -23,6 +23,7 @@ __all__ = ["command"]
     "8002, 8001, and any for the nodes.",
 )
 @click.option("--no-auth", is_flag=True, help="Need no token: every user of this host has access.")
+@click.option("--new-token", is_flag=True, help="Make a new token, so that the old one is of no use any more.")
 @click.option("--root", metavar="DIR", help="Directory to work in; one in the user's state by default.")
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Worker processes of each node; by default the nodes share the cores."
@@ -35,9 +36,10 @@ __all__ = ["command"]
 def command(_: CommandOutput, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
-    All of them listen on loopback, with one token and one key. When they are ready, standard output gets one line,
-    {"ready": true, "translator": URL, "master": URL, "island": URL, "nodes": [URL, ...], "token": ...}, and standard
-    error the address for the browser. A process that ends early is reported, and the others continue. Each writes its
+    All of them listen on loopback, with one token and one key, and are reached from one address in a browser. When
+    they are ready, standard output gets one line, {"ready": true, "translator": URL, "master": URL, "island": URL,
+    "nodes": [URL, ...], "token": ...}, and standard error that address. The token stays the same when the command is
+    started again. A process that ends early is reported, and the others continue. Each writes its
     log to DIR/NAME/manager.log.
     """
     from dropflow.cli.local_cluster import UpOptions, run

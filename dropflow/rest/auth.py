@@ -229,7 +229,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
             something; 401 for a missing or wrong token.
         """
         self._check_host(headers.get("Host", ""))
-        self._check_origin(headers, opens=cross_site or (method in SAFE_METHODS and "Origin" not in headers))
+        self._check_origin(headers, is_safe=method in SAFE_METHODS, cross_site=cross_site)
         proof = self._proof(headers)
         if public:
             return proof
@@ -237,7 +237,7 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
             raise HttpError(
                 401,
                 "the token is wrong" if "Authorization" in headers or _cookies(headers) else "a token is needed",
-                hint="open the URL that the server printed, or send Authorization: Bearer TOKEN",
+                hint="'dropflow open' prints an address to log in with; programs send Authorization: Bearer TOKEN",
             )
         if proof is Proof.COOKIE and method not in SAFE_METHODS and not form:
             raise HttpError(
@@ -264,12 +264,16 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
                 hint="use the address that it printed, or start it with --host and that name",
             )
 
-    def _check_origin(self, headers: Mapping[str, str], *, opens: bool) -> None:
-        """Refuse pages of other origins, unless they open this page in a tab and the route `opens` to that."""
+    def _check_origin(self, headers: Mapping[str, str], *, is_safe: bool, cross_site: bool) -> None:
+        """Refuse pages of other origins, unless they open this page in a tab and the route permits that."""
         if not is_foreign(headers, allowed=self.origins):
             return
+        # A browser that follows a redirect after a form sends its Origin with the GET, too.
+        if (is_safe or cross_site) and is_top_level(headers):
+            return
         # Browsers without Sec-Fetch-Mode do not send how they make a request; with their forms they send the Origin.
-        if opens and (is_top_level(headers) or ("Sec-Fetch-Mode" not in headers and "Sec-Fetch-Site" not in headers)):
+        is_old = "Sec-Fetch-Mode" not in headers
+        if is_old and (cross_site or (is_safe and "Origin" not in headers and "Sec-Fetch-Site" not in headers)):
             return
         origin = headers.get("Origin", "other sites")
         raise HttpError(

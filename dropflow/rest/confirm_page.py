@@ -33,7 +33,7 @@ _PAGE = """<!DOCTYPE html>
 <form class="card" method="post" action="{{target}}" data-key>
 <h1>Please confirm</h1>
 % if wrong:
-<p role="alert">That token was not accepted. The server prints a new one each time it starts.</p>
+<p role="alert">That token was not accepted.</p>
 % end
 <p>Nothing has been changed yet. This browser is logged in to read; to change something, this page needs the token
 once.</p>
@@ -41,7 +41,9 @@ once.</p>
 <input type="hidden" name="{{name}}" value="{{value}}">
 % end
 <p><label>Token <input name="token" type="password" autocomplete="off" required autofocus></label></p>
-<p class="muted">The server printed it when it started, at the end of an address like <code>/login#TOKEN</code>.</p>
+<p class="muted">Or run <code>dropflow open</code> where you started dropflow: it prints an address that signs this
+browser in, and then no page asks again. The token is at the end of the address that the server printed,
+<code>/login#TOKEN</code>.</p>
 <p class="actions"><button class="primary">Confirm</button></p>
 </form>
 </main>

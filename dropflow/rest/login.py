@@ -1,8 +1,12 @@
-"""The login of browsers: a URL with the token in its fragment is exchanged for a cookie and a page key.
+"""The login of browsers: a URL with the token or a ticket in its fragment is exchanged for a cookie and a page key.
 
 A fragment (``/login#TOKEN``) never leaves the browser: no log, no proxy and no other site sees it. The script of the
 page posts it once, to this server, and gets a cookie for reading and the page key for changes. The token cannot be
 computed from either. Without a script, the token can be pasted into the form of the page, which sets the cookie only.
+
+A ticket (``/login#ticket=TICKET&next=/sessions``) is used up by it. Other managers of the cluster pass a browser on
+with one, and ``dropflow open`` prints one (`dropflow.rest.tickets`). A server that is not the front door of its cluster
+sends browsers there to sign in, from where they come back with a ticket.
 
 The cookie is HttpOnly and SameSite=Lax. With Strict, a link in a mail or on another manager would lead to the login.
 Lax sends the cookie when an address is opened in a tab, which only reads.
@@ -15,11 +19,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.clock import Clock
 from dropflow.errors import HttpError
-from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key
+from dropflow.rest.auth import AccessRules, Proof, cookie_name, cookie_value, page_key
+from dropflow.rest.hop import hop_routes
 from dropflow.rest.pages import redirect
+from dropflow.rest.places import Places
 from dropflow.rest.posted_form import FORM, posted_fields
 from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.tickets import Tickets
 
 __all__ = ["login_routes"]
 
@@ -35,23 +43,41 @@ class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Login(msgspec.Struct, frozen=True, kw_only=True):
-    token: str
+    token: str = ""
+    ticket: str = ""
     next: str = "/"
 
 
 class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to the script of the page: the page key, and the address to open."""
+    """The answer to the script of the page: the page key, and the address to open.
+
+    The key is empty if the ticket was used before, and the browser is logged in already.
+    """
 
     key: str
     next: str
     ok: bool = True
 
 
-def login_routes(access: AccessRules) -> list[Route]:
-    """Return the routes ``/login`` and ``/logout`` of a server."""
+def login_routes(access: AccessRules, places: Places | None = None, *, clock: Clock | None = None) -> list[Route]:
+    """Return the routes ``/login``, ``/logout`` and ``/hop`` of a server, and the one that makes tickets.
+
+    Parameters
+    ----------
+    access : AccessRules
+        Which requests may enter.
+    places : Places, optional
+        The other servers of the cluster; none unless given.
+    clock : Clock, optional
+        For the time of tickets.
+    """
+    known, tickets = places or Places(), Tickets(clock=clock)
 
     def page(call: Request) -> Response:
-        text = _text("login.html").replace("{{next}}", _inside(call.query.next))
+        fields = {"next": _inside(call.query.next), "door": _attribute(known.door())}
+        text = _text("login.html")
+        for name, value in fields.items():
+            text = text.replace("{{" + name + "}}", value)
         # Browsers send the origin of a form only to sites that may get the referrer; without it the form is refused.
         return Response(body=text, content_type=_HTML, headers=(("Referrer-Policy", "same-origin"),))
 
@@ -63,9 +89,12 @@ def login_routes(access: AccessRules) -> list[Route]:
 
     def login(call: Request) -> Response:
         asked = _asked(call)
-        if access.token is not None and not hmac.compare_digest(asked.token.encode(), access.token.encode()):
+        if asked.ticket and access.token is not None:
+            if not tickets.redeem(asked.ticket):
+                return _used_ticket(call, asked.next)
+        elif access.token is not None and not hmac.compare_digest(asked.token.encode(), access.token.encode()):
             raise HttpError(
-                401, "the token is wrong", hint="copy the whole URL that the server printed when it started"
+                401, "the token is wrong", hint="copy the whole URL that the server printed, or run 'dropflow open'"
             )
         return _go_on(call, asked.next, access)
 
@@ -79,9 +108,22 @@ def login_routes(access: AccessRules) -> list[Route]:
         route(method="GET", path="/login", handler=page, summary="The page that takes a token", query=LoginQuery),
         route(method="GET", path="/login.js", handler=script, summary="Its script"),
         route(method="GET", path="/login.css", handler=style, summary="Its style"),
-        post(path="/login", handler=login, summary="Exchange the token for a cookie"),
+        post(path="/login", handler=login, summary="Exchange the token or a ticket for a cookie"),
         post(path="/logout", handler=logout, summary="Delete the cookie"),
+        *hop_routes(access, tickets, known),
     ]
+
+
+def _used_ticket(call: Request, target: str) -> Response:
+    """Return the answer to a ticket that is not valid: an address that is opened twice leads to the page all the same.
+
+    The browser must be logged in, and gets no page key.
+    """
+    if call.proof is Proof.COOKIE and not _is_form(call):
+        return Response(body=_LoggedIn(key="", next=_path(target)))
+    raise HttpError(
+        401, "this address was used before, or is too old", hint="'dropflow open' prints a fresh one at any time"
+    )
 
 
 def _is_form(call: Request) -> bool:
@@ -121,7 +163,12 @@ def _path(target: str) -> str:
 
 def _inside(target: str) -> str:
     """Return a path as the value of an attribute in HTML."""
-    found = _path(target)
+    return _attribute(_path(target))
+
+
+def _attribute(text: str) -> str:
+    """Return `text` as the value of an attribute in HTML."""
+    found = text
     for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
         found = found.replace(character, entity)
     return found

@@ -22,6 +22,7 @@ from dropflow.formatting import (
     plural,
     single_line,
 )
+from dropflow.rest.places import Places, hop_url
 from dropflow.rest.route import Request, Response
 
 __all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name"]
@@ -43,10 +44,24 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
         Words and addresses of the links at the top.
     style_sheets : sequence of str
         Files in ``/static`` besides ``dropflow.css``.
+    places : Places
+        The other servers of the cluster, which every page links to.
     """
 
     navigation: Sequence[tuple[str, str]]
     style_sheets: Sequence[str] = ()
+    places: Places = Places()
+
+    def elsewhere(self) -> list[tuple[str, str]]:
+        """Return words and addresses of the links to other servers: the front door, and the translator."""
+        door = self.places.door()
+        found: list[tuple[str, str]] = []
+        for place in self.places.neighbours():
+            if place.url == door:
+                found.insert(0, ("Cluster", hop_url(place.url, "/")))
+            elif place.role == "translator":
+                found.append(("Translate", hop_url(place.url, "/")))
+        return found
 
 
 class PageTemplates:
@@ -128,6 +143,7 @@ _NAMES: Mapping[str, object] = {
     "format_rate": format_rate,
     "format_size": format_size,
     "format_time": format_time,
+    "hop_url": hop_url,
     "plural": plural,
     "shown_name": shown_name,
     "single_line": single_line,

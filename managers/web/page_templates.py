@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dropflow.rest.pages import PageLayout, PageTemplates
+from dropflow.rest.places import Places
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.causes import causes
@@ -27,7 +28,8 @@ _NAMES: dict[str, object] = {
 }
 
 
-def manager_templates() -> PageTemplates:
-    """Return the templates; each page shows the `manager`, a `ManagerInfo`."""
-    layout = PageLayout(navigation=(("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions")))
+def manager_templates(places: Places | None = None) -> PageTemplates:
+    """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
+    navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"))
+    layout = PageLayout(navigation=navigation, places=places or Places())
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

@@ -14,6 +14,7 @@ import msgspec
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.pages import PageTemplates, page_response
+from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
@@ -51,7 +52,11 @@ _BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
-def page_routes(manager: Manager, streams: StreamSlots) -> list[Route]:  # noqa: ARG001 - pages open streams by the API
+def page_routes(
+    manager: Manager,
+    streams: StreamSlots,  # noqa: ARG001 - pages open streams by the API
+    places: Places | None = None,
+) -> list[Route]:
     """Return the routes of all pages of a manager, and of their static files.
 
     Parameters
@@ -60,8 +65,10 @@ def page_routes(manager: Manager, streams: StreamSlots) -> list[Route]:  # noqa:
         What the pages show.
     streams : StreamSlots
         Event streams of the same server; pages use those of ``/api/v1``.
+    places : Places, optional
+        The other servers of the cluster.
     """
-    templates = manager_templates()
+    templates = manager_templates(places)
     return [
         *_lists(manager, templates),
         *_details(manager, templates),

@@ -142,6 +142,16 @@ def test_no_auth_needs_no_token(tmp_path: Path) -> None:
             assert client.sessions() == ()
 
 
+def test_the_token_survives_a_restart(tmp_path: Path) -> None:
+    """Browsers stay signed in when a manager is started again, unless it makes a new token."""
+    found = []
+    for more in ((), (), ("--new-token",)):
+        with Running(tmp_path, "island", "--port", 0, *more) as island:
+            found.append(island.ready["token"])
+
+    assert (found[0] == found[1], found[1] == found[2]) == (True, False)
+
+
 def test_a_token_can_be_given_by_file(tmp_path: Path) -> None:
     """Only its owner may be able to read the file."""
     path = tmp_path / "token"

@@ -54,10 +54,26 @@ def test_the_ready_line_names_everything(up: Running) -> None:
             assert each.info().url == url
 
 
-def test_the_address_for_the_browser_is_printed_before_the_ready_line(up: Running) -> None:
-    """Standard error has the addresses of the sessions and of the translator, with the token in the fragment."""
-    for page in (up.ready["master"], up.ready["translator"]):
-        assert f"{page}/login#{up.ready['token']}" in up.errors
+def test_one_address_for_the_browser_is_printed_before_the_ready_line(up: Running) -> None:
+    """Standard error has the address of the master, with the token in the fragment, and of no other manager."""
+    others = [up.ready["translator"], up.ready["island"], *up.ready["nodes"]]
+
+    assert f"{up.ready['master']}/login#{up.ready['token']}" in up.errors
+    assert [url for url in others if f"{url}/login" in up.errors] == []
+    assert f"{up.ready['translator']}/gen_pgt" in up.errors
+
+
+def test_open_prints_a_fresh_address_each_time(up: Running) -> None:
+    """The address has a ticket for the page of a session, or for the first page, and never the token."""
+    run(up.home, "submit", EXAMPLES[0], "--session", "to open")
+    shown = [run(up.home, "open", *session).stdout.strip() for session in ((), (), ("to open",))]
+    unknown = run(up.home, "open", "no-such-session")
+
+    assert len(set(shown)) == 3
+    assert all(url.startswith(f"{up.ready['master']}/login#ticket=") for url in shown)
+    assert up.ready["token"] not in "".join(shown)
+    assert shown[2].endswith("&next=%2Fsessions%2Fto%2520open")
+    assert (unknown.returncode, "no-such-session" in unknown.stderr) == (2, True)
 
 
 def test_everything_listens_on_loopback(up: Running) -> None:
@@ -193,15 +209,17 @@ def test_ctrl_c_while_waiting_does_not_stop_the_session(up: Running, client: Cli
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
-    """After the end there is no process, no socket, no token and no record; the status is 0."""
+    """After the end there is no process, no socket and no record; the status is 0. The token is kept for the owner."""
     with Running(tmp_path, "up", "--port", 0) as running:
-        family, sockets = running.family(), listening(running.family())
+        token, family, sockets = running.ready["token"], running.family(), listening(running.family())
         status = running.stop(number)
+    (kept,) = tmp_path.rglob("token")
 
     assert status == 0, running.errors
     assert gone(family)
     assert {port for _, port in sockets}.isdisjoint(_ports_in_use())
-    assert [*tmp_path.rglob("token"), *(tmp_path / "state" / "dropflow" / "tokens").glob("*/*")] == []
+    assert (kept.read_text(), kept.stat().st_mode & 0o077) == (token, 0)
+    assert list((tmp_path / "state" / "dropflow" / "tokens").glob("*/*")) == []
 
 
 def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> None:
@@ -244,14 +262,14 @@ def test_a_child_that_dies_is_reported_and_the_others_continue(tmp_path: Path) -
 
 
 def test_a_failed_start_leaves_nothing_behind(up: Running, tmp_path: Path) -> None:
-    """With a port in use, up ends with status 1 and the reason, and stops the processes that it started before."""
+    """With a port in use, up ends with status 1 and the reason, and starts nothing."""
     port = int(up.ready["island"].rpartition(":")[2])
     done = run(tmp_path, "up", "--port", port - 2, "--output", "json")
     error = json.loads(done.stdout)["error"]
 
     assert done.returncode == 1
     assert "cannot listen" in error["text"]
-    assert error["where"] in ("island", "node-1")  # the next port may be in use as well
+    assert error["where"] in ("translator", "master", "island")  # the ports before may be in use as well
     assert [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])] == []
 
 

@@ -10,8 +10,10 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
+from dropflow.rest.login import login_routes
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.route import Limits, Route
+from dropflow.rest.places import Places
+from dropflow.rest.route import Limits
 from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.stream_slots import StreamSlots
 from translator.web.deployer import ManagerClient
@@ -39,7 +41,7 @@ def make_translator(
     limits: TranslatorLimits | None = None,
     name: str = "translator",
     url: Callable[[], str] = str,
-    more: Sequence[Route] = (),
+    places: Places | None = None,
     connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
@@ -63,8 +65,8 @@ def make_translator(
         Of this translator.
     url : callable
         Its address, which is known once it is served.
-    more : sequence of Route
-        Further routes, such as those of the login.
+    places : Places, optional
+        The other servers of the cluster. They sign browsers in here, and pages link to them.
     connect : callable, optional
         Makes a client for a manager; by default `dropflow.rest.client.Client` with the key and token above.
     clock : Clock, optional
@@ -93,7 +95,8 @@ def make_translator(
     started = clock.now()
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
     streams = StreamSlots(STREAMS)
-    routes = [*translator_routes(service, streams, info=info), *more]
+    known = places or Places()
+    routes = [*translator_routes(service, streams, info=info, places=known), *login_routes(access, known, clock=clock)]
     bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
     return make_app(routes, access, bounds, clock=clock), streams, service
 

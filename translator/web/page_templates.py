@@ -6,6 +6,7 @@ from pathlib import Path
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
 from dropflow.rest.pages import PageLayout, PageTemplates
+from dropflow.rest.places import Places
 from dropflow.version import __version__
 
 __all__ = ["translator_templates"]
@@ -13,11 +14,10 @@ __all__ = ["translator_templates"]
 _WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def translator_templates() -> PageTemplates:
-    """Return the templates."""
-    layout = PageLayout(
-        navigation=(("Translate", "/"), ("Translations", "/translations")), style_sheets=("translator.css",)
-    )
+def translator_templates(places: Places) -> PageTemplates:
+    """Return the templates; their pages link to the other servers of the cluster."""
+    navigation = (("Translate", "/"), ("Translations", "/translations"))
+    layout = PageLayout(navigation=navigation, style_sheets=("translator.css",), places=places)
     names = {"format_shape": _format_shape, "problems_by_severity": _problems_by_severity, "version": __version__}
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=names)
 

@@ -15,6 +15,7 @@ from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of
 from dropflow.rest.pages import page_response, redirect
+from dropflow.rest.places import Places, login_url, split_target
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
@@ -45,9 +46,9 @@ class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = ""
 
 
-def page_routes(service: TranslatorService) -> list[Route]:
-    """Return the routes of the pages."""
-    handlers = _PageHandlers(service)
+def page_routes(service: TranslatorService, places: Places) -> list[Route]:
+    """Return the routes of the pages; `places` are the servers that they link to."""
+    handlers = _PageHandlers(service, places)
     one = "/translations/{translation}"
 
     page = partial(Route, method="GET", public=True, gives="text/html", tag="pages")
@@ -84,9 +85,10 @@ def _address(info: TranslationInfo) -> str:
 class _PageHandlers:
     """The handlers of the pages."""
 
-    def __init__(self, service: TranslatorService) -> None:
+    def __init__(self, service: TranslatorService, places: Places) -> None:
         self._service = service
-        self._templates = translator_templates()
+        self._places = places
+        self._templates = translator_templates(places)
 
     def start(self, call: Request) -> Response:
         page = self._templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
@@ -181,12 +183,20 @@ class _PageHandlers:
                 },
                 DeployRequest,
             )
-            return redirect(self._service.deploy(info.id, request).url)
+            return redirect(self._entrance(self._service.deploy(info.id, request).url))
         except msgspec.ValidationError:
             text = f"{form.text('session')[:100]!r} cannot be the name of a session"
             return self._shown(call, info, refused=UsageError(text, hint=SESSION_NAME_HINT))
         except DropflowError as error:
             return self._shown(call, info, refused=error)
+
+    def _entrance(self, url: str) -> str:
+        """Return the address that opens a page of a manager, signed in as here: the form had the page key."""
+        base, path = split_target(url)
+        try:
+            return login_url(base, self._places.ticket(base), path)
+        except DropflowError:
+            return url  # the manager asks for its own token
 
     def delete(self, call: Request) -> Response:
         self._service.delete(call.path["translation"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.openapi import openapi_document
+from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.stream_slots import StreamSlots
@@ -20,7 +21,7 @@ _STATIC = Path(__file__).with_name("static")
 
 
 def translator_routes(
-    service: TranslatorService, streams: StreamSlots, *, info: Callable[[], ManagerInfo]
+    service: TranslatorService, streams: StreamSlots, *, info: Callable[[], ManagerInfo], places: Places
 ) -> list[Route]:
     """Return the routes of a translator.
 
@@ -32,12 +33,14 @@ def translator_routes(
         Limits requests that wait.
     info : callable
         Returns the record of the translator.
+    places : Places
+        The other servers of the cluster, to which pages link.
     """
     routes = [
         *asset_routes(STATIC, _STATIC),
         *api_v1_routes(service),
         *daliuge_routes(service, streams),
-        *page_routes(service),
+        *page_routes(service, places),
         Route(
             method="GET",
             path="/api/v1/info",

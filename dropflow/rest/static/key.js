@@ -2,9 +2,13 @@
 //
 // The cookie is not enough for them: browsers send it to every port of this host, and so to servers of other users.
 // The key is kept in localStorage, which only pages of this origin can read, port included.
+//
+// A browser that signed in at the front door of the cluster only has no key here yet: the form is kept, the front door is
+// asked for a ticket, and the form is sent when the browser comes back.
 "use strict";
 
 const NAME = "dropflow-key";
+const KEPT = "dropflow-form";
 
 function stored() {
   try {
@@ -57,6 +61,60 @@ async function confirmed(form, field) {
   form.submit(); // with a wrong token, the server asks again
 }
 
+function isLoopback(host) {
+  return host === "localhost" || host === "[::1]" || /^127\./.test(host);
+}
+
+/** The page of the front door that comes back to this one with a ticket; nothing if it cannot be reached from here. */
+function doorAddress() {
+  const base = document.querySelector('meta[name="dropflow-door"]')?.content;
+  if (!base || base === location.origin) return "";
+  const there = new URL(base).hostname;
+  if (there !== location.hostname && !(isLoopback(there) && isLoopback(location.hostname))) return "";
+  return `${base}/hop?to=${encodeURIComponent(location.origin + location.pathname + location.search)}`;
+}
+
+/** Keep a form and go to the front door; whether that is possible. A file cannot be kept. */
+function goToDoor(form) {
+  const address = doorAddress();
+  if (!address || form.querySelector('input[type="file"]')) return false;
+  const fields = [...new FormData(form)].filter(([name]) => name !== "key");
+  const kept = { page: location.pathname, action: form.getAttribute("action"), fields };
+  try {
+    if (sessionStorage.getItem(KEPT)) return false; // it was there, and has no key all the same
+    sessionStorage.setItem(KEPT, JSON.stringify(kept));
+  } catch {
+    return false;
+  }
+  location.assign(address);
+  return true;
+}
+
+function refill(form, fields) {
+  for (const [name, value] of fields) {
+    const field = form.elements.namedItem(name);
+    if (!field) continue;
+    if (field instanceof RadioNodeList || field.type !== "checkbox") field.value = value;
+    else field.checked = true;
+  }
+}
+
+/** Send the form that was kept, if the browser has come back with a key. */
+function sendKept() {
+  let kept = null;
+  try {
+    kept = JSON.parse(sessionStorage.getItem(KEPT));
+    sessionStorage.removeItem(KEPT);
+  } catch {
+    return;
+  }
+  if (!kept || kept.page !== location.pathname) return;
+  const form = [...document.querySelectorAll("form[data-key]")].find((each) => each.getAttribute("action") === kept.action);
+  if (!form) return;
+  refill(form, kept.fields);
+  if (stored()) form.requestSubmit();
+}
+
 addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("form[data-key]")) return;
@@ -64,7 +122,13 @@ addEventListener("submit", (event) => {
   if (field && field.value) {
     event.preventDefault();
     confirmed(form, field);
+  } else if (!stored() && goToDoor(form)) {
+    event.preventDefault();
   } else {
     complete(form, stored());
   }
 });
+
+sendKept();
+const own = document.querySelector("form[data-auto]");
+if (own && stored()) own.requestSubmit();

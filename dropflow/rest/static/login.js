@@ -1,17 +1,26 @@
-// Reads the token from the fragment of the address, which is not sent to the server, and exchanges it for a cookie and the page key.
+// Reads the token or a ticket from the fragment of the address, which is not sent to the server, and exchanges it for a
+// cookie and the page key. Without one it goes to the front door of the cluster, where the browser may be signed in.
 "use strict";
 
 const form = document.getElementById("form");
 const wait = document.getElementById("wait");
 const wrong = document.getElementById("wrong");
+const door = document.getElementById("door");
+const VISITED = "dropflow-door-visited";
+const SOON = 15_000;
 
-/** The token and the page to go on to: `#TOKEN`, or `#token=TOKEN&next=/sessions`. */
+/** The token or ticket and the page to go on to: `#TOKEN`, or `#ticket=TICKET&next=/sessions`. */
 function fromFragment() {
-  const text = decodeURIComponent(location.hash.slice(1));
+  const text = location.hash.slice(1);
   const wanted = form.elements.next.value || "/";
-  if (!text.startsWith("token=")) return { token: text, next: wanted };
+  if (!/^(token|ticket)=/.test(text)) return { token: decodeURIComponent(text), ticket: "", next: wanted };
   const fields = new URLSearchParams(text);
-  return { token: fields.get("token") || "", next: fields.get("next") || wanted };
+  return { token: fields.get("token") || "", ticket: fields.get("ticket") || "", next: fields.get("next") || wanted };
+}
+
+function show(text) {
+  if (text) wrong.textContent = text;
+  wrong.hidden = false;
 }
 
 async function login(asked) {
@@ -27,28 +36,62 @@ async function login(asked) {
     if (answer.ok) {
       const { key, next } = await answer.json(); // always a page of this server
       try {
-        localStorage.setItem("dropflow-key", key); // see key.js
+        if (key) localStorage.setItem("dropflow-key", key); // see key.js
+        sessionStorage.removeItem(VISITED);
       } catch {
         // Storage is blocked: pages ask for the token before a change.
       }
       location.replace(next);
       return;
     }
-    wrong.hidden = false;
+    show(asked.ticket && "This address was used before, or is too old. \"dropflow open\" prints a fresh one.");
   } catch {
-    wrong.textContent = "The server does not answer.";
-    wrong.hidden = false;
+    show("The server does not answer.");
   }
   wait.hidden = true;
   form.hidden = false;
+  if (door) door.hidden = !door.dataset.door;
+}
+
+function isLoopback(host) {
+  return host === "localhost" || host === "[::1]" || /^127\./.test(host);
+}
+
+/** The page of the front door that comes back here with a ticket; nothing if this is the front door. */
+function doorAddress() {
+  const base = door && door.dataset.door;
+  if (!base || base === location.origin) return "";
+  return `${base}/hop?to=${encodeURIComponent(location.origin + (form.elements.next.value || "/"))}`;
+}
+
+/** Whether the front door can be expected at its address: not through a proxy, and not twice in a row. */
+function canVisit(address) {
+  const there = new URL(address).hostname;
+  if (there !== location.hostname && !(isLoopback(there) && isLoopback(location.hostname))) return false;
+  try {
+    const last = Number(sessionStorage.getItem(VISITED) || 0);
+    sessionStorage.setItem(VISITED, String(Date.now()));
+    return Date.now() - last > SOON;
+  } catch {
+    return false;
+  }
 }
 
 function start() {
   const asked = fromFragment();
-  if (!asked.token) return;
-  // Remove it from the address bar and the history.
-  history.replaceState(null, "", location.pathname + location.search);
-  login(asked);
+  if (asked.token || asked.ticket) {
+    // Remove it from the address bar and the history.
+    history.replaceState(null, "", location.pathname + location.search);
+    login(asked);
+    return;
+  }
+  const address = doorAddress();
+  if (!address) {
+    if (door) door.hidden = true;
+    return;
+  }
+  if (canVisit(address)) location.replace(address);
+  else door.querySelector("a").href = address;
 }
 
 form.addEventListener("submit", (event) => {

@@ -7,6 +7,10 @@
 % if defined("refresh") and refresh:
 <meta http-equiv="refresh" content="{{refresh}}">
 % end
+% door = layout.places.door()
+% if door:
+<meta name="dropflow-door" content="{{door}}">
+% end
 <title>{{title}} · dropflow</title>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
@@ -29,6 +33,9 @@
 <nav aria-label="Pages">
 % for word, address in layout.navigation:
 <a href="{{address}}"{{!' aria-current="page"' if word == here else ""}}>{{word}}</a>
+% end
+% for word, address in layout.elsewhere():
+<a href="{{address}}">{{word}}</a>
 % end
 </nav>
 <span class="aside"><bdi>{{aside}}</bdi></span>

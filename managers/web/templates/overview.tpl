@@ -28,7 +28,7 @@
 % for child in view.children:
 <tr data-row="{{child.url}}"><th scope="row">
 % if child.url.startswith(("http://", "https://")):
-<a href="{{child.url}}"><bdi>{{shown_name(child.name)}}</bdi></a>
+<a href="{{hop_url(child.url, "/")}}"><bdi>{{shown_name(child.name)}}</bdi></a>
 % else:
 <bdi>{{shown_name(child.name)}}</bdi>
 % end

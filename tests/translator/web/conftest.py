@@ -9,7 +9,6 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 
 from dropflow.rest.auth import AccessRules
-from dropflow.rest.login import login_routes
 from dropflow.rest.server import RestServer
 from dropflow.testing.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
@@ -53,7 +52,6 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
             managers=[manager_url],
             access=access,
             limits=limits,
-            more=login_routes(access),
             connect=lambda _: manager,
         )
         server = RestServer(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)

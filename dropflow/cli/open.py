@@ -1,0 +1,69 @@
+"""``dropflow open``: an address that signs a browser in."""
+
+import html
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.output import CommandOutput
+
+__all__ = ["command"]
+
+
+class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``dropflow open``: the address, and how many seconds it may wait for its use."""
+
+    ok: bool = True
+    url: str
+    seconds: float
+
+    def lines(self) -> Iterator[str]:
+        """The address alone."""
+        yield self.url
+
+
+@click.command("open")
+@output_options
+@click.argument("session", required=False)
+@connection_options
+@click.option("--browser", is_flag=True, help="Open it in the browser of this host, instead of printing it.")
+def command(output: CommandOutput, *, manager: ConnectionOptions, session: str | None, browser: bool) -> Exit:
+    """Print an address that signs a browser in, and opens SESSION or the first page.
+
+    It works once, within ten minutes; each call prints a fresh one. From there all managers of the cluster and its
+    translator are reached without another sign-in.
+    """
+    from dropflow.cli.connection import connect, ticket_of
+    from dropflow.rest.places import login_url
+    from dropflow.rest.tickets import LONGEST
+
+    with connect(manager) as client:
+        path = "/" if session is None else f"/sessions/{quote(client.session(session).session, safe='')}"
+        url = login_url(client.url, ticket_of(client.url, manager, seconds=LONGEST), path)
+        if browser and _opened(url):
+            output.note(f"opened {client.url}{path}")
+            return Exit.FINISHED
+    output.answer(OpenReply(url=url, seconds=LONGEST))
+    return Exit.FINISHED
+
+
+def _opened(url: str) -> bool:
+    """Open an address in a browser; return whether there is one.
+
+    Other users of this host see the arguments of the browser, so these name a file that only its owner can read.
+    """
+    import webbrowser
+
+    from dropflow.cli.paths import token_directory
+    from dropflow.rest.auth import store_token
+
+    page = token_directory() / "open.html"
+    target = html.escape(url, quote=True)
+    store_token(
+        page, f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><a href="{target}">open</a>\n'
+    )
+    return webbrowser.open(page.as_uri())

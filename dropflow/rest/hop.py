@@ -1,0 +1,117 @@
+"""Passes a signed-in browser on to another server of the cluster, with a ticket (ADR 0020).
+
+``GET /hop?to=URL`` is a page with a form that posts itself. The post must have the page key, because the ticket gives
+the page key of the other server: a server of another user of this host, which gets our cookie, cannot get a ticket.
+"""
+
+from functools import partial
+from urllib.parse import urlsplit
+
+import bottle
+import msgspec
+
+from dropflow.errors import DropflowError, HttpError, LinkError
+from dropflow.rest.auth import AccessRules
+from dropflow.rest.confirm_page import CONFIRM_POLICY
+from dropflow.rest.pages import redirect
+from dropflow.rest.places import Places, login_url
+from dropflow.rest.posted_form import FORM, posted_fields
+from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.tickets import TICKET, TicketReply, Tickets
+
+__all__ = ["hop_routes"]
+
+_LIMIT = 16 * 1024
+
+# Everything that `{{...}}` shows is escaped.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Going on · dropflow</title>
+<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/static/dropflow.css">
+<script src="/static/key.js" defer></script>
+</head>
+<body>
+<main>
+<form class="card" method="post" action="/hop" data-key data-auto>
+<h1>Going on to <bdi>{{host}}</bdi></h1>
+<p class="muted">Another manager of this cluster. You are signed in there too.</p>
+<input type="hidden" name="to" value="{{target}}">
+<p class="actions"><button class="primary">Go on</button> <a class="button" href="/">Stay here</a></p>
+</form>
+</main>
+</body>
+</html>
+"""
+
+
+class _HopQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The address to open."""
+
+    to: str = ""
+
+
+def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Route]:
+    """Return the routes that make tickets, and that pass browsers on."""
+
+    def make(call: Request) -> TicketReply:
+        seconds = call.body.seconds
+        return TicketReply(ticket="" if access.token is None else tickets.issue(seconds), seconds=seconds)
+
+    def ask(call: Request) -> Response:
+        _, base, _ = _found(places, call.query.to)
+        page = bottle.SimpleTemplate(_PAGE).render(host=urlsplit(base).netloc, target=call.query.to)
+        headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
+        return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
+
+    def hop(call: Request) -> Response:
+        target = dict(posted_fields(call.body, call.headers.get("Content-Type", ""))).get("to", "")
+        url, base, path = _found(places, target)
+        try:
+            ticket = places.ticket(url)
+        except LinkError as error:
+            raise HttpError(503, f"{base} does not answer: {error.text}", hint="go back, or try again") from error
+        except DropflowError:
+            return redirect(base + path)  # it has another key: it asks for its own token
+        return redirect(login_url(base, ticket, path))
+
+    page = partial(Route, method="GET", path="/hop", gives="text/html", tag="login", query=_HopQuery)
+    return [
+        page(handler=ask, summary="Ask to go on to another server of the cluster."),
+        Route(
+            method="POST",
+            path="/hop",
+            handler=hop,
+            form=True,
+            takes=FORM,
+            limit=_LIMIT,
+            summary="Go on to it, signed in.",
+            tag="login",
+        ),
+        Route(
+            method=TICKET.method,
+            path=TICKET.path,
+            handler=make,
+            body=TICKET.body,
+            answer=TicketReply,
+            limit=_LIMIT,
+            summary=TICKET.summary,
+            tag=TICKET.tag,
+        ),
+    ]
+
+
+def _found(places: Places, target: str) -> tuple[str, str, str]:
+    found = places.find(target)
+    if found is None:
+        raise HttpError(
+            403,
+            f"{target[:200]!r} is not a server of this cluster",
+            hint="open a link of these pages, or start this manager again with --translator and its address",
+        )
+    place, base, path = found
+    return place.url, base, path
