@@ -48,6 +48,7 @@ from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
 from managers.node.member_calls import MemberCalls
 from managers.node.node_machine import NodeMachine
+from managers.node.processor_use import ProcessorUse
 from managers.node.session_host import SessionHost
 from managers.node.session_queries import NodeSession
 from managers.node.session_resources import ProcessResources
@@ -167,7 +168,7 @@ class NodeManager(MemberCalls):
             in_place=in_place,
         )
         self._owner.start()
-        psutil.cpu_percent()  # later calls return the load since this one
+        self._processor_use = ProcessorUse(self._clock)
 
     @property
     def links_address(self) -> str:
@@ -339,7 +340,7 @@ class NodeManager(MemberCalls):
             cores=len(os.sched_getaffinity(0)),
             workers=self._workers,
             busy=sum(found.info().running for found in sessions if not found.state.is_terminal),
-            processor=psutil.cpu_percent(),
+            processor=self._processor_use.percent(),
             memory=memory.total,
             memory_free=memory.available,
             disk=disk.total,
