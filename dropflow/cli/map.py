@@ -18,7 +18,7 @@ from dropflow.cli.options import (
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.partition import detailed, graph_to_plan
 from dropflow.cli.plan_reply import reply_of
-from dropflow.cli.planning_options import PlanningChoice, machines_and_parts, planning_options
+from dropflow.cli.planning_options import PlanningChoice, is_url, machines_and_parts, planning_options
 
 __all__ = ["command"]
 
@@ -32,7 +32,8 @@ __all__ = ["command"]
     "--nodes",
     required=True,
     metavar="NODE,NODE...",
-    help="Names of the nodes, or a FILE.toml that describes them; as many parts are made as needed.",
+    help="Names of the nodes, a FILE.toml that describes them, or the URL of their manager; as many parts are made as "
+    "needed.",
 )
 @planning_options
 @target_option
@@ -59,7 +60,7 @@ def command(
     from translator.planning.judge import judge
 
     written = None if target is None else graph_target(target, form)
-    described = machines_and_parts(nodes, None)[0] if nodes.endswith(".toml") else None
+    described = machines_and_parts(output, nodes, None)[0] if is_url(nodes) or nodes.endswith(".toml") else None
     names = [name.strip() for name in nodes.split(",")] if described is None else [one.name for one in described.nodes]
     parted = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     options, algorithm, note, begun = choice.options(len(names)), "an earlier command", "", time.perf_counter()

@@ -83,7 +83,7 @@ def command(
     if compare and target is not None:
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
     written = None if target is None else graph_target(target, form)
-    where, count = machines_and_parts(machines, parts)
+    where, count = machines_and_parts(output, machines, parts)
     whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     options = choice.options(count)
     if compare:

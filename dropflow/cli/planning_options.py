@@ -1,30 +1,38 @@
 """The options of the commands that plan: how many parts, by which algorithm, for which machines."""
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from translator.stage_options import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
     from dropflow.cli.output import CommandOutput
     from dropflow.graph.physical import PhysicalGraph
+    from dropflow.rest.client import Client
+    from translator.planning.live_machines import LiveMachines
     from translator.planning.machines import Machines
     from translator.stage_options import PartitionOptions
 
 __all__ = [
     "PlanningChoice",
     "algorithm_option",
+    "is_url",
     "machines_and_parts",
     "machines_option",
+    "nodes_of_manager",
     "note_problems",
     "planning_options",
+    "usable_nodes",
 ]
 
+_NO_OPTIONS = ("profiles", "is_given")
 Objective = Literal["time", "movement", "nodes", "balanced"]
 
 algorithm_option = click.option(
@@ -37,21 +45,27 @@ algorithm_option = click.option(
 )
 
 machines_option = click.option(
-    "--nodes", "machines", metavar="FILE.toml", help="The machines to plan for; equal nodes of one core by default."
+    "--nodes",
+    "machines",
+    metavar="FILE.toml|URL",
+    help="The machines to plan for: described in a file, or those of the manager at URL with their load now; equal "
+    "nodes of one core by default.",
 )
 
 
 class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
     """How a graph is to be planned, as the options of a command say."""
 
-    algorithm: str
-    imbalance: float
-    objective: Objective
-    dop: int
-    deadline: float | None
-    seed: int
+    algorithm: str = DEFAULT_ALGORITHM
+    imbalance: float = 1.0
+    objective: Objective = "time"
+    dop: int = 0
+    deadline: float | None = None
+    seed: int = 0
     profiles: tuple[str, ...] = ()
     """Directories of runs whose measurements take the place of estimates."""
+    is_given: bool = False
+    """Whether the command line has one of these options."""
 
     def measured(self, graph: "PhysicalGraph") -> "PhysicalGraph":
         """Return a graph with what earlier runs have measured."""
@@ -65,7 +79,7 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return the options of the stage, for a number of parts."""
         from translator.stage_options import PartitionOptions
 
-        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name != "profiles"}
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _NO_OPTIONS}
         return PartitionOptions(parts=parts, **fields)
 
 
@@ -128,29 +142,80 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
             deadline=deadline,
             seed=seed,
             profiles=profiles,
+            is_given=any(
+                click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+                for name in PlanningChoice.__struct_fields__
+            ),
         )
         return function(*arguments, choice=choice, **given)
 
     return algorithm_option(command)
 
 
-def machines_and_parts(path: str | None, parts: int | None) -> tuple["Machines | None", int]:
-    """Return the machines of a file, if one is named, and the number of parts: one for each machine by default.
+def machines_and_parts(output: "CommandOutput", source: str | None, parts: int | None) -> tuple["Machines | None", int]:
+    """Return the machines of a file or a manager, if one is named, and the number of parts: one for each by default.
+
+    Notes tell which nodes of the manager are left out.
 
     Raises
     ------
     UsageError
-        Neither machines nor a number of parts are given.
+        Neither machines nor a number of parts are given, or no node of the manager is alive.
     """
     from dropflow.errors import UsageError
     from translator.planning.machines_file import read_machines
 
-    if path is None:
+    if source is None:
         if parts is None:
             raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
         return None, parts
-    machines = read_machines(Path(path))
+    if is_url(source):
+        found = nodes_of_manager(output, source)
+        return found.machines(len(found.nodes) if parts is None else parts), parts or len(found.nodes)
+    machines = read_machines(Path(source))
     return machines, len(machines.nodes) if parts is None else parts
+
+
+def is_url(source: str) -> bool:
+    """Whether this names a manager, rather than a file or nodes."""
+    return "://" in source
+
+
+def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
+    """Return the nodes of the manager at `url` as they are now; notes tell which are left out.
+
+    Raises
+    ------
+    UsageError
+        No node is alive there.
+    """
+    from dropflow.cli.connection import connect_to, manager_url
+    from dropflow.cli.options import ConnectionOptions
+
+    # A token in the environment is for the manager of DROPFLOW_URL, if that names one.
+    environment = ConnectionOptions(url=os.environ.get("DROPFLOW_URL") or url, token=os.environ.get("DROPFLOW_TOKEN"))
+    with connect_to(manager_url(ConnectionOptions(url=url)), environment) as client:
+        return usable_nodes(output, client)
+
+
+def usable_nodes(output: "CommandOutput", client: "Client") -> "LiveMachines":
+    """Return the nodes that a manager knows, as they are now; notes tell which are left out.
+
+    Raises
+    ------
+    UsageError
+        No node is alive there.
+    """
+    from dropflow.errors import UsageError
+    from translator.planning.live_machines import live_machines
+
+    found = live_machines(client.nodes())
+    for text in found.left_out:
+        output.note(f"{text}: nothing is planned for it")
+    if not found.nodes:
+        hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
+        raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
+    return found
 
 
 def note_problems(

@@ -85,7 +85,7 @@ def command(
     _check_targets(trace, svg, png)
     whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     is_planned = whole.parts > 1 and parts is None
-    where, count = machines_and_parts(machines, whole.parts if is_planned and machines is None else parts)
+    where, count = machines_and_parts(output, machines, whole.parts if is_planned and machines is None else parts)
     options, algorithm = choice.options(count), "an earlier command"
     note_problems(output, whole, options, where)
     if not is_planned:

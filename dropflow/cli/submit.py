@@ -1,6 +1,6 @@
 """``dropflow submit``: translate a graph here, and run it on the nodes of a manager."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from dropflow.cli.options import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.planning_options import PlanningChoice, planning_options, usable_nodes
 from dropflow.cli.session_replies import exit_of_session, failure_lines, headline, session_url, shown_states
 from dropflow.cli.tables import few, shell_command
 from dropflow.cli.walltime import until_option
@@ -30,6 +31,7 @@ from dropflow.states import SessionState
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
+    from translator.planning.live_machines import LiveMachines
 
 __all__ = ["PlacementOptions", "command", "fit"]
 
@@ -109,14 +111,14 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that say how to partition and place a graph; see their help."""
 
     parts: int | None = None
-    algorithm: str | None = None
-    seed: int | None = None
+    choice: PlanningChoice = PlanningChoice()
+    random: int | None = None
     anew: bool = False
 
     @property
     def is_given(self) -> bool:
         """Whether an option requests a partition."""
-        return (self.parts, self.algorithm, self.seed) != (None, None, None)
+        return self.parts is not None or self.random is not None or self.choice.is_given
 
 
 @click.command("submit")
@@ -131,16 +133,8 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.IntRange(min=1),
     help="Partition the graph into this many parts; one per node by default.",
 )
-@click.option(
-    "-a",
-    "--algorithm",
-    default=None,
-    metavar="NAME",
-    help="How to partition, as in dropflow partition; auto by default.",
-)
-@click.option(
-    "--random", "seed", type=int, metavar="SEED", help="Assign drops to parts at random instead, to test links."
-)
+@planning_options
+@click.option("--random", metavar="SEED", type=int, help="Assign drops to parts at random instead, to test links.")
 @click.option(
     "--no-join", is_flag=True, help="Keep its nodes: add none that come while it runs, and do not rebalance it."
 )
@@ -176,8 +170,8 @@ def command(
     settings: tuple[str, ...],
     session: str,
     parts: int | None,
-    algorithm: str | None,
-    seed: int | None,
+    choice: PlanningChoice,
+    random: int | None,
     no_join: bool,
     anew: bool,
     until: float,
@@ -190,8 +184,9 @@ def command(
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
 
-    It is translated and partitioned here, into one part for each node that is alive, and deployed. A graph that is
-    placed already (dropflow map) goes to the nodes that it names. Without --wait the answer is the session's name; with
+    It is translated and planned here, with one part for each node that is alive, and deployed. The plan counts with the
+    capacities of the nodes, and with their load now. A graph that is placed already (dropflow map) goes to the nodes
+    that it names. Without --wait the answer is the session's name; with
     it, the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes
     do not answer (see --patience), and 130 if you stopped waiting: the session continues.
 
@@ -213,12 +208,8 @@ def command(
     if session and not is_session_name(session):
         raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
     with connect(manager) as client:
-        alive = [node.name for node in client.nodes() if node.state == "alive"]
-        if not alive:
-            hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
-            raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
-        options = PlacementOptions(parts=parts, algorithm=algorithm, seed=seed, anew=anew)
-        parted = fit(translation.graph, alive, options)
+        options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
+        parted = fit(translation.graph, usable_nodes(output, client), options)
         query = SubmitQuery(
             session=session,
             anew=anew,
@@ -247,28 +238,31 @@ def command(
     return exit_of_session(detail)
 
 
-def fit(graph: "PhysicalGraph", nodes: Sequence[str], options: PlacementOptions) -> "PhysicalGraph":
-    """Return `graph` in parts, placed on `nodes` if there is a node for each part.
+def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions) -> "PhysicalGraph":
+    """Return `graph` in parts, placed on nodes if there is one for each part.
 
     A placed graph stays on its nodes and a partitioned graph keeps its parts unless the options ask for something else.
     If there are more parts than nodes, the manager places them, part k on the k-th node, round robin.
     """
     from translator.partition.registry import partition
     from translator.placement import place
-    from translator.stage_options import DEFAULT_ALGORITHM, PartitionOptions
 
     if graph.places and not (options.is_given or options.anew):
         return graph
-    count = options.parts or len(nodes)
-    if options.seed is not None:
-        if options.algorithm is not None:
-            raise UsageError("--random and --algorithm exclude each other", hint="leave out one of them")
-        parted = _at_random(graph, count, options.seed)
+    count = options.parts or len(nodes.nodes)
+    machines = nodes.machines(count)
+    if options.random is not None:
+        if options.choice.is_given:
+            raise UsageError("--random makes no plan: options of plans have no effect", hint="leave out one of them")
+        parted = _at_random(graph, count, options.random)
     elif options.is_given or graph.parts == 1:
-        parted = partition(graph, PartitionOptions(algorithm=options.algorithm or DEFAULT_ALGORITHM, parts=count))
+        where = machines if count <= len(nodes.nodes) else None
+        weighted = options.choice.measured(graph)
+        parted = replace(partition(weighted, options.choice.options(count), where), weight=graph.weight)
     else:
-        parted = replace(graph, places=())
-    return place(parted, nodes) if parted.parts <= len(nodes) else parted
+        parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
+    names = [node.name for node in machines.nodes]
+    return place(parted, names) if parted.parts <= len(names) else parted
 
 
 def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph":

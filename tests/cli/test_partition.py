@@ -9,6 +9,9 @@ import pytest
 from PIL import Image
 
 from dropflow.graph_file import load, save
+from dropflow.rest.schema import Load, NodeInfo
+from dropflow.testing.fake_manager import FakeManager
+from managers.service import Service
 from tests.cli.answers import Command
 from tests.graph.constrained import exclusive_and_mpi
 
@@ -214,3 +217,29 @@ def test_a_profile_without_a_run_is_refused(command: Command, tmp_path: Path) ->
 
     assert answer.status != 0
     assert "dropflow run --keep" in answer.err
+
+
+def test_the_machines_may_be_those_of_a_manager(ask: Command, service: Service, manager: FakeManager) -> None:
+    """They are planned for as they are now: a busy one gets less, and one that is lost is told and gets nothing."""
+    for name, use in (("node-1", 0.0), ("node-2", 100.0)):
+        manager.set_node(NodeInfo(name=name, host=name, load=Load(cores=2, workers=2, processor=use)))
+    manager.set_node(NodeInfo(name="node-3", state="lost", text="silent for 20 s"))
+    answer = ask("partition", NESTED, "--nodes", service.url, "--details", "--output", "json")
+    mapped = ask("map", NESTED, "--nodes", service.url, "--output", "json")
+    shown = ask("schedule", NESTED, "--nodes", service.url)
+
+    assert answer.json["parts"] == 2
+    assert answer.json["part_drops"][0] > answer.json["part_drops"][1] > 0
+    assert mapped.json["places"] == ["node-1", "node-2"]
+    assert "node node-3 is lost: silent for 20 s" in shown.err
+
+
+def test_a_manager_without_nodes_is_bad_input(ask: Command, service: Service, manager: FakeManager) -> None:
+    """The error has the address, and what to do."""
+    for name in ("node-1", "node-2"):
+        manager.set_node(NodeInfo(name=name, state="lost"))
+    answer = ask("partition", NESTED, "--nodes", service.url)
+
+    assert answer.status == 2
+    assert "no node is alive at this manager" in answer.err
+    assert service.url in answer.err

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from dropflow.cli import watch
+from dropflow.cli.planning_options import PlanningChoice
 from dropflow.cli.submit import PlacementOptions, fit
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import SessionDetail
+from dropflow.graph.templates import Kind
+from dropflow.rest.schema import Load, NodeInfo, SessionDetail
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from managers.service import Service
 from tests.cli.answers import Command
 from translator.partition.registry import partition
+from translator.planning.live_machines import live_machines
 from translator.stage_options import PartitionOptions
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -91,7 +94,8 @@ def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, man
 
 def fitted(graph: PhysicalGraph, **options: Any) -> PhysicalGraph:
     """The graph as it is deployed."""
-    return fit(graph, NODES, PlacementOptions(**options))
+    nodes = live_machines([NodeInfo(name=name, load=Load(cores=1, workers=1)) for name in NODES])
+    return fit(graph, nodes, PlacementOptions(**options))
 
 
 def test_a_graph_without_parts_gets_one_per_node() -> None:
@@ -139,5 +143,48 @@ def test_more_parts_than_nodes_are_placed_by_the_manager() -> None:
 
 def test_random_parts_and_an_algorithm_exclude_each_other() -> None:
     """It is bad input to give both."""
-    with pytest.raises(UsageError, match="--random and --algorithm"):
-        fitted(fan(30), seed=1, algorithm="blocks")
+    with pytest.raises(UsageError, match="--random makes no plan"):
+        fitted(fan(30), random=1, choice=PlanningChoice(algorithm="blocks", is_given=True))
+
+
+def test_a_busy_node_gets_less() -> None:
+    """The plan counts with the load of the nodes: one whose processors are busy gets fewer applications."""
+    busy = {"a": 0.0, "b": 100.0, "c": 0.0}
+    nodes = live_machines(
+        [NodeInfo(name=name, load=Load(cores=1, workers=1, processor=use)) for name, use in busy.items()]
+    )
+    graph = fan(50)
+    made = fit(graph, nodes, PlacementOptions())
+    apps = np.bincount(made.part[graph.kinds[graph.template] == Kind.APP], minlength=3)
+
+    assert made.places == NODES
+    assert apps[1] < 0.7 * min(apps[0], apps[2])
+
+
+def test_fewer_parts_than_nodes_go_to_those_with_most_to_give() -> None:
+    """Two parts on three nodes leave the busy one out."""
+    nodes = live_machines(
+        [NodeInfo(name=name, load=Load(cores=1, workers=1, processor=100.0 * (name == "a"))) for name in NODES]
+    )
+
+    assert fit(fan(30), nodes, PlacementOptions(parts=2)).places == ("b", "c")
+
+
+def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManager) -> None:
+    """A lost node gets nothing, and a note has its name and why."""
+    manager.set_node(NodeInfo(name="gone", state="lost", text="silent for 20 s"))
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine")
+
+    assert answer.status == 0
+    assert "node gone is lost: silent for 20 s: nothing is planned for it" in answer.err
+    assert set(manager.graph("mine").places) == {"node-1", "node-2"}
+
+
+def test_options_of_plans(ask: Command, manager: FakeManager) -> None:
+    """They are those of ``dropflow partition``; a deadline that cannot be kept refuses the graph before it is sent."""
+    before = len(manager.sessions())
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--deadline", "0.001")
+
+    assert answer.status == 2
+    assert "PT011" in answer.err
+    assert len(manager.sessions()) == before

@@ -74,7 +74,11 @@ class Deployer:
         )
 
     def alive(self, manager: str) -> tuple[str, ...]:
-        """Return the sorted names of the nodes at or below a manager that are alive.
+        """Return the sorted names of the nodes at or below a manager that are alive. Raises as `nodes`."""
+        return tuple(sorted(node.name for node in self.nodes(manager)))
+
+    def nodes(self, manager: str) -> tuple[NodeInfo, ...]:
+        """Return the nodes at or below a manager that are alive, with their load now.
 
         Raises
         ------
@@ -86,11 +90,11 @@ class Deployer:
         address = self.known(manager)
         with closing(self._connect(address)) as client:
             found = client.nodes()
-        names = tuple(sorted(node.name for node in found if node.state == "alive"))
-        if not names:
+        alive = tuple(node for node in found if node.state == "alive")
+        if not alive:
             hint = "start a node manager, or see the state of its nodes"
             raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
-        return names
+        return alive
 
     def deploy(self, graph: Path, manager: str, session: str) -> Deployed:
         """Start a session with the graph in a ``.dfg`` file.

@@ -8,6 +8,7 @@ from msgspec import Meta
 from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
+from dropflow.rest.schema import NodeInfo
 from translator.stage_options import DEFAULT_ALGORITHM
 
 __all__ = [
@@ -161,7 +162,7 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     session : str
         Name of the session; made from the graph's name when empty.
     spread : bool
-        Partition the graph again, into one part for each node that is alive, unless it has as many parts.
+        Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]
@@ -187,10 +188,13 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
         Seconds since the epoch.
     notes : tuple of Problem
         Findings about the form. After an error among them the graph is refused, with its own findings too.
+    nodes : tuple of NodeInfo
+        The nodes to plan for, as their manager reported them; none for equal ones.
     """
 
     name: str
     created: float
+    nodes: tuple[NodeInfo, ...] = ()
     algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
     imbalance: float = 1.0

@@ -11,6 +11,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.problems import Problem
 from dropflow.rest.error_body import from_body, to_body
+from dropflow.rest.schema import NodeInfo
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.web.deployer import Deployer, ManagerClient
 from translator.web.export import ExportOrder
@@ -128,8 +129,12 @@ class TranslatorService:
         )
         return self._enqueue(source, order)
 
-    def partition(self, identity: str, request: RepartitionRequest) -> TranslationInfo:
+    def partition(
+        self, identity: str, request: RepartitionRequest, *, nodes: Sequence[NodeInfo] = ()
+    ) -> TranslationInfo:
         """Queue the source of a translation again, to be partitioned in another way.
+
+        With `nodes` it is planned for them as they are now; otherwise for equal nodes.
 
         Raises
         ------
@@ -154,6 +159,7 @@ class TranslatorService:
             parts=request.parts,
             imbalance=request.imbalance,
             **steering_of(request),
+            nodes=tuple(nodes),
             limits=self.limits,
             notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )
@@ -261,12 +267,10 @@ class TranslatorService:
         manager = self.deployer.known(request.manager)
         info = self.result(identity, seconds=0)
         if request.spread:
-            nodes = self.deployer.alive(manager)
-            parts = info.report.measures.parts if info.report and info.report.measures else 1
-            if parts != len(nodes):
-                algorithm = DEFAULT_ALGORITHM if info.algorithm == "none" else info.algorithm
-                wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance)
-                identity = self.result(self.partition(identity, wanted).id).id
+            nodes = self.deployer.nodes(manager)
+            algorithm = DEFAULT_ALGORITHM if info.algorithm == "none" else info.algorithm
+            wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance)
+            identity = self.result(self.partition(identity, wanted, nodes=nodes).id).id
         return self.deployer.deploy(self.graph(identity), manager, request.session)
 
     def delete(self, identity: str) -> None:

@@ -32,6 +32,8 @@ from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, machines_for, plan
 from translator.pipeline import Checked, examine, finish
 from translator.planning.judge import judge
+from translator.planning.live_machines import live_machines
+from translator.planning.machines import Machines
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.web.records import (
     TOO_LARGE,
@@ -88,6 +90,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
     options = PartitionOptions(
         algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed, **steering
     )
+    machines = live_machines(order.nodes).machines(order.parts) if order.nodes else None
     problems = [*order.notes, *_impossible(options)]
     try:
         found = examine(
@@ -116,11 +119,12 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         cut_before, note = graph.parts > 1 and order.parts == 1, ""
         if not cut_before:
             report_stage(f"partitioning {graph.drops:,} drops by {order.algorithm}")
-            problems += [p for p in check_partition(graph, options) if p.severity is not Severity.ERROR]
-            made = plan(graph, options)
+            problems += [p for p in check_partition(graph, options, machines) if p.severity is not Severity.ERROR]
+            made = plan(graph, options, machines)
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
-        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report, options, note)
+        where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
+        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report, where, note)
         report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
         graph_file.save(graph, folder / GRAPH)
     except DropflowError as error:
@@ -147,13 +151,12 @@ def _expected(found: Checked) -> TranslationReport:
 
 
 def _measured(
-    graph: PhysicalGraph, algorithm: str, report: TranslationReport, options: PartitionOptions, note: str
+    graph: PhysicalGraph, algorithm: str, report: TranslationReport, machines: Machines, note: str
 ) -> TranslationReport:
     sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
     edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
     quality = quality_of(graph)
-    machines = machines_for(msgspec.structs.replace(options, parts=graph.parts))
     verdict = judge(graph, machines)
     out = graph.successors
     columns = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
+from dropflow.rest.schema import Load, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService
@@ -282,6 +284,19 @@ def test_deploying_spreads_over_the_nodes_that_are_alive(start: Start, nested: P
 
     assert done.url == "http://host:1/sessions/one"
     assert manager.graph("one").parts == 3
+
+
+def test_deploying_plans_for_the_load_of_the_nodes(start: Start, nested: Path) -> None:
+    """A node whose processors are busy gets fewer drops."""
+    manager = FakeManager("m", role="master", nodes=("a", "b"))
+    for name, use in (("a", 0.0), ("b", 100.0)):
+        manager.set_node(NodeInfo(name=name, load=Load(cores=1, workers=1, processor=use)))
+    service = start(manager)
+    info = _done(service, nested, parts=2)
+    service.deploy(info.id, DeployRequest(manager="http://host:1/", session="one", spread=True))
+    idle, busy = np.bincount(manager.graph("one").part, minlength=2).tolist()
+
+    assert idle > busy > 0
 
 
 def test_only_known_managers_are_called(start: Start, hello: Path) -> None:
