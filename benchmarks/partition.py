@@ -43,6 +43,7 @@ WORKFLOWS = {
     "Seismology": 105,
     "Srasearch": 104,
     "Blast": 105,
+    "Rnaseq": 180,
 }
 MOST_DROPS = {"heft": 100_000, "lookahead": 20_000, "peft": 100_000, "min_parts": 20_000, "kahypar": 200_000}
 MOST_DROPS |= {"sarkar": 200_000, "breadth_first": 200_000}

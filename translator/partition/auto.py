@@ -93,6 +93,7 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
         found["min_parts"] = _fewest
     if options.objective in ("movement", "balanced") and has_kahypar() and drops <= _MIDDLE:
         found["kahypar"] = kahypar
+        del found["metis"]  # which `kahypar` includes
     if drops > _LARGE:
         found = {"blocks": blocks, "metis": metis}
     return MappingProxyType(found)
@@ -166,9 +167,9 @@ def _by_time(_found: list[_Candidate], _options: PartitionOptions) -> _Key:
 
 
 def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:
-    """Within the imbalance; if no plan keeps it, within that of the evenest plan."""
+    """Within the imbalance; if no plan keeps it, within a tenth of that of the evenest plan."""
     evenest = min(one.verdict.imbalance for one in found)
-    most = max(options.imbalance, evenest) + 1e-6
+    most = (options.imbalance if evenest <= options.imbalance + 1e-6 else 1.1 * evenest) + 1e-6
     return lambda one: (
         max(one.verdict.imbalance - most, 0.0),
         one.verdict.bytes_moved,

@@ -1,20 +1,20 @@
 """Partition of the hypergraph of data with Mt-KaHyPar (L. Gottesbueren et al., ACM J. Exp. Algorithmics 2021).
 
 A data drop that is read in ten parts moves nine or ten times, not as often as it has readers there. METIS counts edges;
-here each data drop is a net, and the price, connectivity minus one, is what really moves.
+here each data drop is a net, and the price, connectivity minus one, is what really moves. The partitions of METIS are
+refined and combined with those of Mt-KaHyPar, so that the result moves no more than either.
 """
 
-from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.standard_output import native_output_on_stderr
-from translator.partition.metis import filled, least_movement, numbered
+from translator.partition.kahypar_process import Hypergraph, kahypar_cuts
+from translator.partition.metis import filled, least_movement, metis_cuts, numbered
 from translator.partition.planned_parts import PlannedParts, shares_of
 from translator.partition.weights import scaled
 from translator.planning.graph_work import work_of
@@ -26,6 +26,9 @@ __all__ = ["has_kahypar", "kahypar"]
 
 _MOST_LOAD = 1_000_000
 _MOST_VOLUME = 1_000_000
+_SMALL = 5_000
+"""Graphs with at most so many tasks get several seeds."""
+_SEEDS = 4
 
 
 def has_kahypar() -> bool:
@@ -40,6 +43,8 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
     ------
     MissingDependencyError
         Mt-KaHyPar is not installed.
+    WorkerDiedError
+        It ended without an answer.
     """
     if not has_kahypar():
         hint = "install it with `pip install dropflow[kahypar]`, or use metis"
@@ -48,47 +53,23 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
     order = topological_order(graph)
     part = np.arange(graph.drops, dtype=np.int32)
     if options.parts < graph.drops:
-        found = [_cut(tasks, options, machines)] if tasks.tasks > options.parts and len(tasks.nets.volume) else []
-        start = found or [np.arange(tasks.tasks, dtype=np.int64) % options.parts]
-        part = tasks.expanded(least_movement(tasks, options, machines, start))
+        found = metis_cuts(tasks, options, machines)
+        if tasks.tasks > options.parts and len(tasks.nets.volume):
+            found += _cuts(tasks, options, machines)
+        part = tasks.expanded(least_movement(tasks, options, machines, found))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 
 
-@cache
-def _library() -> Any:
-    """Return Mt-KaHyPar with one thread, with which a seed decides the result."""
-    import mtkahypar  # noqa: PLC0415 - optional
-
-    with native_output_on_stderr():
-        return mtkahypar.initialize(1)
-
-
-def _cut(
-    tasks: TaskGraph, options: PartitionOptions, machines: Machines
-) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    import mtkahypar  # noqa: PLC0415 - optional
-
-    library = _library()
-    mtkahypar.set_seed(options.seed)
-    context = library.context_from_preset(mtkahypar.PresetType.QUALITY)
-    context.set_partitioning_parameters(options.parts, max(options.imbalance, 0.1) / 100.0, mtkahypar.Objective.KM1)
-    context.logging = False
+def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[npt.NDArray[np.int64]]:
+    """Return what Mt-KaHyPar finds; for small graphs with several seeds."""
     load = tasks.load if tasks.load.any() else np.ones(tasks.tasks)
     weights = scaled(load, least=0, most=_MOST_LOAD)
-    shares = shares_of(machines)
+    shares, most = shares_of(machines), np.zeros(0, dtype=np.int64)
     if not np.allclose(shares, shares[0]):
         most = np.ceil(weights.sum() * shares * (1 + options.imbalance / 100.0)).astype(np.int64) + 1
-        context.set_individual_target_block_weights(most.tolist())
     nets = tasks.nets
-    hypergraph = library.create_hypergraph(
-        context,
-        tasks.tasks,
-        len(nets.volume),
-        [one.tolist() for one in np.split(nets.task, nets.ptr[1:-1])],
-        weights.tolist(),
-        scaled(nets.volume, least=1, most=_MOST_VOLUME).tolist(),
-    )
-    with native_output_on_stderr():
-        cut = hypergraph.partition(context)
-    return np.array([cut.block_id(task) for task in range(tasks.tasks)], dtype=np.int64)
+    volumes = scaled(nets.volume, least=1, most=_MOST_VOLUME)
+    graph = Hypergraph(ptr=nets.ptr, task=nets.task, volumes=volumes, weights=weights)
+    tries = _SEEDS if tasks.tasks <= _SMALL else 1
+    return kahypar_cuts(graph, options.parts, imbalance=options.imbalance, most=most, seed=options.seed, tries=tries)

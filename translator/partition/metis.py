@@ -19,14 +19,15 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.standard_output import native_output_on_stderr
 from translator.partition.blocks import cut_evenly
 from translator.partition.planned_parts import PlannedParts, shares_of
-from translator.partition.refinement import PartLimits, heaviest_first, limits_for, refined
+from translator.partition.recombination import recombined
+from translator.partition.refinement import PartLimits, heaviest_first, limits_for, moved_bytes, refined
 from translator.partition.weights import loads, scaled
 from translator.planning.graph_work import work_of
 from translator.planning.machines import Machines
-from translator.planning.task_graph import TaskGraph, task_graph
+from translator.planning.task_graph import Nets, TaskGraph, task_graph
 from translator.stage_options import PartitionOptions
 
-__all__ = ["filled", "least_movement", "metis", "numbered"]
+__all__ = ["filled", "least_movement", "metis", "metis_cuts", "numbered"]
 
 _MOST_LOAD = 10_000
 _MOST_VOLUME = 1_000_000
@@ -35,6 +36,9 @@ _LOAD_UNIT = 100
 _SEEDS, _MOST_SEEDS = 3, 8
 _REFINED = 4
 """How many results are refined, and the one that moves the least whatever its balance."""
+_REFINED_SMALL = 6
+_MOST_ROUNDS, _ROUND_BUDGET = 40, 60_000
+"""How often two results of small graphs are combined, and the tasks of nets of all combinations."""
 _SLACKS = (1.1, 1.3, 1.05, 1.6, 1.2)
 """Factors of the looser limits that a refinement passes through, one after the other."""
 _SMALL = 5_000
@@ -55,7 +59,7 @@ def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -
     tasks = task_graph(work_of(graph))
     part = np.arange(graph.drops, dtype=np.int32)
     if options.parts < graph.drops:
-        part = tasks.expanded(least_movement(tasks, options, machines, _cuts(tasks, options, machines)))
+        part = tasks.expanded(least_movement(tasks, options, machines, metis_cuts(tasks, options, machines)))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 
@@ -74,41 +78,38 @@ def least_movement(
         # Less than what the evenest partition has cannot be asked for.
         least = 100.0 * ((1 + options.imbalance / 100) * (1 + limits.excess(even)) - 1)
         limits = limits_for(tasks, shares, least + 1e-6, memory)
-    promising = sorted(found, key=lambda part: (limits.excess(part), _moved(tasks, part)))[:_REFINED]
-    promising += [part for part in sorted(found, key=lambda part: _moved(tasks, part))[:1] if part is not promising[0]]
+    nets = tasks.nets
+    is_small = tasks.tasks <= _SMALL
+    ordered = sorted(found, key=lambda part: (limits.excess(part), moved_bytes(nets, part)))
+    promising = ordered[: _REFINED_SMALL if is_small else _REFINED]
+    promising += [
+        part for part in sorted(found, key=lambda part: moved_bytes(nets, part))[:1] if part is not promising[0]
+    ]
     results = [_improved(tasks, part, limits) for part in promising]
     if all(limits.excess(part) > 0 for part, _ in results):
         results.append(_improved(tasks, even, limits))
-    by_cut = options.goal == "cut"
-    best, _ = min(
-        results,
-        key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0]) if by_cut else one[1]),
-    )
-    return best if by_cut or tasks.tasks > _SMALL else _polished(tasks, best, limits)
+    if options.goal == "cut":
+        return min(results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0])))[0]
+    if is_small:
+        rounds = min(_MOST_ROUNDS, _ROUND_BUDGET // max(len(nets.task), 1))
+        results.append(recombined(nets, results, limits, rounds=rounds, seed=options.seed))
+    best, _ = min(results, key=lambda one: (round(limits.excess(one[0]), 6), one[1]))
+    return _polished(nets, best, limits) if is_small else best
 
 
 def _improved(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> tuple[_Wide, float]:
-    if tasks.tasks > _LARGE:
-        return refined(tasks, part, limits, passes=0) if limits.excess(part) else (part, _moved(tasks, part))
-    return refined(tasks, part, limits)
+    return refined(tasks.nets, part, limits, passes=0) if tasks.tasks > _LARGE else refined(tasks.nets, part, limits)
 
 
-def _polished(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> _Wide:
+def _polished(nets: Nets, part: _Wide, limits: PartLimits) -> _Wide:
     """Refine a partition again and again through looser limits, where single moves of heavy tasks are possible."""
-    best, moved = part, _moved(tasks, part)
+    best, moved = part, moved_bytes(nets, part)
     for slack in _SLACKS:
-        loose, _ = refined(tasks, best, PartLimits(limits.weights, limits.most * slack), passes=2)
-        again, fewer = refined(tasks, loose, limits)
+        loose, _ = refined(nets, best, PartLimits(limits.weights, limits.most * slack), passes=2)
+        again, fewer = refined(nets, loose, limits)
         if (limits.excess(again), fewer) < (limits.excess(best), moved):
             best, moved = again, fewer
     return best
-
-
-def _moved(tasks: TaskGraph, part: _Wide) -> float:
-    nets, parts = tasks.nets, int(part.max(initial=0)) + 1
-    net = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
-    places = np.unique(net * parts + part[nets.task]) // parts
-    return float(nets.volume[places].sum() - nets.volume.sum())
 
 
 def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
@@ -116,7 +117,7 @@ def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
     return float(tasks.work.volume[tasks.after_data][one != part[tasks.after]].sum())
 
 
-def _cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[_Wide]:
+def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> list[_Wide]:
     """Return what METIS finds with each method and seed."""
     import pymetis  # noqa: PLC0415 - takes 50 ms to load
 

@@ -3,7 +3,7 @@
 The moves are those of C. M. Fiduccia and R. M. Mattheyses ("A linear-time heuristic for improving network partitions",
 DAC 1982), for any number of parts: a pass takes the best allowed move again and again, also one that makes it worse,
 never moves a task twice, and in the end keeps the best partition that it saw. The price is what really moves: a net
-whose tasks are in n parts moves n - 1 times.
+whose tasks are in n parts moves n - 1 times. No part becomes empty, and empty parts get the tasks that cost least.
 """
 
 import heapq
@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from translator.planning.graph_work import Floats
-from translator.planning.task_graph import TaskGraph
+from translator.planning.task_graph import Nets, TaskGraph
 
-__all__ = ["PartLimits", "heaviest_first", "limits_for", "refined"]
+__all__ = ["PartLimits", "heaviest_first", "limits_for", "moved_bytes", "refined"]
 
 _Parts = npt.NDArray[np.int64]
 _PASSES = 6
 _PATIENCE = 150
 """Moves of a pass without a better partition before it ends."""
 _WIDE = 32
-"""After a move, the tasks of nets that are larger are not looked at again in the same pass."""
+"""After a move, the tasks of nets that are larger, and tasks of more nets, are not looked at again in the same pass."""
 _EXACT = 1e-9
 
 
@@ -97,9 +97,18 @@ def heaviest_first(graph: TaskGraph, limits: PartLimits) -> _Parts:
     return part
 
 
-def refined(graph: TaskGraph, part: _Parts, limits: PartLimits, *, passes: int = _PASSES) -> tuple[_Parts, float]:
+def moved_bytes(nets: Nets, part: _Parts) -> float:
+    """Return the bytes that move between the parts."""
+    parts = int(part.max(initial=0)) + 1
+    net = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
+    places = np.unique(net * parts + part[nets.task]) // parts
+    return float(nets.volume[places].sum() - nets.volume.sum())
+
+
+def refined(nets: Nets, part: _Parts, limits: PartLimits, *, passes: int = _PASSES) -> tuple[_Parts, float]:
     """Return a partition that moves fewer bytes, or keeps the limits better, and the bytes that move."""
-    state = _Refinement(graph, part, limits)
+    state = _Refinement(nets, part, limits)
+    state.fill()
     state.balance()
     for _ in range(passes):
         if not state.improve():
@@ -110,8 +119,7 @@ def refined(graph: TaskGraph, part: _Parts, limits: PartLimits, *, passes: int =
 class _Refinement:
     """A partition that is being changed. Lists: single items are read and written."""
 
-    def __init__(self, graph: TaskGraph, part: _Parts, limits: PartLimits) -> None:
-        nets = graph.nets
+    def __init__(self, nets: Nets, part: _Parts, limits: PartLimits) -> None:
         self._parts = limits.most.shape[1]
         self._ptr: list[int] = nets.ptr.tolist()
         self._pins: list[int] = nets.task.tolist()
@@ -119,13 +127,14 @@ class _Refinement:
         net_of = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
         order = np.argsort(nets.task, kind="stable")
         self._nets_of: list[int] = net_of[order].tolist()
-        first = np.zeros(graph.tasks + 1, dtype=np.int64)
-        np.cumsum(np.bincount(nets.task, minlength=graph.tasks), out=first[1:])
+        first = np.zeros(len(part) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(nets.task, minlength=len(part)), out=first[1:])
         self._first: list[int] = first.tolist()
         self.part: list[int] = part.tolist()
         self._weights: list[list[float]] = limits.weights.tolist()
         self._most: list[list[float]] = (limits.most * (1 + _EXACT)).tolist()
         self._sums: list[list[float]] = limits.sums(part).tolist()
+        self._size: list[int] = np.bincount(part, minlength=self._parts).tolist()
         self._count: list[dict[int, int]] = [{} for _ in self._volume]
         for net, task in zip(net_of.tolist(), self._pins, strict=True):
             count, where = self._count[net], self.part[task]
@@ -134,6 +143,23 @@ class _Refinement:
     def moved(self) -> float:
         """Return the bytes that move."""
         return sum(volume * (len(count) - 1) for volume, count in zip(self._volume, self._count, strict=True))
+
+    def fill(self) -> None:
+        """Move a task into each empty part, one that costs least, as long as a part has several."""
+        empty = [part for part, size in enumerate(self._size) if not size]
+        if not empty:
+            return
+        heap = [(self._leaving(task), -self._weights[0][task], task) for task in range(len(self.part))]
+        heapq.heapify(heap)
+        while heap and empty:
+            cost, weight, task = heapq.heappop(heap)
+            if self._size[self.part[task]] == 1:
+                continue
+            now = self._leaving(task)
+            if now > cost:
+                heapq.heappush(heap, (now, weight, task))
+                continue
+            self._move(task, empty.pop(0))
 
     def balance(self) -> None:
         """Move tasks out of parts that exceed a limit, those first that cost least for what they weigh."""
@@ -145,7 +171,7 @@ class _Refinement:
                 here = [task for task, where in enumerate(self.part) if where == source and weights[task] > 0]
                 heap = [(self._cheapest(task, limit)[0] / weights[task], task) for task in here]
                 heapq.heapify(heap)
-                while heap and sums[source] > self._most[limit][source]:
+                while heap and sums[source] > self._most[limit][source] and self._size[source] > 1:
                     _, task = heapq.heappop(heap)
                     _, target = self._cheapest(task, limit)
                     if target >= 0:
@@ -203,7 +229,7 @@ class _Refinement:
                 pins = self._pins[self._ptr[net] : self._ptr[net + 1]]
                 if len(pins) <= _WIDE:
                     for other in pins:
-                        if other not in locked:
+                        if other not in locked and self._first[other + 1] - self._first[other] <= _WIDE:
                             self._offer(heap, other, push=True)
         for task, source in reversed(trail[best_length:]):
             self._move(task, source)
@@ -221,7 +247,7 @@ class _Refinement:
     def _best_move(self, task: int) -> tuple[float, int] | None:
         """Return the cost and the target of the best allowed move to a part with tasks of its nets."""
         savings = self._savings(task)
-        if not savings:
+        if not savings or self._size[self.part[task]] == 1:
             return None
         away, best, chosen = self._leaving(task), float("inf"), -1
         for target, gain in savings.items():
@@ -270,4 +296,6 @@ class _Refinement:
         for weights, sums in zip(self._weights, self._sums, strict=True):
             sums[source] -= weights[task]
             sums[target] += weights[task]
+        self._size[source] -= 1
+        self._size[target] += 1
         self.part[task] = target
