@@ -80,6 +80,8 @@ class Checked:
         The plan of a logical graph.
     graph : PhysicalGraph or None
         The graph of a file that is a physical graph.
+    unfilled : LogicalGraph or None
+        The logical graph as it was read, with its parameters.
     """
 
     family: str
@@ -87,6 +89,7 @@ class Checked:
     logical: LogicalGraph | None = None
     plan: UnrollPlan | None = None
     graph: PhysicalGraph | None = None
+    unfilled: LogicalGraph | None = None
 
 
 def translate(
@@ -204,7 +207,8 @@ def examine(
         return _unrolled(Family.DFG, source, (), unroll_options, component_options)
     if isinstance(source, LogicalGraph):
         filled, problems = fill(source, configuration=configuration, settings=settings)
-        return _planned(filled, source.family, problems, unroll_options, component_options)
+        found = _planned(filled, source.family, problems, unroll_options, component_options)
+        return replace(found, unfilled=source)
     name = name or (source.stem if isinstance(source, Path) else "graph")
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
@@ -218,6 +222,7 @@ def examine(
         return _foreign(reading, unroll_options, component_options)
     filled, problems = fill(reading.graph, configuration=configuration, settings=settings)
     found = _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
+    found = replace(found, unfilled=reading.graph)
     note = read_note(document)
     if note is None and (configuration or settings or parameters_of(reading.graph)):
         note = note_of(reading.graph, document, configuration=configuration, settings=settings)

@@ -109,27 +109,14 @@ def _noted(output: CommandOutput, reply: PartitionReply, note: str) -> Partition
 
 
 def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> CompareReply:
-    """Return the plans of all algorithms; of equal ones, in the order of the registry."""
-    from dropflow.errors import UsageError
-    from translator.partition.kahypar import has_kahypar
-    from translator.partition.registry import ALGORITHMS, machines_for, plan
-    from translator.planning.judge import judge
+    """Return the plans of all algorithms."""
+    from translator.partition.comparison import compared
 
-    found, failed = [], {}
-    for name in ALGORITHMS:
-        if name == "kahypar" and not has_kahypar():
-            failed[name] = "the package mtkahypar is not installed"
-            continue
-        options = msgspec.structs.replace(choice, algorithm=name).options(parts)
-        begun = time.perf_counter()
-        try:
-            made = plan(graph, options, machines)
-        except UsageError as error:
-            failed[name] = error.text
-            continue
-        seconds = time.perf_counter() - begun
-        found.append(reply_of(name, judge(made.graph, machines_for(options, machines)), seconds))
-    return CompareReply(ok=bool(found), plans=tuple(found), failed=failed)
+    plans = list(compared(graph, choice.options(parts), machines))
+    made = tuple(reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
+    return CompareReply(
+        ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
+    )
 
 
 def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", note: str) -> PartitionReply:

@@ -8,6 +8,7 @@ from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.records import (
     Deployed,
     DeployRequest,
+    FillRequest,
     RepartitionRequest,
     TranslateQuery,
     TranslationInfo,
@@ -68,6 +69,13 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
             summary="Translate the same graph again, with another partition.",
             body=RepartitionRequest,
         ),
+        graph(
+            method="POST",
+            path=f"{_ONE}/fill",
+            handler=handlers.fill,
+            summary="Translate the same graph again, with values for its parameters: those of the form in its report.",
+            body=FillRequest,
+        ),
         route(
             method="POST",
             path=f"{_ONE}/deploy",
@@ -99,6 +107,9 @@ class _ApiHandlers:
 
     def partition(self, call: Request) -> TranslationInfo:
         return self._service.partition(call.path["translation"], call.body)
+
+    def fill(self, call: Request) -> TranslationInfo:
+        return self._service.fill(call.path["translation"], call.body)
 
     def deploy(self, call: Request) -> Deployed:
         return self._service.deploy(call.path["translation"], call.body)

@@ -20,11 +20,12 @@ from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
 from translator.stage_options import DEFAULT_ALGORITHM
+from translator.template_form import value_text
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.page_templates import translator_templates
-from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo
+from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
 __all__ = ["page_routes"]
@@ -36,6 +37,10 @@ _PATIENCE = 0.8
 """Seconds that a page waits for the end of a translation, which is enough for most."""
 
 _ROWS = 200
+_VALUE = "value-"
+"""Prefix of the fields that hold values of parameters."""
+_PARAMETERS = 90
+"""Parameters in a form; `translator.web.forms` allows a hundred fields."""
 _LONGEST_FORM = 64 * 1024
 _MOST = 2**31 - 1
 
@@ -71,8 +76,9 @@ def page_routes(service: TranslatorService, places: Places) -> list[Route]:
         page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
         page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
         page(path=f"{one}/source", handler=handlers.source, summary="Download.", gives="application/octet-stream"),
-        *(back(path=f"{one}/{form_of}") for form_of in ("partition", "deploy", "delete")),
+        *(back(path=f"{one}/{form_of}") for form_of in ("partition", "fill", "deploy", "delete")),
         form(path=f"{one}/partition", handler=handlers.partition, summary="Translate it again, with other parts."),
+        form(path=f"{one}/fill", handler=handlers.fill, summary="Translate it again, with values for its parameters."),
         change(path=f"{one}/deploy", handler=handlers.deploy, summary="Start a session with it, and go there."),
         change(path=f"{one}/delete", handler=handlers.delete, summary="Stop and delete it."),
     ]
@@ -139,6 +145,8 @@ class _PageHandlers:
             wanted=wanted,
             algorithms=_CHOICES,
             rows=_ROWS,
+            prefix=_VALUE,
+            most_parameters=_PARAMETERS,
             refused=refused,
         )
         return page_response(page, call, form_targets=managers, status=status_of(refused) if refused else 200)
@@ -166,10 +174,23 @@ class _PageHandlers:
             algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
+            compare=form.text("compare") == "yes",
         )
         if found:
             return self._shown(call, info, refused=BadGraphError(found[0].text, hint=found[0].hint))
         return redirect(_address(self._service.partition(info.id, request)))
+
+    def fill(self, call: Request) -> Response:
+        form = _form(call)
+        info = self._service.get(call.path["translation"])
+        asked = info.report.form if info.report is not None else None
+        values: dict[str, str | int | float | bool | None] = {}
+        for one in asked.parameters if asked is not None else ():
+            text = form.text(f"{_VALUE}{one.name}")
+            if text != value_text(one.value):  # what is not changed stays that of the graph, or of its configuration
+                values[one.name] = text
+        request = FillRequest(values=values, configuration=form.text("configuration")[:200])
+        return redirect(_address(self._service.fill(info.id, request)))
 
     def deploy(self, call: Request) -> Response:
         form = _form(call)

@@ -10,14 +10,17 @@ from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
 from dropflow.rest.schema import NodeInfo
 from translator.stage_options import DEFAULT_ALGORITHM
+from translator.template_form import TemplateForm
 
 __all__ = [
     "BAD_PARTITION",
     "TOO_LARGE",
     "DeployRequest",
     "Deployed",
+    "FillRequest",
     "PartitionMeasures",
     "PlanFields",
+    "PlanSummary",
     "RepartitionRequest",
     "State",
     "TranslateQuery",
@@ -46,6 +49,7 @@ PARTITION_PROBLEMS = ("PT001", BAD_PARTITION)
 
 _MEGABYTE = 1024 * 1024
 _Name = Annotated[str, Meta(max_length=200)]
+_Value = str | int | float | bool | None
 
 
 class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +126,8 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
         First part of the drops' text ids; from the graph's name when empty.
     rehearsal : bool
         Replace all applications and data by placeholders, to try out the graph.
+    compare : bool
+        Report the plans of all algorithms, too.
     seconds : float
         Longest time to wait for the end before the answer.
     """
@@ -135,6 +141,7 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
     settings: Annotated[str, Meta(max_length=100_000)] = ""
     prefix: Annotated[str, Meta(max_length=100)] = ""
     rehearsal: bool = False
+    compare: bool = False
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
@@ -145,11 +152,30 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`."""
+    """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`.
+
+    With `compare`, the report has the plans of all algorithms, too.
+    """
 
     algorithm: Annotated[str, Meta(max_length=40)] = DEFAULT_ALGORITHM
     parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    compare: bool = False
+
+
+class FillRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Values for the parameters of a template; see `translator.template_form.TemplateForm`.
+
+    Attributes
+    ----------
+    values : dict
+        Values by parameter. Parameters without one here, or with an empty one, have that of the graph.
+    configuration : str
+        Name or id of a stored configuration; empty for none.
+    """
+
+    values: Annotated[dict[_Name, _Value], Meta(max_length=1000)] = {}
+    configuration: _Name = ""
 
 
 class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,6 +205,28 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
+class PlanSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan of one of several algorithms; see `translator.planning.judge.Verdict`.
+
+    Attributes
+    ----------
+    problem : str
+        Why it made no plan; the figures are 0 then.
+    seconds : float
+        Seconds that planning took.
+    """
+
+    algorithm: str
+    problem: str = ""
+    nodes_used: int = 0
+    makespan: float = 0.0
+    lower_bound: float = 0.0
+    bytes_moved: float = 0.0
+    imbalance: float = 0.0
+    seconds: float = 0.0
+    violations: tuple[str, ...] = ()
+
+
 class TranslationOrder(PlanFields, frozen=True, kw_only=True):
     """How a worker translates the source in the same folder.
 
@@ -190,6 +238,10 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
         Findings about the form. After an error among them the graph is refused, with its own findings too.
     nodes : tuple of NodeInfo
         The nodes to plan for, as their manager reported them; none for equal ones.
+    compare : bool
+        Whether all algorithms make a plan.
+    plans : tuple of PlanSummary
+        Their plans, if they are known already.
     """
 
     name: str
@@ -203,6 +255,8 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
     prefix: str = ""
     rehearsal: bool = False
+    compare: bool = False
+    plans: tuple[PlanSummary, ...] = ()
     notes: tuple[Problem, ...] = ()
     limits: TranslatorLimits = TranslatorLimits()
 
@@ -273,6 +327,10 @@ class TranslationReport(msgspec.Struct, frozen=True, kw_only=True):
         Memory of the graph's columns.
     digest : str
         Fingerprint of the graph.
+    form : TemplateForm or None
+        Parameters and configurations of the graph, to ask for values; None if it has none.
+    plans : tuple of PlanSummary
+        The plans of all algorithms, if they were asked for.
     seconds : dict of str to float
         Seconds of each stage.
     """
@@ -294,6 +352,8 @@ class TranslationReport(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[TranslatedNode, ...] = ()
     links: tuple[TranslatedLink, ...] = ()
     measures: PartitionMeasures | None = None
+    form: TemplateForm | None = None
+    plans: tuple[PlanSummary, ...] = ()
     seconds: dict[str, float] = {}
 
 
@@ -335,6 +395,12 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The errors in its report."""
         problems = self.report.problems if self.report else ()
         return tuple(problem for problem in problems if problem.severity is Severity.ERROR)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether it is a template, whose parameters need values before anything else can be told."""
+        form = self.report.form if self.report is not None else None
+        return self.state == "refused" and form is not None and form.is_template
 
     @property
     def has_sizes(self) -> bool:

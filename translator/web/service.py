@@ -13,6 +13,7 @@ from dropflow.problems import Problem
 from dropflow.rest.error_body import from_body, to_body
 from dropflow.rest.schema import NodeInfo
 from translator.stage_options import DEFAULT_ALGORITHM
+from translator.template_form import value_text
 from translator.web.deployer import Deployer, ManagerClient
 from translator.web.export import ExportOrder
 from translator.web.jobs import TranslationQueue
@@ -20,6 +21,7 @@ from translator.web.records import (
     BAD_PARTITION,
     Deployed,
     DeployRequest,
+    FillRequest,
     RepartitionRequest,
     TranslateQuery,
     TranslationInfo,
@@ -123,6 +125,7 @@ class TranslatorService:
             settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
             prefix=query.prefix,
             rehearsal=query.rehearsal,
+            compare=query.compare,
             **steering_of(query),
             notes=tuple(notes),
             limits=self.limits,
@@ -145,13 +148,9 @@ class TranslatorService:
         HttpError
             503: too many are waiting.
         """
-        self.get(identity)
-        self._jobs.check_room()
-        folder = self._store.path(identity)
-        try:
-            order = msgspec.json.decode((folder / ORDER).read_bytes(), type=TranslationOrder)
-        except _UNREADABLE as error:
-            raise GoneError("the translation was removed, or is damaged", hint="translate the graph again") from error
+        info, order = self.get(identity), self._order(identity)
+        plans = info.report.plans if info.report is not None else ()
+        is_same = (request.parts, request.imbalance) == (info.parts, info.imbalance) and not (nodes or order.nodes)
         changed = msgspec.structs.replace(
             order,
             created=self._clock.now(),
@@ -160,10 +159,54 @@ class TranslatorService:
             imbalance=request.imbalance,
             **steering_of(request),
             nodes=tuple(nodes),
+            compare=request.compare,
+            plans=plans if is_same and steering_of(request) == steering_of(order) else (),
             limits=self.limits,
             notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )
-        return self._enqueue(folder / SOURCE, changed)
+        return self._enqueue(self._store.path(identity) / SOURCE, changed)
+
+    def fill(self, identity: str, request: FillRequest) -> TranslationInfo:
+        """Queue the source of a translation again, with values for its parameters.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this id.
+        ConflictError
+            It has not ended yet, or its graph has no parameters.
+        GoneError
+            It is being deleted.
+        HttpError
+            503: too many are waiting.
+        """
+        info = self.get(identity)
+        if info.report is None:
+            raise ConflictError("the translation has not ended yet", hint="wait for it", where=identity)
+        if info.report.form is None:
+            raise ConflictError("the graph has no parameters", hint="set single fields with settings", where=identity)
+        order = self._order(identity)
+        form = info.report.form
+        names = {one.name for one in form.parameters} | request.values.keys()
+        kept = [text for text in order.settings if text.partition("=")[0].strip().removeprefix("global.") not in names]
+        given = {name: value_text(value).strip() for name, value in request.values.items()}
+        changed = msgspec.structs.replace(
+            order,
+            created=self._clock.now(),
+            settings=(*kept, *(f"global.{name}={value}" for name, value in given.items() if value)),
+            configuration=request.configuration,
+            plans=(),
+            limits=self.limits,
+        )
+        return self._enqueue(self._store.path(identity) / SOURCE, changed)
+
+    def _order(self, identity: str) -> TranslationOrder:
+        """Return how a translation was asked for, to ask for another one of the same source."""
+        self._jobs.check_room()
+        try:
+            return msgspec.json.decode((self._store.path(identity) / ORDER).read_bytes(), type=TranslationOrder)
+        except _UNREADABLE as error:
+            raise GoneError("the translation was removed, or is damaged", hint="translate the graph again") from error
 
     def get(self, identity: str, *, seconds: float = 0.0) -> TranslationInfo:
         """Return a translation at its end, or after `seconds`.

@@ -28,6 +28,7 @@ from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
 from translator.estimate import estimate
+from translator.partition.comparison import ComparedPlan, compared, suitable
 from translator.partition.quality import quality_of
 from translator.partition.registry import check_partition, machines_for, plan
 from translator.pipeline import Checked, examine, finish
@@ -35,9 +36,11 @@ from translator.planning.judge import judge
 from translator.planning.live_machines import live_machines
 from translator.planning.machines import Machines
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
+from translator.template_form import form_of
 from translator.web.records import (
     TOO_LARGE,
     PartitionMeasures,
+    PlanSummary,
     TranslatedLink,
     TranslatedNode,
     TranslationOrder,
@@ -111,6 +114,9 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)
     problems += [*found.problems, *_too_large(found, order)]
     report = _expected(found)
+    if found.unfilled is not None:
+        form = form_of(found.unfilled, order.configuration, order.settings)
+        report = msgspec.structs.replace(report, form=form)
     try:
         if any(problem.severity is Severity.ERROR for problem in problems):
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
@@ -121,6 +127,17 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             report_stage(f"partitioning {graph.drops:,} drops by {order.algorithm}")
             problems += [p for p in check_partition(graph, options, machines) if p.severity is not Severity.ERROR]
             made = plan(graph, options, machines)
+            if order.compare:
+                plans = compared(
+                    graph,
+                    options,
+                    machines,
+                    tried=suitable(graph.drops),
+                    on_algorithm=lambda name: report_stage(f"comparing the plan of {name}"),
+                )
+                report = msgspec.structs.replace(report, plans=tuple(map(_summary, plans)))
+            else:
+                report = msgspec.structs.replace(report, plans=order.plans)
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
         where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
@@ -197,6 +214,21 @@ def _measured(
             loads=quality.loads[:_SHOWN_PARTS],
             part_drops=quality.drops[:_SHOWN_PARTS],
         ),
+    )
+
+
+def _summary(one: ComparedPlan) -> PlanSummary:
+    if one.verdict is None:
+        return PlanSummary(algorithm=one.algorithm, problem=one.problem)
+    return PlanSummary(
+        algorithm=one.algorithm,
+        nodes_used=one.verdict.nodes_used,
+        makespan=one.verdict.makespan_s,
+        lower_bound=one.verdict.lower_bound_s,
+        bytes_moved=one.verdict.bytes_moved,
+        imbalance=one.verdict.imbalance,
+        seconds=round(one.seconds, 6),
+        violations=one.verdict.violations,
     )
 
 

@@ -1,5 +1,6 @@
 """The translator in a real browser: from EAGLE's page to the session, on a phone, and without scripts."""
 
+import json
 import os
 import shutil
 import threading
@@ -12,6 +13,7 @@ from wsgiref.simple_server import make_server
 import pytest
 
 from dropflow.rest.auth import cookie_name, cookie_value
+from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -201,3 +203,26 @@ def test_pages_fit_a_phone_and_have_labels(
         )
         assert page.evaluate(unnamed) == 0, path
         assert page.locator("h1").count() == 1
+
+
+def test_a_template_is_filled_compared_and_deployed_without_scripts(served: Served, browse: Callable[..., Any]) -> None:
+    """A person uploads a template, gives its number, compares the plans, chooses one, and deploys it."""
+    page = browse(java_script_enabled=False)
+    _log_in(page, served, scripts=False)
+    page.goto(served.url)
+    source = {"name": "t.graph", "mimeType": "application/json", "buffer": json.dumps(template()).encode()}
+    page.locator("input[type=file]").set_input_files(source)
+    page.get_by_role("spinbutton", name="Parts").fill("2")
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.get_by_text("This graph is a template").wait_for()
+    page.get_by_label("n Integer, 1 to 64").fill("5")
+    page.get_by_role("button", name="Translate with these values").click()
+    page.get_by_role("button", name="Compare all").click()
+    page.get_by_role("button", name="Choose heft").click()
+    page.get_by_text("2 parts by heft").first.wait_for()
+    page.get_by_role("button", name="Deploy and watch").click()
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Confirm").click()
+    page.wait_for_url(f"{served.manager_url}/sessions/*")
+
+    assert [session.drops for session in served.manager.sessions()] == [13]

@@ -14,6 +14,7 @@
 <label>Imbalance, per cent
 <input type="number" name="imbalance" min="0" max="1000" step="any" value="{{f"{info.imbalance:g}"}}" required></label>
 <button>Partition</button>
+<button name="compare" value="yes">Compare all</button>
 </div>
 </form>
 </section>

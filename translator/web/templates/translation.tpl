@@ -1,6 +1,6 @@
 % rebase("page.tpl", title=single_line(info.name, 60), here="")
-% word = dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
-% style = dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
+% word = "Template" if info.needs_values else dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
+% style = "waiting" if info.needs_values else dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
 <div class="page-head">
 <div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{format_time(info.created)}}</p>
 <h1><bdi>{{single_line(info.name, 200)}}</bdi></h1>
@@ -53,6 +53,13 @@
 % end
 </section>
 % end
+% if info.needs_values:
+<section class="block"><div class="note">
+<header><h3>This graph is a template</h3></header>
+<p>Some of its parameters have no value. Give them values, and translate it.</p>
+</div></section>
+% include("parameters.tpl", info=info, form=report.form, prefix=prefix, most_parameters=most_parameters)
+% end
 % if report.problems:
 <section class="block" id="problems">
 <div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in problems_by_severity(report.problems))}}</span></div>
@@ -83,6 +90,9 @@
 % if info.can_repartition and info.state != "done":
 % include("repartition.tpl", info=info, report=report, algorithms=algorithms)
 % end
+% if report.plans:
+% include("plans.tpl", info=info, report=report)
+% end
 % if info.state == "done":
 % include("run.tpl", info=info, report=report, managers=managers, wanted=wanted)
 % end
@@ -94,5 +104,8 @@
 % end
 % if info.state == "done":
 % include("repartition.tpl", info=info, report=report, algorithms=algorithms)
+% end
+% if report.form and not info.needs_values:
+% include("parameters.tpl", info=info, form=report.form, prefix=prefix, most_parameters=most_parameters)
 % end
 % end

@@ -1,0 +1,154 @@
+"""Templates and comparisons of plans on the pages and over REST, as a browser without JavaScript sends forms."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.translator.templates import template
+from tests.translator.web.served import Reply, Served
+
+pytestmark = pytest.mark.slow
+
+
+def _source(**more: Any) -> bytes:
+    return json.dumps(template(**more)).encode()
+
+
+def _fields(page: str) -> dict[str, str]:
+    """Return the fields of the form of parameters with the values that a browser would send."""
+    form = page.split('<section class="block" id="parameters">')[1].split("</form>", maxsplit=1)[0]
+    found = {}
+    for tag, name, rest in re.findall(r'<(input|select)[^>]*? name="([^"]*)"([^>]*)>', form):
+        if tag == "input":
+            value = re.search(r' value="([^"]*)"', rest)
+            found[unescape(name)] = unescape(value[1]) if value else ""
+    for name, inside in re.findall(r'<select name="([^"]*)">(.*?)</select>', form, re.DOTALL):
+        options = re.findall(r'<option(?: value="([^"]*)")?([^>]*)>([^<]*)</option>', inside)
+        chosen = [value or text for value, rest, text in options if "selected" in rest]
+        found[unescape(name)] = unescape(chosen[0] if chosen else options[0][0] or "")
+    return found
+
+
+def _filled(served: Served, page_of: Reply, **values: str) -> str:
+    """Send the form of a page with other values, and return the next page."""
+    page = served.page(page_of)
+    sent = _fields(page) | {f"value-{name}" if name != "configuration" else name: text for name, text in values.items()}
+    return served.page(served.ask("POST", f"{page_of.headers['Location']}/fill", sent))
+
+
+def test_a_template_of_eagle_answers_with_a_form(served: Served) -> None:
+    """The form has types, ranges, descriptions, uses, and configurations by name."""
+    page = served.page(served.eagle(_source(), "t.graph"))
+
+    assert "This graph is a template" in page
+    assert "Refused" not in page
+    assert re.search(r'type="number" name="value-n" value="" step="1" min="1" max="64"', page)
+    assert "Number of parts" in page
+    assert "num_of_copies of Scatter" in unescape(page)
+    assert '<option value="big">big</option>' in page
+    assert _fields(page) == {"configuration": "", "value-n": "", "value-who": "world"}
+
+
+def test_a_filled_form_translates(served: Served) -> None:
+    """With n = 4 the scatter has 9 copies; the form of the new page has the value, and can be sent again."""
+    page = _filled(served, served.eagle(_source(), "t.graph"), n="4")
+
+    assert "Translated" in page
+    assert re.search(r"<dt>Drops</dt><dd>11", page)
+    assert _fields(page)["value-n"] == "4"
+    assert "This graph is a template" not in page
+
+
+def test_a_configuration_is_chosen_by_its_name(served: Served) -> None:
+    """Its value of n is 8: 17 copies. A value in the form has priority over it."""
+    chosen = _filled(served, served.eagle(_source(), "t.graph"), configuration="big")
+    both = _filled(served, served.eagle(_source(), "t.graph"), configuration="big", n="1")
+
+    assert re.search(r"<dt>Drops</dt><dd>19", chosen)
+    assert _fields(chosen) == {"configuration": "big", "value-n": "8", "value-who": "world"}
+    assert re.search(r"<dt>Drops</dt><dd>5", both)
+
+
+def test_values_that_cannot_be_used_come_back_in_the_form(served: Served) -> None:
+    """A number out of its range is reported, and can be changed in the form that has it."""
+    page = _filled(served, served.eagle(_source(), "t.graph"), n="65")
+
+    assert "expected 1 to 64" in page
+    assert _fields(page)["value-n"] == "65"
+
+
+def test_options_and_expressions_in_the_form(served: Served) -> None:
+    """A Select has its options, and a text in a number field is an ordinary field."""
+    source = json.loads(_source())
+    parameters = source["nodeDataArray"][0]["fields"]
+    parameters[0]["value"] = "2 * 3"
+    parameters[1] |= {"type": "Select", "options": ["world", "moon <b>"]}
+    page = served.page(served.eagle(json.dumps(source).encode(), "t.graph"))
+
+    assert "<option selected>world</option>" in page
+    assert "<option>moon &lt;b&gt;</option>" in page
+    assert '<input name="value-n" value="2 * 3"' in page
+
+
+def test_a_graph_without_parameters_has_no_form(served: Served, hello: Path) -> None:
+    """There is no empty section, and sending values is a conflict."""
+    reply = served.eagle(hello)
+    page = served.page(reply)
+    refused = served.ask("POST", f"{reply.headers['Location']}/fill", {"value-n": "4"}, Accept="text/html")
+
+    assert 'id="parameters"' not in page
+    assert refused.status == 409
+    assert "no parameters" in refused.text
+
+
+def test_a_template_over_rest(served: Served) -> None:
+    """The report has the form, typed; values are sent as JSON, and the session's graph notes template and values."""
+    info = served.translate(_source(), name="t.graph")
+    form = info["report"]["form"]
+    body = json.dumps({"values": {"n": 3, "who": "moon"}}).encode()
+    path = f"/api/v1/translations/{info['id']}/fill"
+    done = served.ask("POST", path, body, token=True, Content_Type="application/json").json()
+    filled = served.ask("GET", f"/api/v1/translations/{done['id']}?seconds=60", token=True).json()
+    wrong = served.ask("POST", path, b'{"values": [1]}', token=True, Content_Type="application/json")
+
+    assert (info["state"], form["is_template"], form["configurations"]) == ("refused", True, ["big"])
+    assert [(one["name"], one["type"], one["minimum"], one["maximum"]) for one in form["parameters"][:1]] == [
+        ("n", "Integer", 1.0, 64.0)
+    ]
+    assert (filled["state"], filled["report"]["drops"]) == ("done", 9)
+    assert filled["report"]["form"]["given"] == {"n": "3", "who": "moon"}
+    assert wrong.status == 400
+
+
+def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> None:
+    """The table has a row for each algorithm; what is chosen is the plan of the next page, which keeps the table."""
+    reply = served.eagle(nested, num_par="3")
+    path = reply.headers["Location"]
+    served.page(reply)
+    table = served.page(
+        served.ask("POST", f"{path}/partition", {"algorithm": "auto", "parts": "3", "imbalance": "1", "compare": "yes"})
+    )
+    rows = table.split('id="plans"')[1].split("</table>")[0]
+    identity = re.search(r'/translations/([^/"]*)/partition"><input type="hidden" name="algorithm" value="heft"', rows)
+    assert identity is not None
+    sent = {"algorithm": "heft", "parts": "3", "imbalance": "1"}
+    chosen = served.page(served.ask("POST", f"/translations/{identity[1]}/partition", sent))
+
+    assert {"auto", "metis", "heft", "sarkar", "min_parts", "blocks"} <= set(re.findall(r'scope="row">(\w+)', rows))
+    assert "3 parts by heft" in chosen
+    assert 'id="plans"' in chosen
+    assert chosen.count(">chosen<") == 1
+
+
+def test_plans_over_rest(served: Served, nested: Path) -> None:
+    """The figures are those of the judge: what auto found is at most what HEFT needs."""
+    report = served.translate(nested, parts="3", compare="true")["report"]
+    times = {one["algorithm"]: one["makespan"] for one in report["plans"] if not one["problem"]}
+
+    assert times["auto"] <= times["heft"]
+    assert report["measures"]["makespan"] == times["auto"]
+    assert all(one["makespan"] >= one["lower_bound"] > 0 for one in report["plans"] if not one["problem"])
