@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import surviving_contents
+from dropflow.data.surviving_contents import replaced_contents, surviving_contents
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
@@ -158,8 +158,9 @@ class StoppedSession:
         available = np.zeros(graph.drops, dtype=np.bool_)
         available[list(contents)] = True
         available |= self._without_content()
+        replaced = replaced_contents(replayed.contents)
         parts = [(app, drop) for app, chosen in replayed.skipped.items() for drop in chosen]
-        reset = must_run_again(graph, states, available, kept=kept_drops(graph), parts=parts)
+        reset = must_run_again(graph, states, available, kept=kept_drops(graph), parts=parts, replaced=replaced)
         known = known_states(
             graph,
             drops,

@@ -7,7 +7,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 
-__all__ = ["GRAPHS", "chain", "files"]
+__all__ = ["GRAPHS", "chain", "files", "replacing"]
 
 _FILE = "dlg.data.drops.file.FileDROP"
 
@@ -94,6 +94,25 @@ def loop(marks: Path, seconds: float) -> PhysicalGraph:
     return drawing.builder.build()
 
 
+def replacing(marks: Path, seconds: float, steps: int = 6, path: str = "log.txt") -> PhysicalGraph:
+    """Iterations that replace one file, each with a sum of what it has read, and at last one that compares all sums."""
+    drawing = _Drawing("replacing", marks, seconds)
+    drawing.file("log0", path)
+    drawing.command("START", "seq 500 > %o0", writes="log0")
+    sums = []
+    for at in range(1, steps + 1):
+        drawing.file(f"log{at}", path)
+        sums.append(f"sum{at}")
+        drawing.builder.data(f"sum{at}")
+        command = f"(cat %i0; seq {at}00) > %o0; cksum < %i0 > %o1; seq 400 >> %o1"
+        drawing.command(f"STEP{at}", command, reads=f"log{at - 1}", writes=f"log{at} sum{at}")
+    drawing.builder.data("gate").data("end")
+    drawing.command("GATE", "echo > %o0", reads=f"log{steps}", writes="gate")
+    inputs = " ".join(f"%i{at}" for at in range(1, steps + 1))
+    drawing.command("END", f"cat {inputs} > %o0", reads=" ".join(["gate", *sums]), writes="end")
+    return drawing.builder.build()
+
+
 def streams(marks: Path, seconds: float) -> PhysicalGraph:
     """Three filters that read while their producer writes, and one consumer that waits."""
     drawing = GraphBuilder("streams")
@@ -162,6 +181,7 @@ def chain(marks: Path, steps: int) -> PhysicalGraph:
 GRAPHS: dict[str, Callable[[Path, float], PhysicalGraph]] = {
     "scatter": scatter,
     "loop": loop,
+    "replacing": replacing,
     "streams": streams,
     "thresholds": thresholds,
     "big": big,

@@ -2,10 +2,15 @@
 
 import fcntl
 import shutil
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dropflow import local
 from dropflow.engine.events import Cancel, Stopped
@@ -22,7 +27,7 @@ from dropflow.resume_run import resume
 from dropflow.session_lock import SessionLock
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
-from tests.recovery_graphs import GRAPHS, chain
+from tests.recovery_graphs import GRAPHS, chain, replacing
 
 CHECKED = RunOptions(runner="inline", check_invariants=True)
 
@@ -325,6 +330,46 @@ def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_p
     assert result.status is SessionState.FINISHED
     assert ran == ["START", *(f"STEP{at}" for at in range(1, 11))]
     assert results(directory) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["inline", "threads"])
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(at=st.integers(0, 100), persisted=st.booleans(), lost=st.sets(st.integers(1, 6), max_size=3))
+def test_contents_that_later_iterations_replaced_are_made_again(
+    tmp_path_factory: pytest.TempPathFactory, runner: str, at: int, lost: set[int], *, persisted: bool
+) -> None:
+    """An early iteration that has to run again reads what it read, and the file stays that of the last iteration.
+
+    Without a loss of what the iterations wrote beside the file, none of them runs again.
+    """
+    tmp_path = tmp_path_factory.mktemp("loop")
+    marks = tmp_path / "marks"
+    graph = replacing(marks, 0.0)
+    templates = (
+        msgspec.structs.replace(one, persist=True)
+        if one.name.startswith("sum") or (persisted and one.name.startswith("log"))
+        else one
+        for one in graph.templates
+    )
+    graph = replace(graph, templates=tuple(templates))
+    directory = tmp_path / "run"
+    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    expected = results(directory)
+    cut(directory, at * (length(directory) - 1) // 100)
+    for number in lost:
+        for path in (directory / "results").glob(f"replacing_sum{number}_*"):
+            path.unlink()
+    before = len(marks.read_text().split())
+    result = resume(directory, RunOptions(runner=runner, workers=2, check_invariants=True))
+    ran = marks.read_text().split()[before:]
+
+    assert result.status is SessionState.FINISHED
+    found = results(directory)
+    assert {path: found[path] for path in expected} == expected
+    assert max(Counter(ran).values(), default=1) == 1
+    if at == 100 and not lost:
+        assert not set(ran) - {"END"}
 
 
 def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:

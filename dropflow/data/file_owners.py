@@ -17,7 +17,8 @@ class FileOwners:
     """The owners (drops) of each path that the session has written on this node.
 
     A path has several owners when they wrote the same content. A drop may replace the content of drops that it depends
-    on, as the iterations of a loop do.
+    on, as the iterations of a loop do. The content of a drop that runs again after others that depend on it have
+    replaced its content is put aside.
 
     Parameters
     ----------
@@ -29,13 +30,15 @@ class FileOwners:
         self._graph = graph
         self._of: dict[str, tuple[int, ...]] = {}
 
-    def before(self, drop: int, part: Handle) -> tuple[int, ...]:
+    def before(self, drop: int, part: Handle) -> tuple[int, ...] | None:
         """Return the owners of the path of `part` that stay owners after its commit: they wrote the same content.
+
+        None if the path belongs to a drop that depends on this one, so that the content has to go elsewhere.
 
         Raises
         ------
         ConflictError
-            Another drop, which this one does not depend on, wrote a different content there.
+            Another drop wrote a different content there, and neither of the two depends on the other.
         OSError
             The present content cannot be read.
         """
@@ -44,14 +47,15 @@ class FileOwners:
             return ()
         if is_same(part.location, part.final):
             return tuple(others)
-        unordered = [owner for owner in others if not self._gives_way(owner, drop)]
+        kept = [owner for owner in others if not self._gives_way(owner, drop)]
+        unordered = [owner for owner in kept if not self._precedes(drop, owner)]
         if unordered:
             raise ConflictError(
                 f"{part.final} has been written by {self._name(unordered[0])} already, with another content",
                 hint="give each drop its own name, with {auto} or {uid} in it; or collect the contents first "
                 "and write them once",
             )
-        return ()
+        return None if kept else ()
 
     def add(self, path: str, drop: int, beside: tuple[int, ...]) -> None:
         """Record that `drop` wrote `path`, and that the drops `beside` wrote the same content."""
@@ -60,6 +64,11 @@ class FileOwners:
     def of(self, path: str) -> tuple[int, ...]:
         """Return the owners of `path`."""
         return self._of.get(path, ())
+
+    def is_replaced(self, path: str, drop: int) -> bool:
+        """Whether another drop has written `path` since `drop` did."""
+        owners = self._of.get(path)
+        return owners is not None and drop not in owners
 
     def is_only(self, path: str, drop: int) -> bool:
         """Whether `drop` is the only owner of `path`."""
@@ -75,16 +84,22 @@ class FileOwners:
 
     def _gives_way(self, owner: int, drop: int) -> bool:
         graph = self._graph
+        if graph is not None and graph.predecessors.ptr[owner] == graph.predecessors.ptr[owner + 1]:
+            return True  # no application wrote it: an empty file was made
+        return self._precedes(owner, drop)
+
+    def _precedes(self, first: int, second: int) -> bool:
+        graph = self._graph
         if graph is None:
             return False
-        if graph.predecessors.ptr[owner] == graph.predecessors.ptr[owner + 1]:
-            return True  # no application wrote it: an empty file was made
         rows = graph.template
-        return self._precedence.holds(int(rows[owner]), index_of(graph, owner), int(rows[drop]), index_of(graph, drop))
+        return self._precedence.holds(
+            int(rows[first]), index_of(graph, first), int(rows[second]), index_of(graph, second)
+        )
 
     @cached_property
     def _precedence(self) -> Precedence:
-        assert self._graph is not None  # noqa: S101 - see _gives_way
+        assert self._graph is not None  # noqa: S101 - see _precedes
         return Precedence(self._graph.templates, self._graph.links)
 
     def _name(self, drop: int) -> str:

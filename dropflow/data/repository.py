@@ -90,14 +90,12 @@ class LocalRepository:
     def adopt(self, contents: Mapping[int, Handle]) -> None:
         """Take over contents that an earlier process of the session has committed, in the order of their commits.
 
-        Files in the session directory belong to the applications that wrote them, as after their commit.
+        Files belong to the applications that wrote them, as after their commit.
         """
         latest: dict[str, Handle] = {}
         for drop, content in contents.items():
             path = content.location
-            if content.kind not in ("file", "directory") or not self.workspace.is_inside(path):
-                continue
-            if self._is_written(drop):
+            if content.kind in ("file", "directory") and self._is_written(drop):
                 before = latest.get(path)
                 is_same = before is not None and (before.size, before.checksum) == (content.size, content.checksum)
                 self._owners.add(path, drop, self._owners.of(path) if is_same else ())
@@ -106,6 +104,8 @@ class LocalRepository:
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:  # noqa: ARG002 - protocol
         """Make `part` the content of a drop with one producer: atomic, under its final name.
 
+        If a drop that depends on this one has written there since, this one runs again: its content stays in ``tmp``.
+
         Raises
         ------
         StorageError
@@ -113,22 +113,28 @@ class LocalRepository:
         BadFileError
             A FIFO, a socket or a device is there; the part is gone.
         ConflictError
-            Another drop wrote something else there; the part is gone.
+            A drop that is independent of this one wrote something else there; the part is gone.
         """
         if not part.final:
             return part
         try:
             refuse_special(part.final)
             beside = self._owners.before(drop, part)
-            self._place(part.location, part.final)
+            final = part.final if beside is not None else self.workspace.part_name(drop, attempt, "earlier")
+            self._place(part.location, final)
         except (OSError, DropflowError) as error:
             remove_part(part.location)
             if isinstance(error, DropflowError):
                 raise
             raise storage_error("put the content in its place at", part.final, error) from error
         remove_part_folder(part.location)
-        self._owners.add(part.final, drop, beside)
-        return msgspec.structs.replace(part, location=part.final, final="")
+        if beside is not None:
+            self._owners.add(final, drop, beside)
+        return msgspec.structs.replace(part, location=final, final="")
+
+    def is_replaced(self, drop: int, handle: Handle) -> bool:
+        """Whether another drop has written something else since at the place of a content."""
+        return handle.kind in ("file", "directory") and self._owners.is_replaced(handle.location, drop)
 
     def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
         """Make `parts`, in the order of the producers, the content of one drop.

@@ -9,15 +9,37 @@ from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.errors import DropflowError
 
-__all__ = ["surviving_contents"]
+__all__ = ["replaced_contents", "surviving_contents"]
+
+
+def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
+    """Return the drops whose content another drop has replaced, as the next iteration of a loop does with its file.
+
+    Parameters
+    ----------
+    records : mapping of int to ContentRecord
+        By drop, in the order of the commits.
+    """
+    last = {record.location: drop for drop, record in records.items() if record.kind in ("file", "directory")}
+    found = set()
+    for drop, record in records.items():
+        final = last.get(record.location, drop)
+        # Nothing tells whether two directories are equal.
+        if final != drop and (record.kind == "directory" or _sums(record) != _sums(records[final])):
+            found.add(drop)
+    return found
+
+
+def _sums(record: ContentRecord) -> tuple[str, int, int]:
+    return record.kind, record.size, record.checksum
 
 
 def surviving_contents(records: Mapping[int, ContentRecord], directory: Path) -> dict[int, Handle]:
     """Return the contents that are as they were committed, by drop, in the order of their records.
 
     Files are compared by size and checksum, directories by the size of their files. What is behind a URL is not
-    checked. If several drops wrote one path, as the iterations of a loop do, the last one decides for all of them: the
-    earlier ones had been replaced before the process ended.
+    checked. If several drops wrote one path, as the iterations of a loop do, the last one decides for all of them; see
+    also `replaced_contents`.
 
     Parameters
     ----------

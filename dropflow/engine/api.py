@@ -262,6 +262,10 @@ class ContentRepository(Protocol):
         """Make `parts`, in the order of the producers, the content of one drop."""
         ...
 
+    def is_replaced(self, drop: int, handle: Handle) -> bool:
+        """Whether another drop has written something else since at the place of a content."""
+        ...
+
     def discard(self, part: Handle) -> None:
         """Remove an uncommitted part, of a late or failed attempt."""
         ...

@@ -146,6 +146,11 @@ class ContentTable:
                 found.setdefault(producer, {})[drop] = part
         return found
 
+    def replaced(self) -> list[int]:
+        """Return the drops here whose content another drop has replaced since, as a later iteration of a loop does."""
+        remote, is_replaced = self._remote, self._repository.is_replaced
+        return [drop for drop, one in self.contents.items() if drop not in remote and is_replaced(drop, one)]
+
     def restore_parts(self, parts: Parts) -> None:
         """Add parts from before the session continued, of drops here and of drops on other nodes."""
         for producer, written in parts.items():

@@ -59,6 +59,10 @@ class Handover:
             parts.setdefault(producer, {})[drop] = part
         return parts
 
+    def replaced(self) -> list[int]:
+        """Return the drops here whose content another drop has replaced since."""
+        return self._contents.replaced()
+
     def durations(self) -> dict[int, tuple[int, float]]:
         """Return by template how many attempts have succeeded, and how many seconds they took together."""
         return dict(self._inputs.durations)

@@ -34,6 +34,7 @@ def must_run_again(
     *,
     kept: bytes,
     parts: Collection[tuple[int, int]] = (),
+    replaced: Collection[int] = (),
 ) -> BooleanColumn:
     """Return the completed drops that must run again so that the session can go on: the fewest.
 
@@ -55,6 +56,9 @@ def must_run_again(
     parts : collection of (int, int)
         Producers and drops that are not settled, where the producer need not write again: its part is at hand, or it
         chose to skip the drop.
+    replaced : collection of int
+        Data drops whose content another drop has replaced, as the next iteration of a loop does with its file. They
+        are no results any more. If something needs them after all, they are made again from what is available.
 
     Returns
     -------
@@ -73,6 +77,8 @@ def must_run_again(
     lost = completed & is_data & ~available
     before = graph.predecessors
     needed = np.frombuffer(kept, dtype=np.uint8) > 0
+    lost[list(replaced)] = completed[list(replaced)]
+    needed[list(replaced)] = False
     needed[before.neighbour[np.repeat(unsettled & ~is_data, np.diff(before.ptr))]] = True
     reset: BooleanColumn = lost & needed
     # From here on only drops that run again are visited, each with its predecessors, once.

@@ -141,6 +141,11 @@ class FakeRepository:
         self.released.append(drop)
         return not template.persist
 
+    def is_replaced(self, drop: int, handle: Handle) -> bool:
+        """Return False: each drop has a place of its own."""
+        del drop, handle
+        return False
+
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
         """Record, or raise the given error."""
         del template

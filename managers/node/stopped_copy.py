@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import surviving_contents
+from dropflow.data.surviving_contents import replaced_contents, surviving_contents
 from dropflow.engine.api import Handle
+from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.continuation import FrozenSession
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.journal import ReplayedSession
@@ -87,7 +88,10 @@ class StoppedCopy:
         available = np.zeros(self.piece.graph.drops, dtype=np.uint8)
         available[list(self._contents())] = 1
         available[self._never_written()] = 1
-        report = member_report(self.piece.drop, self._states(), available, self.replayed.core.drops, ())
+        replaced = [drop for drop in replaced_contents(self._records()) if available[drop]]
+        report = member_report(
+            self.piece.drop, self._states(), available, self.replayed.core.drops, (), replaced=replaced
+        )
         return StoppedPart(
             node=self.piece.node,
             status=status,
@@ -105,10 +109,13 @@ class StoppedCopy:
 
     def _contents(self) -> Mapping[int, Handle]:
         """Return the contents that are as they were committed, of completed drops of this node."""
-        states, is_own = self._states(), self.piece.is_own
-        records = {row: record for row, record in self.replayed.contents.items() if is_own[row]}
-        found = surviving_contents(records, self.directory.path)
+        states = self._states()
+        found = surviving_contents(self._records(), self.directory.path)
         return {row: content for row, content in found.items() if states[row] == DropState.COMPLETED}
+
+    def _records(self) -> dict[int, ContentRecord]:
+        """Return the records of the contents of drops of this node, in the order of their commits."""
+        return {row: record for row, record in self.replayed.contents.items() if self.piece.is_own[row]}
 
     def _never_written(self) -> npt.NDArray[np.intp]:
         """Return the completed data drops of this node to which nothing was written: nothing is lost with them."""

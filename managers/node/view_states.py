@@ -46,7 +46,7 @@ def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping
     available = np.zeros(len(rows), dtype=np.uint8)
     available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
     pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
-    report = member_report(rows, states, available, drops, pairs)
+    report = member_report(rows, states, available, drops, pairs, replaced=session.handover.replaced())
     seen = still_there(shared)
     return msgspec.structs.replace(
         report,
@@ -62,6 +62,8 @@ def member_report(
     available: npt.NDArray[np.uint8],
     drops: DropTable,
     parts: Iterable[tuple[int, int]],
+    *,
+    replaced: Sequence[int],
 ) -> MemberReport:
     """Return the report about drops in a slice.
 
@@ -73,6 +75,8 @@ def member_report(
         The drops.
     parts : iterable of (int, int)
         Producers and drops, by rows of the slice, whose part is there.
+    replaced : sequence of int
+        Drops whose content another drop has replaced.
     """
     pairs = [*parts]
     pairs += [(producer, drop) for producer, skipped in drops.skipped_outputs.items() for drop in skipped]
@@ -83,6 +87,7 @@ def member_report(
         parts=pack_column(rows[np.array(pairs, dtype=np.int32).reshape(-1)]) if pairs else b"",
         attempts={int(rows[drop]): attempt for drop, attempt in drops.attempts.items()},
         causes={int(rows[drop]): _row(rows, cause) for drop, cause in drops.error_causes().items()},
+        replaced=pack_column(rows[list(replaced)]) if replaced else b"",
     )
 
 

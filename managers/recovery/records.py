@@ -141,6 +141,8 @@ class MemberReport(msgspec.Struct, frozen=True):
         By row of a drop in ERROR: row of the drop that started it.
     copies : bytes
         int32, rows: completed data drops of other members whose content is also on this one.
+    replaced : bytes
+        int32, rows: completed data drops of this member whose content another drop has replaced.
     workers : float
         Attempts that it can run at a time.
     durations : dict of int to (int, float)
@@ -154,6 +156,7 @@ class MemberReport(msgspec.Struct, frozen=True):
     attempts: dict[int, int] = {}
     causes: dict[int, int] = {}
     copies: bytes = b""
+    replaced: bytes = b""
     workers: float = 1.0
     durations: dict[int, tuple[int, float]] = {}
 

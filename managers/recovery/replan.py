@@ -58,6 +58,8 @@ class _Known(NamedTuple):
         Causes of drops in ERROR.
     holder : int32 array
         Number of a member that has a copy of the content, for drops of lost nodes.
+    replaced : list of int
+        Drops without a copy whose content another drop has replaced.
     """
 
     states: StateColumn
@@ -66,6 +68,7 @@ class _Known(NamedTuple):
     attempts: dict[int, int]
     causes: dict[int, int]
     holder: IntColumn
+    replaced: list[int]
 
 
 def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (), reason: str = "") -> ViewDecision:
@@ -105,7 +108,14 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     states = with_implied_completions(graph, known.states, unknown)
     # To its neighbours, a drop that was cancelled alone is one that failed.
     failed = np.where(states == _CANCELLED, np.uint8(_ERROR), states)
-    reset = must_run_again(graph, failed.tobytes(), known.available, kept=kept_drops(graph), parts=known.parts)
+    reset = must_run_again(
+        graph,
+        failed.tobytes(),
+        known.available,
+        kept=kept_drops(graph),
+        parts=known.parts,
+        replaced=known.replaced,
+    )
     runs = ~_is_settled(states) | reset
     has_not_begun = (known.states == _INITIALIZED) & ~unknown
     moved, new_owner = placement.place(
@@ -352,11 +362,12 @@ def _decoded(graph: PhysicalGraph, member: str, report: bytes) -> "_Report":
         attempts=packed.attempts,
         causes=packed.causes,
         copies=unpack_column(packed.copies, np.int32).astype(np.int32, copy=False),
+        replaced=unpack_column(packed.replaced, np.int32).astype(np.int32, copy=False),
         workers=packed.workers,
         durations=packed.durations,
     )
     others = np.array([*packed.attempts, *packed.causes], dtype=np.int64)
-    named = np.concatenate([rows, parts, found.copies, others])
+    named = np.concatenate([rows, parts, found.copies, found.replaced, others])
     is_outside = len(named) and (named.min() < 0 or named.max() >= graph.drops)
     if is_outside or not len(rows) == len(found.states) == len(found.available):
         raise ProtocolError(f"the report of node {member} is not about the graph {graph.name!r}")
@@ -373,6 +384,7 @@ class _Report(NamedTuple):
     attempts: Mapping[int, int]
     causes: Mapping[int, int]
     copies: npt.NDArray[np.int32]
+    replaced: npt.NDArray[np.int32]
     workers: float
     durations: Durations
 
@@ -383,7 +395,8 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
     What a member that leaves has is not available any more.
     """
     nowhere = np.full(graph.drops, _NO_MEMBER, dtype=np.int32)
-    known = _Known(np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_), [], {}, {}, nowhere)
+    states, available = np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_)
+    known = _Known(states, available, [], {}, {}, nowhere, [])
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost_drop, neighbour_owner = _cut_edges(graph, owner)
     has_home = np.append(stays, False)  # the last for drops without a member
@@ -401,6 +414,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
         if stays[number]:
             copied = report.copies[~has_home[owner[report.copies]] & is_data[report.copies]]
             known.holder[copied[known.holder[copied] == _NO_MEMBER]] = number
+        known.replaced.extend(report.replaced[owner[report.replaced] == number].tolist())
         for drop, attempt in report.attempts.items():
             known.attempts[drop] = max(attempt, known.attempts.get(drop, 1))
         for drop, cause in report.causes.items():
@@ -408,6 +422,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
     # Only contents of completed drops are copied.
     has_copy = known.holder != _NO_MEMBER
     known.states[has_copy], known.available[has_copy] = _COMPLETED, True
+    known.replaced[:] = [drop for drop in known.replaced if not has_copy[drop]]
     for cause in {cause for drop, cause in known.causes.items() if known.states[drop] == _ERROR}:
         if owner[cause] == _NO_MEMBER and known.states[cause] == _INITIALIZED:
             # No member has a neighbour of it, but it has failed, since others have because of it.

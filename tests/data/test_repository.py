@@ -268,6 +268,45 @@ def test_a_drop_may_replace_what_it_depends_on(tmp_path: Path, node: Node) -> No
     repository.close()
 
 
+@pytest.mark.parametrize("where", ["f", "{tmp_path}/f"])
+@pytest.mark.parametrize("content", [b"3", {"a": b"3"}])
+def test_an_earlier_drop_that_runs_again_does_not_replace_a_later_one(
+    tmp_path: Path, node: Node, content: bytes | dict[str, bytes], where: str
+) -> None:
+    """Its content is put aside until its last use, also if the session has continued since; the file stays."""
+    drawing = GraphBuilder()
+    for at in range(3):
+        drawing.app(f"A{at}").data(f"x{at}").connect(f"A{at}", f"x{at}")
+        if at:
+            drawing.connect(f"x{at - 1}", f"A{at}")
+    repository = LocalRepository(tmp_path / "loop", "s", SystemClock(), drawing.build())
+    kind = {"filepath": where.format(tmp_path=tmp_path)} if isinstance(content, bytes) else {"dirname": "d"}
+    template = node(FILE if isinstance(content, bytes) else DIRECTORY, **kind)
+
+    def write(drop: int, attempt: int, body: bytes | dict[str, bytes]) -> Handle:
+        part = _part(template, Slot(repository.workspace, "o", drop, attempt, 0), body)
+        return repository.commit(drop, attempt, template, part)
+
+    bodies = [content, {"b": b"5"}, {"c": b"7"}] if isinstance(content, dict) else [content, b"5", b"7"]
+    written = {drop: write(drop, 1, body) for drop, body in zip((1, 3, 5), bodies, strict=True)}
+    assert [repository.is_replaced(drop, one) for drop, one in written.items()] == [True, True, False]
+    if isinstance(content, bytes):  # nothing tells directories apart in a later process
+        repository.set_graph(drawing.build())
+        repository.adopt(written)
+        assert [repository.is_replaced(drop, one) for drop, one in written.items()] == [True, True, False]
+    again = write(1, 2, bodies[0])
+
+    assert not repository.is_replaced(1, again)
+    assert not repository.is_replaced(5, written[5])
+    assert again.location != written[5].location == written[1].location
+    if isinstance(content, bytes):
+        assert (read(again), read(written[5])) == (b"3", b"7")
+    assert repository.release(1, template, again)
+    assert not Path(again.location).exists()
+    assert Path(written[5].location).exists()
+    repository.close()
+
+
 @pytest.mark.parametrize("size", [3, SMALL])
 def test_parts_in_memory_are_concatenated(repository: LocalRepository, node: Node, slot: Slots, size: int) -> None:
     """The bytes are in the order of the producers."""

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
 from dropflow.graph.builder import GraphBuilder
@@ -33,6 +35,7 @@ from tests.e2e.cluster import (
     until,
 )
 from tests.processes import Running, gone
+from tests.recovery_graphs import replacing
 
 pytestmark = pytest.mark.slow
 
@@ -309,3 +312,32 @@ def test_a_node_that_does_not_answer_is_named_by_the_deployment(three: Three) ->
     assert "never" not in [info.session for name in "bc" for info in three.cluster.client(three.nodes[name]).sessions()]
     assert finished(three.client, "fine").status == "FINISHED"
     assert until(lambda: not list(three.cluster.home.rglob("sessions/never")))
+
+
+def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path: Path) -> None:
+    """What a later iteration has replaced is made again from the first one, and the file is that of the last one."""
+    marks, go = tmp_path / "marks", tmp_path / "go"
+    graph = replacing(marks, 0.0)
+    waits = f"while [ ! -e {go} ]; do sleep 0.05; done; echo > %o0"
+    templates = (
+        msgspec.structs.replace(one, arguments=(Argument(name="command", value=waits),)) if one.name == "GATE" else one
+        for one in graph.templates
+    )
+    graph = replace(graph, templates=tuple(templates))
+    away = {f"{kind}{at}": "b" for at in (2, 3) for kind in ("log", "STEP", "sum")}
+    submit(three.client, placed(graph, {**away, "GATE": "c"}, "a"), "s")
+    assert until(lambda: three.client.session("s").states.get("COMPLETED") == 20)
+    kill(three.nodes["b"])
+    assert until(lambda: three.client.session("s").view == 1)
+    go.touch()
+    detail = finished(three.client, "s")
+    go_on = local.run(
+        replacing(tmp_path / "others", 0.0), directory=local.prepare_directory(tmp_path / "alone"), runner="inline"
+    )
+
+    assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": go_on.drops})
+    assert detail.recomputed > 0
+    assert content(three.client, "s", "replacing_end_0") == next(
+        (tmp_path / "alone" / "results").glob("replacing_end_0*")
+    ).read_bytes()
+    assert content(three.client, "s", "replacing_log6_0") == (tmp_path / "alone" / "files" / "log.txt").read_bytes()
