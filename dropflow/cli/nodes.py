@@ -16,7 +16,7 @@ __all__ = ["command"]
 
 
 class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes at or below a manager; not ok unless all of them are alive."""
+    """All nodes at or below a manager; not ok unless each of them is alive or drained."""
 
     ok: bool
     url: str
@@ -49,11 +49,15 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
 @output_options
 @connection_options
 def command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
-    """List the nodes at or below a manager, with their load. Exit status 1 if one of them is not alive."""
+    """List the nodes at or below a manager, with their load.
+
+    Exit status 1 if one of them is neither alive nor drained. A drained node is shown until it is started again or
+    removed from the children of its island.
+    """
     from dropflow.cli.connection import connect
 
     with connect(manager) as client:
         found = client.nodes()
-        ok = all(node.state == "alive" for node in found)
+        ok = all(node.state in ("alive", "drained") for node in found)
         output.answer(NodesReply(ok=ok, url=client.url, nodes=found))
     return Exit.FINISHED if ok else Exit.FAILED

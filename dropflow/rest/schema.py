@@ -119,8 +119,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     links : str
         Address of its links, ``tcp://host:port``.
     state : str
-        ``alive``, ``draining`` (it takes no sessions, and ends), ``suspect`` (silent for longer than expected) or
-        ``lost``.
+        ``alive``, ``draining`` (it takes no sessions, and ends), ``drained`` (it has given all sessions away, and its
+        process has ended or is about to), ``suspect`` (silent for longer than expected) or ``lost``.
     sessions : int
         Sessions that run on it.
     started : float
@@ -135,7 +135,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     links: str = ""
     incarnation: int = 0
-    state: Literal["alive", "draining", "suspect", "lost"] = "alive"
+    state: Literal["alive", "draining", "drained", "suspect", "lost"] = "alive"
     version: str = ""
     host: str = ""
     sessions: int = 0
@@ -151,7 +151,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     url: str
     role: Role
-    state: Literal["alive", "suspect", "lost"] = "alive"
+    state: Literal["alive", "drained", "suspect", "lost"] = "alive"
     text: str = ""
 
 

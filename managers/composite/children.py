@@ -21,7 +21,10 @@ from dropflow.rest.schema import Child, ManagerInfo, ManagerStatus, NodeInfo, Ro
 from managers.composite.machine_time import MachineTime
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
 
-__all__ = ["ChildView", "Children", "StatusRequest", "canonical"]
+__all__ = ["DRAINED", "ChildView", "Children", "StatusRequest", "canonical"]
+
+DRAINED = "was drained, and has ended"
+"""What is shown about a node that was drained, until it is started again or removed."""
 
 _STATES: dict[MemberState, Literal["alive", "suspect", "lost"]] = {
     MemberState.JOINED: "suspect",
@@ -67,8 +70,15 @@ class ChildView:
         """Whether it has not answered for so long that it is not waited for."""
         return self.state == "lost"
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is a node that was drained, and has ended."""
+        return self.role == "node" and self.state != "alive" and any(node.state == "drained" for node in self.nodes)
+
     def as_child(self) -> Child:
         """Return the record of it for parents and pages."""
+        if self.is_drained:
+            return Child(name=self.name, url=self.url, role=self.role, state="drained", text=DRAINED)
         return Child(name=self.name, url=self.url, role=self.role, state=self.state, text=self.text)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dropflow.rest.schema import NodeInfo, Role
-from managers.composite.children import ChildView
+from managers.composite.children import DRAINED, ChildView
 
 __all__ = ["children_by_node", "nodes_of"]
 
@@ -50,6 +50,8 @@ def _seen_through(node: NodeInfo, view: ChildView, role: Role) -> NodeInfo:
     island = view.name if role == "master" and view.role == "island" else node.island
     if view.state == "alive":
         return msgspec.structs.replace(node, island=island)
+    if view.is_drained:
+        return msgspec.structs.replace(node, island=island, state="drained", text=DRAINED)
     if view.role == "island":
         # The island does not answer. Its nodes may be alive, but cannot be deployed to through it.
         state, text = ("suspect" if node.state == "alive" else node.state), f"island {view.name} {view.text}"

@@ -12,6 +12,7 @@ process is to end, it is cancelled at once.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
 from dropflow.errors import LinkError
 from dropflow.formatting import plural
@@ -35,6 +36,10 @@ _END_SECONDS = 10.0
 
 _AGREEMENT_SECONDS = 60.0
 """How much longer a session is waited for whose members are about to agree, for example on millions of drops."""
+
+
+_SHOWN_SECONDS = 2.5
+"""How long a node that is drained waits for managers above to learn of it, which ask once per second."""
 
 
 @dataclass(slots=True)
@@ -87,6 +92,8 @@ class Draining:
     ) -> None:
         self.has_begun = False
         """Whether the node takes no more sessions. May be read from any thread."""
+        self.state: Literal["alive", "draining", "drained"] = "alive"
+        """What managers above show. May be read from any thread."""
         self._node = node
         self._table = table
         self._sessions = sessions
@@ -97,6 +104,7 @@ class Draining:
         self._attempts_until = inf
         self._copies_until = inf
         self._until = inf
+        self._shown_at = -inf
         self._is_ending = False
         self._is_late = False
         self._open: list[tuple[SessionRecord, _Progress]] = []
@@ -116,6 +124,7 @@ class Draining:
         if not self.has_begun:
             self._open = [(record, _Progress()) for record in self._table if not record.phase.is_quiet]
         self.has_begun = True
+        self.state = "draining" if self.state == "alive" else self.state
         self._is_ending = self._is_ending or is_ending
         if now + request.grace < self._until:
             margin = min(_END_SECONDS, request.grace / 3)
@@ -149,7 +158,7 @@ class Draining:
                 self._look_at(record, progress, now)
         self._open = [(record, progress) for record, progress in self._open if self._is_there(record)]
         if not self._open:
-            self._answer()
+            self._end(now)
 
     def contents_read(self, event: ContentsRead, now: float) -> None:
         """Have the contents that are here copied to members that stay."""
@@ -235,7 +244,7 @@ class Draining:
             self._timers.set(("drain", "end"), now + _AGREEMENT_SECONDS, self._give_up)
         else:
             self._open = []
-            self._answer()
+            self._end(now)
 
     def _is_agreeing(self, record: SessionRecord) -> bool:
         """Return whether a majority of the voters is there, so that the change that was asked for is decided soon."""
@@ -280,8 +289,18 @@ class Draining:
     def _look_at_all(self, now: float) -> None:
         self.look(now)
 
-    def _answer(self) -> None:
+    def _end(self, now: float) -> None:
+        """Note that the node is drained, and answer `drained` once managers above can have seen it."""
         for which in ("attempts", "copies", "end"):
             self._timers.clear(("drain", which))
+        if self.state != "drained":
+            self.state = "drained"
+            if not self._is_ending:
+                self._shown_at = min(now + _SHOWN_SECONDS, max(self._until, now))
+                self._timers.set(("drain", "shown"), self._shown_at, self._end)
+        if now >= self._shown_at or self._is_ending:
+            self._answer()
+
+    def _answer(self) -> None:
         self._actions += [Return(call) for call in self._calls]
         self._calls = []

@@ -207,7 +207,7 @@ class NodeManager(MemberCalls):
             NodeInfo(
                 name=self.name,
                 url=self._url,
-                state="draining" if self._draining.has_begun else "alive",
+                state=self._draining.state,
                 links=self._links.address,
                 incarnation=self._links.incarnation,
                 version=__version__,

@@ -80,7 +80,11 @@ class _Manager(Collector):
         yield GaugeMetricFamily("dropflow_settled_per_second", "Drops settled per second, recently.", rate)
         states: Counter[str] = Counter(node.state for node in nodes)
         yield _counted(
-            "dropflow_nodes", "Node managers by state.", "state", states, ("alive", "draining", "suspect", "lost")
+            "dropflow_nodes",
+            "Node managers by state.",
+            "state",
+            states,
+            ("alive", "draining", "drained", "suspect", "lost"),
         )
         for name, text, field, scale in _LOADS:
             family = GaugeMetricFamily(name, text, labels=["node"])

@@ -231,7 +231,7 @@ class SimulatedNode:
             NodeInfo(
                 name=self.name,
                 url=self.url,
-                state="draining" if self._draining.has_begun else "alive",
+                state=self._draining.state,
                 links=self.links.address,
                 incarnation=self._incarnation,
                 version=__version__,

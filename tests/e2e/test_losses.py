@@ -337,7 +337,8 @@ def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path:
 
     assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": go_on.drops})
     assert detail.recomputed > 0
-    assert content(three.client, "s", "replacing_end_0") == next(
-        (tmp_path / "alone" / "results").glob("replacing_end_0*")
-    ).read_bytes()
+    assert (
+        content(three.client, "s", "replacing_end_0")
+        == next((tmp_path / "alone" / "results").glob("replacing_end_0*")).read_bytes()
+    )
     assert content(three.client, "s", "replacing_log6_0") == (tmp_path / "alone" / "files" / "log.txt").read_bytes()

@@ -99,7 +99,7 @@ def _managers(evidence: Evidence) -> Iterator[Finding]:
             yield from _load_findings(report, node)
         for child in report.children:
             # What the manager reports about the child may be what this host found, too.
-            if child.state != "alive" and not (child.text and child.text == unanswered.get(child.url)):
+            if child.state not in ("alive", "drained") and not (child.text and child.text == unanswered.get(child.url)):
                 text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
                 hint = "look at that manager's log, and at the network between"
                 yield Finding(where=report.url, text=text, hint=hint)
@@ -227,7 +227,10 @@ def _explained(connections: Sequence[Connection], evidence: Evidence) -> Iterato
     by_url = {report.url: report for report in evidence.managers}
     reached = {connection.far for connection in connections if connection.result.ok}
     missed = {
-        (report.url, child.url) for report in evidence.managers for child in report.children if child.state != "alive"
+        (report.url, child.url)
+        for report in evidence.managers
+        for child in report.children
+        if child.state not in ("alive", "drained")
     }
     for connection in connections:
         near, far = by_url.get(connection.near), by_url.get(connection.far)

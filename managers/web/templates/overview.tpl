@@ -9,7 +9,7 @@
 <section class="block" aria-label="Summary">
 <dl class="figures">
 <div><dt>Nodes</dt><dd>{{format_count(len(view.nodes))}}\\
-% lost = sum(node.state not in ("alive", "draining") for node in view.nodes)
+% lost = sum(node.state not in ("alive", "draining", "drained") for node in view.nodes)
 % if lost:
  <small>{{format_count(lost)}} not answering</small>\\
 % end
@@ -33,7 +33,7 @@
 <bdi>{{shown_name(child.name)}}</bdi>
 % end
 <span class="sub">{{child.role}}</span></th>
-<td><span class="state {{dict(alive="completed", suspect="running").get(child.state, "error")}}">{{child.state}}</span>
+<td><span class="state {{dict(alive="completed", drained="skipped", suspect="running").get(child.state, "error")}}">{{child.state}}</span>
 % if child.text:
 <span class="sub"><bdi>{{single_line(child.text)}}</bdi></span>
 % end

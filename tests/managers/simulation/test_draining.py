@@ -108,15 +108,41 @@ def test_a_node_that_drains_takes_no_sessions(tmp_path: Path) -> None:
     assert isinstance(refused.error, LinkError)
     assert "node n1-2 is being drained" in str(refused.error)
     cluster.simulation.wait(3.0)
-    answer = cluster.call("nodes")
-    assert isinstance(answer, Answered)
-    assert [node.state for node in answer.value] == ["alive", "draining", "alive"]
+    assert _states(cluster) == ["alive", "drained", "alive"]
     cluster.submit(rows(3, 3), "s")
     ended = _finished(cluster)
     assert (ended.status, ended.members) == ("FINISHED", ("n1-1", "n1-3"))
     unknown = cluster.call("drain", node="n9", request=DrainRequest())
     assert isinstance(unknown, Unanswered)
     assert isinstance(unknown.error, NotFoundError)
+
+
+def _states(cluster: SimulatedCluster) -> list[str]:
+    """Return the states of all nodes as the managers above show them."""
+    answer = cluster.call("nodes")
+    assert isinstance(answer, Answered)
+    return [node.state for node in answer.value]
+
+
+def test_a_drained_node_is_shown_until_it_is_started_again(tmp_path: Path) -> None:
+    """It is draining, then drained, also long after its process has ended; a node that dies in between is lost."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=4.0))
+    _started(cluster, rows(24, 3), 1.0)
+    for node in ("n1-2", "n1-3"):
+        _drain(cluster, node, 100.0)
+    cluster.simulation.wait(2.5)
+    assert _states(cluster) == ["alive", "draining", "draining"]
+    cluster.nodes["n1-3"].process.crash()
+    assert _is_drained(cluster, "n1-2", 100.0)
+    cluster.nodes["n1-2"].process.crash()
+    cluster.simulation.wait(60.0)
+    assert _states(cluster) == ["alive", "drained", "lost"]
+    children = cluster.call("children", url="http://i1:8000")
+    assert isinstance(children, Answered)
+    assert [child.state for child in children.value] == ["alive", "drained", "lost"]
+    cluster.start_node("n1-2")
+    cluster.simulation.wait(10.0)
+    assert _states(cluster) == ["alive", "alive", "lost"]
 
 
 def _alone() -> PhysicalGraph:
