@@ -40,6 +40,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
 from managers.deployment import Deployment
@@ -64,6 +65,10 @@ class SessionContents(Protocol):
         AmbiguousError
             Several ids end so, or may.
         """
+        ...
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops, or what has changed since the answer with the cursor `since`."""
         ...
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:

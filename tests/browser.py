@@ -8,12 +8,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-__all__ = ["Window", "chromium", "needs_chromium", "open_browser", "open_window"]
+__all__ = ["Window", "accessibility_findings", "chromium", "needs_chromium", "open_browser", "open_window"]
 
 _FLAGS = (
     "--disable-background-networking",
@@ -76,6 +77,14 @@ class Window:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
             self.violations.append(f"request to {url}")
+
+
+def accessibility_findings(page: Any) -> list[str]:
+    """Return what axe-core finds on a page: the rule, and the first element that breaks it."""
+    script = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(script)  # not as an element: the content security policy of the page forbids that
+    found = page.evaluate("axe.run().then((found) => found.violations)")
+    return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
 @contextmanager

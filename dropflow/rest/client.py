@@ -13,7 +13,7 @@ from dropflow.errors import LinkError
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
-from dropflow.rest.operation_caller import OperationCaller, session_events
+from dropflow.rest.operation_caller import OperationCaller, session_events, state_events
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     DEFAULT_STATISTICS,
@@ -51,6 +51,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
 
@@ -242,6 +243,24 @@ class _SessionCalls(OperationCaller):
         """Delete a session and its files."""
         self.call(operations.DELETE, session)
 
+
+class _ContentCalls(OperationCaller):
+    """Operations on what is in a session."""
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops of a session, or what has changed since the answer with this cursor."""
+        return self.call(operations.STATES, session, query=StatesQuery(since=since))
+
+    def state_events(self, session: str) -> Iterator[DropStates]:
+        """Return an iterator over the states of the drops of a session: all of them, and each change until it is over.
+
+        Raises
+        ------
+        LinkError
+            The event stream ended before the session was over.
+        """
+        return state_events(self.download(operations.STATE_EVENTS, session).chunks, self.url)
+
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes, the most harmful first."""
         return self.call(operations.FAILURES, session, query=query)
@@ -291,7 +310,7 @@ class _SessionCalls(OperationCaller):
         return self.download(operations.DATA, session, drop)
 
 
-class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls):
+class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls, _ContentCalls):
     """One manager in another process.
 
     Parameters

@@ -13,6 +13,7 @@ from dropflow.rest.operations import Operation
 from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.session_changes import apply_change
 from dropflow.rest.sse import read_events
+from dropflow.rest.state_records import DropStates
 
 __all__ = ["OperationCaller", "session_events"]
 
@@ -117,6 +118,31 @@ def session_events(chunks: Iterator[bytes], url: str) -> Iterator[SessionDetail]
             else:
                 continue
             yield detail
+    except (msgspec.DecodeError, ValueError) as error:
+        raise unexpected_answer(url, error) from error
+    finally:
+        close: Any = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+    raise LinkError("the event stream ended early", where=url, hint="is the manager still running?")
+
+
+def state_events(chunks: Iterator[bytes], url: str) -> Iterator[DropStates]:
+    """Yield the states of the drops of a session and their changes, from the bytes of its event stream.
+
+    Raises
+    ------
+    LinkError
+        The stream ended before the session did.
+    ProtocolError
+        The bytes are not such a stream.
+    """
+    try:
+        for event in read_events(chunks):
+            if event.name == "end":
+                return
+            if event.name in ("whole", "change"):
+                yield msgspec.structs.replace(msgspec.json.decode(event.data, type=DropStates), cursor=event.id)
     except (msgspec.DecodeError, ValueError) as error:
         raise unexpected_answer(url, error) from error
     finally:

@@ -66,6 +66,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.times.statistics import TimesStatistics
 
 __all__ = ["DEPLOYMENT_MEDIA_TYPE", "GRAPH_MEDIA_TYPE", "OPERATIONS", "Operation"]
@@ -393,6 +394,28 @@ EVENTS = Operation(
     for_managers=False,
     errors=(NotFoundError,),
 )
+STATES = Operation(
+    name="states",
+    method="GET",
+    path=_SESSION + "/states",
+    answer=DropStates,
+    query=StatesQuery,
+    by_field=True,
+    summary="States of all drops, or what has changed since an answer",
+    tag="sessions",
+    errors=(NotFoundError, GoneError, LinkError),
+)
+STATE_EVENTS = Operation(
+    name="state_events",
+    method="GET",
+    path=_SESSION + "/states/events",
+    answer=Download,
+    gives=EVENTS_MEDIA_TYPE,
+    summary="Changes of the states of drops as they happen",
+    tag="sessions",
+    for_managers=False,
+    errors=(NotFoundError, GoneError),
+)
 FAILURES = Operation(
     name="failures",
     method="GET",
@@ -587,6 +610,8 @@ OPERATIONS: tuple[Operation[object], ...] = (
     RETRY,
     REMAINS,
     EVENTS,
+    STATES,
+    STATE_EVENTS,
     FAILURES,
     RESULTS,
     CONTENTS,

@@ -11,6 +11,7 @@ new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail
 
 import functools
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -68,7 +69,9 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.rest.session_times import SessionTimes
+from dropflow.rest.state_records import DropStates
 from dropflow.rest.status import UNKNOWN, is_over
+from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_session import FakeSession, rows_of
@@ -424,6 +427,17 @@ class FakeManager(_SessionLives):
         """Return one drop with its neighbours."""
         found = self._find(session)
         return found.drop_detail(_row(found, drop), query)
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops, or nothing if the session has not changed."""
+        found = self._find(session)
+        cursor = f"{found.epoch}.{found.version}"
+        if since == cursor:
+            return DropStates(cursor=cursor)
+        rows = array("I", (row.drop for row in found.rows))
+        return DropStates(
+            cursor=cursor, drops=rows.tobytes(), states=bytes(DropState[row.state].value for row in found.rows)
+        )
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes that `fail` made."""

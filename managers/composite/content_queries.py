@@ -18,6 +18,7 @@ from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import (
     FIRST_PAGE,
+    Child,
     Download,
     DropDetail,
     DropInfo,
@@ -28,6 +29,7 @@ from dropflow.rest.schema import (
     SessionInfo,
 )
 from dropflow.rest.session_times import SessionTimes
+from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.records import RECORD
@@ -41,6 +43,7 @@ from managers.owner_thread import Owner
 __all__ = ["ContentQueries"]
 
 _PAGE = 1000
+_Cursors = dict[str, str]
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
 
@@ -124,6 +127,24 @@ class ContentQueries(SessionTimes):
         remembered = [failure for part in missing for failure in known_detail(part, lost_nodes(found)).failures]
         silent = [*(part.child for part in missing), *(view.name for view, _ in first.replies.refusals)]
         return FailureList.page(merge_failures([*found, *remembered]), query, missing=sorted(silent))
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops of the children that answer; a cursor has those of all children."""
+        before = _cursors(since)
+        holding = {part.child for part in self._owner.call("parts", session=session)}
+        children: tuple[Child, ...] = self._owner.call("children")
+        each = {child.url: {"since": before.get(child.url, "")} for child in children if child.name in holding}
+        found = self._ask(session, "states", each=each or None)
+        if not found.missing:
+            found.replies.raise_unless_answered(f"session {session!r}")
+        answers = [(view.url, answer) for view, answer in found.replies.values]
+        silent = [view.name for view, _ in found.replies.refusals]
+        return DropStates(
+            cursor=msgspec.json.encode(before | {url: answer.cursor for url, answer in answers}).decode(),
+            drops=b"".join(answer.drops for _, answer in answers),
+            states=b"".join(answer.states for _, answer in answers),
+            missing=tuple(sorted({*found.missing, *silent, *(one for _, answer in answers for one in answer.missing)})),
+        )
 
     def results(self, session: str) -> ResultList:
         """Return what the session left on the nodes that answer, in the order of the graph, and the other nodes."""
@@ -258,3 +279,11 @@ class ContentQueries(SessionTimes):
             each=each,
         )
         return cast(Gathered, found)
+
+
+def _cursors(since: str) -> _Cursors:
+    """Return the cursors of children, by URL, in a cursor of this manager; none if it is of another kind of manager."""
+    try:
+        return msgspec.json.decode(since, type=_Cursors) if since else {}
+    except msgspec.DecodeError:
+        return {}

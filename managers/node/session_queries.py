@@ -18,6 +18,7 @@ from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
 from dropflow.rest.session_times import SessionTimes
+from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.records import TIMES_FILE, read_times
@@ -26,6 +27,7 @@ from managers.node.batch_download import batch
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.state_logs import StateLogs
 from managers.node.stopped_copy import stopped_part
 from managers.recovery.stopped_part import StoppedPart
 
@@ -48,6 +50,7 @@ class SessionQueries(SessionTimes):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._state_logs = StateLogs()
 
     @abstractmethod
     def _find(self, session: str) -> NodeSession:
@@ -94,6 +97,11 @@ class SessionQueries(SessionTimes):
             for _ in range(2):  # after the first call, the session has read the request; after the second, done it
                 found.session.call(lambda _: None)
         return found.info()
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of the drops, or what has changed since an answer."""
+        found = self._find(session)
+        return self._state_logs.read(found.session, found.piece, since)
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes."""

@@ -23,6 +23,8 @@ from managers.api import Manager
 from managers.deployment import unpack
 from managers.routes.event_stream import session_events
 from managers.routes.graphs import pg_json, read_graph
+from managers.routes.state_stream import state_events
+from managers.state_hub import StateHub
 
 __all__ = ["Probe", "api_v1_routes"]
 
@@ -112,6 +114,7 @@ class _SpecialHandlers:
         self._streams = streams
         self._limits = limits
         self._probe = probe
+        self._hub = StateHub(manager)
 
     def by_operation(self) -> dict[str, _Handler]:
         """Return the handlers by the name of their operation."""
@@ -123,6 +126,7 @@ class _SpecialHandlers:
             operations.START.name: self._start,
             operations.SESSION.name: self._session,
             operations.EVENTS.name: self._events,
+            operations.STATE_EVENTS.name: self._state_events,
             operations.GRAPH.name: self._graph,
         }
 
@@ -169,6 +173,18 @@ class _SpecialHandlers:
         if chunks is None:
             return Response(content_type="text/plain", status=204)
         return Response(body=self._streams.hold(chunks), content_type=operations.EVENTS.gives)
+
+    def _state_events(self, request: Request) -> Response:
+        chunks = state_events(
+            self._hub,
+            _name(request, "session"),
+            self._streams.closing,
+            last=request.headers.get("Last-Event-Id", ""),
+            is_gone=request.is_gone,
+        )
+        if chunks is None:
+            return Response(content_type="text/plain", status=204)
+        return Response(body=self._streams.hold(chunks), content_type=operations.STATE_EVENTS.gives)
 
     def _graph(self, request: Request) -> Response:
         name = _name(request, "session")

@@ -20,6 +20,7 @@ from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from dropflow.rest.stream_slots import StreamSlots
 from managers.api import Manager
+from managers.state_hub import StateHub
 from managers.web.actions import action_routes
 from managers.web.addresses import (
     causes_url,
@@ -30,6 +31,7 @@ from managers.web.addresses import (
     session_url,
     sessions_url,
 )
+from managers.web.graph_pages import graph_routes
 from managers.web.page_templates import manager_templates
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
 from managers.web.views import (
@@ -71,6 +73,7 @@ def page_routes(
     templates = manager_templates(places)
     return [
         *_lists(manager, templates),
+        *graph_routes(manager, templates, StateHub(manager)),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *asset_routes(STATIC, _OWN),

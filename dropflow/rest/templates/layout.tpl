@@ -17,6 +17,9 @@
 % for sheet in layout.style_sheets:
 <link rel="stylesheet" href="/static/{{sheet}}">
 % end
+% if defined("sheet") and sheet:
+<link rel="stylesheet" href="/static/{{sheet}}">
+% end
 % if twin:
 <link rel="alternate" type="application/json" href="{{twin}}">
 % end

@@ -1,0 +1,218 @@
+// Drops near by: with their names, ports and edges, as many as one frame can draw.
+
+import { drawSign } from "./graph_theme.js";
+
+const MOST_EDGES = 5000;
+const MOST_OF_ONE = 120;
+const MOST_LABELS = 500;
+/** Size of a drop in its cell, in units of the drawing. */
+export const DROP_WIDTH = 132;
+export const DROP_HEIGHT = 30;
+
+/**
+ * @typedef {object} Frame
+ * @property {CanvasRenderingContext2D} context
+ * @property {import("./graph_camera.js").Camera} camera
+ * @property {import("./graph_model.js").Model} model
+ * @property {import("./graph_theme.js").Theme} theme
+ * @property {Uint32Array} visible boxes
+ * @property {boolean} byPart
+ * @property {number} hovered drop, or -1
+ */
+
+/** Edges between boxes, which the boxes will cover. @param {Frame} frame @returns {number[]} drops on the canvas */
+export function beginNear(frame) {
+  const drops = visibleDrops(frame);
+  if (frame.model.edges) drawEdges(frame, drops, false);
+  return drops;
+}
+
+/** Drops, and the edges inside of boxes. @param {Frame} frame @param {number[]} drops */
+export function finishNear(frame, drops) {
+  if (frame.model.edges) drawEdges(frame, drops, true);
+  drawDrops(frame, drops);
+}
+
+/** @param {Frame} frame @returns {number[]} */
+function visibleDrops({ camera, model, visible }) {
+  const { columns, head, first, cells } = model;
+  const [left, top] = camera.toDrawing(0, 0);
+  const [right, bottom] = camera.toDrawing(camera.width, camera.height);
+  const found = [];
+  for (const box of visible) {
+    const across = columns.columns[box];
+    const x = columns.x[box] + head.margin;
+    const y = columns.y[box] + columns.header[box];
+    const start = Math.max(0, Math.floor((left - x) / head.cell[0]));
+    const end = Math.min(across - 1, Math.floor((right - x) / head.cell[0]));
+    const high = Math.max(0, Math.floor((top - y) / head.cell[1]));
+    const low = Math.min(columns.rows[box] - 1, Math.floor((bottom - y) / head.cell[1]));
+    for (let row = high; row <= low; row += 1) {
+      for (let column = start; column <= end; column += 1) {
+        const drop = cells[first[box] + row * across + column];
+        if (drop) found.push(drop - 1);
+      }
+    }
+  }
+  return found;
+}
+
+/** @param {Frame} frame @param {number[]} drops @param {boolean} isInner edges inside of boxes, or between boxes */
+function drawEdges({ context, camera, model, theme, hovered }, drops, isInner) {
+  const { edges, marked, selected } = model;
+  const isVisible = new Set(drops);
+  const plain = new Path2D();
+  const cut = new Path2D();
+  const strong = new Path2D();
+  const { part, box } = model.columns;
+  let budget = MOST_EDGES;
+  const add = (source, target) => {
+    if ((box[source] === box[target]) !== isInner) return;
+    const from = model.centre(source);
+    const to = model.centre(target);
+    const [x, y] = camera.toScreen(from.x + DROP_WIDTH / 2, from.y);
+    const [u, v] = camera.toScreen(to.x - DROP_WIDTH / 2, to.y);
+    const bend = u < x ? 40 * camera.scale : Math.max(Math.min((u - x) / 2, 160 * camera.scale + 40), 12 * camera.scale);
+    const isStrong = source === selected || target === selected || source === hovered || target === hovered;
+    if (!isStrong && marked && !(marked[source] && marked[target])) return;
+    const path = isStrong || marked ? strong : part[source] === part[target] ? plain : cut;
+    path.moveTo(x, y);
+    path.bezierCurveTo(x + bend, y, u - bend, v, u, v);
+    budget -= 1;
+  };
+  for (const drop of drops) {
+    const end = Math.min(edges.ptr[drop + 1], edges.ptr[drop] + MOST_OF_ONE);
+    for (let at = edges.ptr[drop]; at < end && budget > 0; at += 1) add(drop, edges.target[at]);
+    const last = Math.min(edges.start[drop + 1], edges.start[drop] + MOST_OF_ONE);
+    for (let at = edges.start[drop]; at < last && budget > 0; at += 1) {
+      const source = edges.source[at];
+      const isDrawn = isVisible.has(source) && edges.edge[at] < edges.ptr[source] + MOST_OF_ONE;
+      if (!isDrawn) add(source, drop);
+    }
+    if (budget <= 0) break;
+  }
+  context.lineWidth = Math.max(0.8, Math.min(1.4, camera.scale * 1.2));
+  context.strokeStyle = theme.strong;
+  context.stroke(plain);
+  context.setLineDash([5, 4]);
+  context.strokeStyle = theme.faint;
+  context.stroke(cut);
+  context.setLineDash([]);
+  context.lineWidth += 0.6;
+  context.strokeStyle = theme.accent;
+  context.stroke(strong);
+}
+
+/** @param {Frame} frame @param {number[]} drops */
+function drawDrops({ context, camera, model, theme, byPart, hovered }, drops) {
+  const { scale } = camera;
+  const width = DROP_WIDTH * scale;
+  const height = DROP_HEIGHT * scale;
+  const sign = Math.min(5, height * 0.24);
+  const size = Math.min(13, Math.max(9.5, height * 0.42));
+  const hasText = height >= 13;
+  const hasIndex = height >= 24;
+  const hasPorts = scale >= 1.15 && model.edges !== null;
+  const text = new Labels(context);
+  let labels = MOST_LABELS;
+  for (const drop of drops) {
+    const { x: cx, y: cy } = model.centre(drop);
+    const [mx, my] = camera.toScreen(cx, cy);
+    const [x, y] = [mx - width / 2, my - height / 2];
+    const isDim = model.marked !== null && !model.marked[drop];
+    const group = model.group[drop];
+    const { name, isApp } = model.templateOf(drop);
+    const colour = byPart ? theme.parts[model.columns.part[drop] % theme.parts.length] : theme.groups[group];
+    context.globalAlpha = isDim ? 0.25 : 1;
+    context.beginPath();
+    context.roundRect(x, y, width, height, isApp ? Math.min(3, height * 0.12) : height / 2);
+    context.fillStyle = theme.raised;
+    context.fill();
+    context.globalAlpha = isDim ? 0.05 : 0.16;
+    context.fillStyle = colour;
+    context.fill();
+    context.globalAlpha = isDim ? 0.25 : 1;
+    const isChosen = drop === model.selected;
+    context.strokeStyle = isChosen ? theme.accent : colour;
+    context.lineWidth = isChosen ? 2.5 : drop === hovered ? 2 : group === 1 ? 1.8 : 1;
+    context.stroke();
+    const inset = Math.max(height * 0.5, sign + 3);
+    drawSign(context, theme, group, x + inset, my, sign);
+    if (hasText && labels > 0 && !isDim) {
+      labels -= 1;
+      const room = width - inset - sign - 14 * Math.min(scale, 1);
+      const left = x + inset + sign + 5 * Math.min(scale, 1);
+      context.textBaseline = "middle";
+      context.textAlign = "left";
+      context.font = `${size}px ${theme.font}`;
+      context.fillStyle = theme.ink;
+      const index = model.indexOf(drop);
+      if (hasIndex && index) {
+        context.fillText(text.fitted(name, room), left, my - height * 0.19);
+        context.font = `${size * 0.84}px ${theme.font}`;
+        context.fillStyle = theme.muted;
+        context.fillText(text.fitted(index, room), left, my + height * 0.23);
+      } else {
+        context.fillText(text.fitted(index ? `${name} ${index}` : name, room), left, my);
+      }
+    }
+    if (hasPorts && !isDim) drawPorts(context, model, theme, text, drop, { x, my, width, scale });
+  }
+  context.globalAlpha = 1;
+}
+
+function drawPorts(context, model, theme, text, drop, { x, my, width, scale }) {
+  const { ptr, start, link, edge, links } = model.edges;
+  const outs = new Set();
+  for (let at = ptr[drop]; at < Math.min(ptr[drop + 1], ptr[drop] + 40); at += 1) outs.add(links[link[at]][0]);
+  const ins = new Set();
+  for (let at = start[drop]; at < Math.min(start[drop + 1], start[drop] + 40); at += 1) {
+    ins.add(links[link[edge[at]]][1]);
+  }
+  for (const [side, names] of [[-1, ins], [1, outs]]) {
+    if (!names.size) continue;
+    const at = side < 0 ? x : x + width;
+    context.beginPath();
+    context.arc(at, my, 3, 0, 7);
+    context.fillStyle = theme.paper;
+    context.fill();
+    context.strokeStyle = theme.faint;
+    context.lineWidth = 1.2;
+    context.stroke();
+    const words = [...names].filter((name) => name && name !== "(order)").join(", ");
+    if (scale < 1.5 || !words) continue;
+    context.font = `10px ${theme.font}`;
+    context.fillStyle = theme.muted;
+    context.textAlign = side < 0 ? "right" : "left";
+    context.fillText(text.fitted(words, 20 * scale), at + side * 6, my - 8);
+  }
+  context.textAlign = "left";
+}
+
+const widths = new Map();
+
+/** Texts that are cut to the room that they have. */
+export class Labels {
+  constructor(context) {
+    this.context = context;
+  }
+
+  /** @returns {string} the text, or the beginning of it that fits */
+  fitted(text, room) {
+    const whole = this.width(text);
+    if (whole <= room) return text;
+    const length = Math.floor((text.length * (room - this.width("…"))) / whole);
+    return length < 1 ? "" : `${text.slice(0, length).trimEnd()}…`;
+  }
+
+  width(text) {
+    const key = `${this.context.font}\n${text}`;
+    let found = widths.get(key);
+    if (found === undefined) {
+      if (widths.size > 20_000) widths.clear();
+      found = this.context.measureText(text).width;
+      widths.set(key, found);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,116 @@
+"""The picture of the graph of a session in a real browser."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
+from dropflow.testing.shapes import fan
+from tests.browser import accessibility_findings, needs_chromium
+
+expect = pytest.importorskip("playwright.sync_api").expect
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
+
+
+def opened(page: Any, session: str, more: str = "") -> Any:
+    """Open the graph of a session, and return its canvas once it is drawn."""
+    page.goto("about:blank")  # an address that differs in its end only would not be loaded
+    page.goto(f"/sessions/{session}/graph{more}")
+    expect(page.locator("#graph[data-ready=yes]")).to_have_count(1)
+    canvas = page.locator("#graph canvas")
+    expect(canvas).to_have_attribute("data-distance", re.compile("far|middle|near"))
+    return canvas
+
+
+def boxes(page: Any) -> list[str]:
+    """Return the labels in the list of boxes."""
+    found: list[str] = page.locator("#graph-boxes li bdi").all_inner_texts()
+    return found
+
+
+def total(page: Any, word: str) -> Any:
+    """Return the number beside a state in the legend."""
+    return page.locator("#graph-legend li", has_text=word).locator("b")
+
+
+def test_the_graph_of_a_session(serve: Any, look: Any) -> None:
+    """It is live, is zoomed by keys, leads to a drop and to what its failure took along, and is found by text."""
+    manager = manager_with_sessions()
+    page = look(serve(manager)).page
+    page.goto("/sessions/running")
+    page.get_by_role("link", name="Graph", exact=True).click()
+    canvas = opened(page, "running")
+    expect(page.locator("#graph .live")).to_have_text("live")
+    expect(canvas).to_have_attribute("data-boxes", "21")
+    expect(page.locator("#graph-boxes li").first).to_contain_text("fan 5")  # which is active
+
+    # Live: numbers in the legend and in the list, and failures come first.
+    expect(total(page, "completed")).to_have_text("7")
+    manager.advance("running", {6: "COMPLETED"})
+    expect(total(page, "completed")).to_have_text("8")
+    manager.fail("running", 12, "the disk is full", also=(32,))
+    expect(total(page, "error")).to_have_text("2")
+    expect(page.locator("#graph-boxes li").first).to_contain_text("fan 11")
+
+    # Far away, by keys; near again by f, since so few drops have room.
+    canvas.focus()
+    for _ in range(4):
+        page.keyboard.press("-")
+    expect(canvas).to_have_attribute("data-distance", "middle")
+    page.keyboard.press("f")
+    expect(canvas).to_have_attribute("data-distance", "near")
+
+    # Search, the drop that is found, and its page.
+    page.keyboard.press("/")
+    page.keyboard.type("a_0-11")
+    page.keyboard.press("Enter")
+    panel = page.get_by_role("region", name="Chosen")
+    expect(panel.get_by_role("heading", level=2)).to_have_text("app 11")
+    expect(panel).to_contain_text("the disk is full")
+    panel.get_by_role("button", name="What this failure took along").click()
+    expect(page.locator(".graph-note")).to_have_text("Shown: what the failure of app 11 took along, 2 drops.Show all")
+    assert boxes(page) == ["fan 11"]
+    panel.get_by_role("button", name="data 11").click()
+    expect(panel.get_by_role("heading", level=2)).to_have_text("data 11")
+    address = page.url
+    page.get_by_role("link", name="Open its page").click()
+    expect(page).to_have_url(re.compile(r"/sessions/running/drops/fan_d_0-11$"))
+
+    # The address has what was chosen.
+    opened(page, "running", "#" + address.partition("#")[2])
+    expect(panel.get_by_role("heading", level=2)).to_have_text("data 11")
+    expect(page.locator(".graph-note")).to_contain_text("took along")
+    page.get_by_role("button", name="Show all").click()
+
+    # Other boxes, a closed construct, the end of the session.
+    page.get_by_role("combobox", name="Boxes").select_option("template")
+    expect(canvas).to_have_attribute("data-boxes", "3")
+    page.get_by_role("combobox", name="Boxes").select_option("construct")
+    expect(canvas).to_have_attribute("data-boxes", "21")
+    page.locator("#graph-boxes button").first.click()
+    page.get_by_role("button", name="Close fan").click()
+    expect(canvas).to_have_attribute("data-boxes", "2")
+    manager.complete("running")
+    expect(page.locator("#graph .live")).to_have_text("over")
+
+
+def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> None:
+    """At 100 and 10,000 drops, on a screen and on a phone: axe-core finds nothing, and nothing scrolls aside.
+
+    The test fails as well if there is a message on the console or a request to another host.
+    """
+    manager = FakeManager()
+    for drops in (100, 10_000):
+        manager.add(fan(drops), f"fan-{drops}")
+        manager.fail(f"fan-{drops}", 3, "no value", also=(drops // 2 + 3,))
+    url = serve(manager)
+    for width, scheme in ((1440, "light"), (390, "dark")):
+        page = look(url, viewport={"width": width, "height": 844}, color_scheme=scheme).page
+        for drops in (100, 10_000):
+            opened(page, f"fan-{drops}")
+            expect(total(page, "error")).to_have_text("2")
+            page.locator("#graph-boxes button").first.click()
+
+            assert accessibility_findings(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
