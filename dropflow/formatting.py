@@ -8,6 +8,7 @@ import unicodedata
 
 __all__ = [
     "DASH",
+    "format_brief",
     "format_count",
     "format_duration",
     "format_quantity",
@@ -21,6 +22,7 @@ __all__ = [
 DASH = "\N{EN DASH}"
 """Stands for a value that is not known."""
 
+_MILLISECOND = 1e-3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_LENGTH = 400
 
@@ -60,6 +62,15 @@ def format_duration(seconds: float | None) -> str:
     if whole < _DAY:
         return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
     return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def format_brief(seconds: float) -> str:
+    """Return a duration with three digits below a second, ``12.3 µs`` or ``456 ms``, and as `format_duration` above."""
+    if seconds >= 1 or seconds < 0:
+        return format_duration(seconds)
+    if seconds < _MILLISECOND:
+        return f"{seconds * 1e6:.3g} µs" if seconds else "0 s"
+    return f"{seconds * 1e3:.3g} ms"
 
 
 def format_size(number: float | None) -> str:

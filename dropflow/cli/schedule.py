@@ -10,6 +10,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, prefix_option, setting_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.partition import graph_to_plan
+from dropflow.cli.picture_files import check_targets
 from dropflow.cli.planning_options import (
     PlanningChoice,
     machines_and_parts,
@@ -75,14 +76,15 @@ def command(
 
     A graph that is partitioned is simulated as it is, unless -k asks for other parts.
     """
+    from dropflow.times.picture import write_png, write_svg
     from translator.partition.registry import machines_for, plan
     from translator.planning.graph_work import work_of
     from translator.planning.judge import lower_bound, verdict_of
     from translator.planning.simulation import simulate
-    from translator.planning.timeline_picture import timeline_picture, write_png, write_svg
+    from translator.planning.timeline_picture import timeline_picture
     from translator.planning.timeline_trace import perfetto_trace
 
-    _check_targets(trace, svg, png)
+    check_targets(trace, svg, png)
     whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
     is_planned = whole.parts > 1 and parts is None
     where, count = machines_and_parts(output, machines, whole.parts if is_planned and machines is None else parts)
@@ -115,21 +117,6 @@ def command(
         )
     )
     return Exit.FINISHED
-
-
-def _check_targets(trace: str | None, svg: str | None, png: str | None) -> None:
-    """Refuse files that cannot be written, before anything is planned."""
-    from dropflow.errors import MissingDependencyError, UsageError
-    from translator.planning.timeline_picture import has_png
-
-    if png is not None and not has_png():
-        hint = "install it with `pip install dropflow[png]`, or write --svg"
-        raise MissingDependencyError("PNG pictures need the package pillow", where="--png", hint=hint)
-    for file in (trace, svg, png):
-        if file is not None and not Path(file).parent.is_dir():
-            raise UsageError("no such directory", where=str(Path(file).parent), hint="make it, or name another file")
-        if file is not None and Path(file).is_dir():
-            raise UsageError("not a regular file", where=file, hint="name a file")
 
 
 def _check_parts(parts: int, nodes: int) -> None:

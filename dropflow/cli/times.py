@@ -11,7 +11,7 @@ from dropflow.cli.options import ConnectionOptions, connection_options, output_o
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.recorded_times import are_directories, runs_argument, sections_of_directories
 from dropflow.cli.tables import columns
-from dropflow.formatting import format_duration, format_size, plural
+from dropflow.formatting import format_brief, format_size, plural
 
 if TYPE_CHECKING:
     from dropflow.times.statistics import TimesStatistics
@@ -30,19 +30,22 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
         """Templates, slowest attempts, critical path, and use of workers."""
         found = self.statistics
         failed = f", {found.failed} failed" if found.failed else ""
-        yield f"{self.run}: {plural(found.attempts, 'attempt')}{failed}, {_seconds(found.ended - found.began)}"
+        yield f"{self.run}: {plural(found.attempts, 'attempt')}{failed}, {format_brief(found.ended - found.began)}"
         yield from (f"node {node} did not answer: its attempts are missing" for node in found.missing)
         if not found.attempts:
             return
         yield from self._templates()
         if found.slowest:
             yield "slowest attempts:"
-            rows = [(one.name, one.drop, one.attempt, _seconds(one.ran), _seconds(one.waited)) for one in found.slowest]
+            rows = [
+                (one.name, one.drop, one.attempt, format_brief(one.ran), format_brief(one.waited))
+                for one in found.slowest
+            ]
             yield from columns(rows, header=("node", "drop", "attempt", "ran", "waited"))
         yield from self._critical()
         yield "workers:"
         lanes = [
-            (one.node, one.lane, one.attempts, *(_seconds(getattr(one, field)) for field in _USES))
+            (one.node, one.lane, one.attempts, *(format_brief(getattr(one, field)) for field in _USES))
             for one in found.lanes
         ]
         yield from columns(lanes, header=("node", "worker", "attempts", "busy", *(f"for {use}" for use in _USES[1:])))
@@ -53,13 +56,13 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
                 one.name,
                 one.attempts,
                 one.failed,
-                _seconds(one.median),
-                _seconds(one.p95),
-                _seconds(one.longest),
-                _seconds(one.waited),
-                _seconds(one.queued),
-                _seconds(one.planned) if one.planned else "",
-                _seconds(one.processor),
+                format_brief(one.median),
+                format_brief(one.p95),
+                format_brief(one.longest),
+                format_brief(one.waited),
+                format_brief(one.queued),
+                format_brief(one.planned) if one.planned else "",
+                format_brief(one.processor),
                 format_size(one.memory) if one.memory else "",
             )
             for one in self.statistics.templates
@@ -71,21 +74,17 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
         found = self.statistics
         cut = f", the {len(found.critical)} longest" if len(found.critical) < found.critical_steps else ""
         yield (
-            f"critical path: {plural(found.critical_steps, 'attempt')}, which ran {_seconds(found.critical_ran)}"
-            f" and waited {_seconds(found.critical_waited)}{cut}:"
+            f"critical path: {plural(found.critical_steps, 'attempt')}, which ran {format_brief(found.critical_ran)}"
+            f" and waited {format_brief(found.critical_waited)}{cut}:"
         )
         rows = [
-            (one.name, one.drop, one.node, one.waited_for, _seconds(one.waited), _seconds(one.ran))
+            (one.name, one.drop, one.node, one.waited_for, format_brief(one.waited), format_brief(one.ran))
             for one in found.critical
         ]
         yield from columns(rows, header=("node", "drop", "on", "after", "waited", "ran"))
 
 
 _USES = ("busy", "data", "message", "worker", "rest")
-
-
-def _seconds(seconds: float) -> str:
-    return format_duration(seconds) if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 @click.command("times")

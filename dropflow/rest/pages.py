@@ -13,6 +13,7 @@ import bottle
 import msgspec
 
 from dropflow.formatting import (
+    format_brief,
     format_count,
     format_duration,
     format_quantity,
@@ -137,6 +138,7 @@ def _policy(form_targets: Sequence[str]) -> str:
 
 
 _NAMES: Mapping[str, object] = {
+    "format_brief": format_brief,
     "format_count": format_count,
     "format_duration": format_duration,
     "format_quantity": format_quantity,

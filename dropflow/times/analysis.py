@@ -14,7 +14,7 @@ from dropflow.times.gaps import GAP_KINDS, Gaps, gaps_of
 from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
 from dropflow.times.statistics import CriticalStep, LaneUse, TimesStatistics
-from dropflow.times.waits import Waits, waits_of
+from dropflow.times.waits import WAITED_FOR, WORKER, Waits, waits_of
 
 __all__ = [
     "Analysis",
@@ -26,8 +26,6 @@ __all__ = [
     "pack_analysis",
     "statistics_of",
 ]
-
-_KINDS = ("beginning", "data", "repetition", "worker")
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ def pack_analysis(found: Analysis) -> bytes:
 def _freed(found: Analysis) -> npt.NDArray[np.float64]:
     """Return when what each attempt waited for had happened; when it was ready, if it waited for nothing else."""
     attempts, waits = found.attempts, found.waits
-    is_worker = waits.kind == _KINDS.index("worker")
+    is_worker = waits.kind == WORKER
     freed = np.where(is_worker, attempts.ended[waits.before], attempts.committed[waits.before])
     return np.minimum(np.where(waits.before >= 0, freed, attempts.ready), attempts.began)
 
@@ -133,10 +131,11 @@ def _step(found: Analysis, one: int, waited: float) -> CriticalStep:
         name=graph.templates[int(graph.template[drop])].name,
         node=attempts.nodes[int(attempts.node[one])],
         attempt=int(attempts.attempt[one]),
-        waited_for=_KINDS[int(found.waits.kind[one])],
+        waited_for=WAITED_FOR[int(found.waits.kind[one])],
         waited=waited,
         ran=float(attempts.ended[one] - attempts.began[one]),
         began=float(attempts.began[one]),
+        row=drop,
     )
 
 

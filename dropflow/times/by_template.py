@@ -39,6 +39,7 @@ def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple
             ran=float(one["ran"]),
             began=float(one["ready"] + one["waited"] + one["queued"]),
             name=graph.templates[int(graph.template[int(one["drop"])])].name,
+            row=int(one["drop"]),
         )
         for one in records[order]
     )

@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ["CriticalStep", "LaneUse", "NodeProfile", "SlowAttempt", "TimesStatistics"]
+__all__ = ["NO_TIMES", "CriticalStep", "LaneUse", "NodeProfile", "SlowAttempt", "TimesStatistics"]
 
 
 class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +71,8 @@ class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
         When it began, in seconds since the epoch.
     name : str
         Name of its logical node.
+    row : int
+        Row of the drop in the whole graph.
     """
 
     drop: str
@@ -80,6 +82,7 @@ class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
     ran: float
     began: float
     name: str = ""
+    row: int = -1
 
 
 class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,8 @@ class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
         Seconds that it ran.
     began : float
         Seconds since the epoch.
+    row : int
+        Row of the drop in the whole graph.
     """
 
     drop: str
@@ -109,6 +114,7 @@ class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
     waited: float
     ran: float
     began: float
+    row: int = -1
 
 
 class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,3 +177,19 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     critical_waited: float
     lanes: tuple[LaneUse, ...]
     missing: tuple[str, ...] = ()
+
+
+NO_TIMES = TimesStatistics(
+    attempts=0,
+    failed=0,
+    began=0.0,
+    ended=0.0,
+    templates=(),
+    slowest=(),
+    critical=(),
+    critical_steps=0,
+    critical_ran=0.0,
+    critical_waited=0.0,
+    lanes=(),
+)
+"""Statistics of no attempts."""

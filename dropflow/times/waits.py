@@ -18,9 +18,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.attempts import AttemptColumns
 from dropflow.times.lanes import Lanes
 
-__all__ = ["BEGINNING", "DATA", "REPETITION", "WORKER", "Waits", "waits_of"]
+__all__ = ["BEGINNING", "DATA", "REPETITION", "WAITED_FOR", "WORKER", "Waits", "waits_of"]
 
 BEGINNING, DATA, REPETITION, WORKER = range(4)
+WAITED_FOR = ("beginning", "data", "repetition", "worker")
 """What an attempt waited for: only the beginning of the session; data; a next attempt of its drop; a worker."""
 
 _Indices = npt.NDArray[np.int64]

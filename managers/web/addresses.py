@@ -16,6 +16,7 @@ __all__ = [
     "session_api",
     "session_url",
     "sessions_url",
+    "timeline_url",
 ]
 
 _Query = DropQuery | SessionQuery | PageQuery
@@ -49,6 +50,11 @@ def picture_url(session: str, oid: str) -> str:
 def failure_url(session: str, failure: FailureInfo) -> str:
     """Return the page of the drop that failed, or the list that shows it if only its row is known."""
     return drop_url(session, failure.drop) if failure.node else drops_url(session, DropQuery(row=failure.row))
+
+
+def timeline_url(session: str) -> str:
+    """Return the page of the timeline of a session."""
+    return f"{session_url(session)}/timeline"
 
 
 def session_api(session: str) -> str:

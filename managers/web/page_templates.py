@@ -25,11 +25,12 @@ _NAMES: dict[str, object] = {
     "session_url": addresses.session_url,
     "state_style": state_style,
     "state_word": state_word,
+    "timeline_url": addresses.timeline_url,
 }
 
 
 def manager_templates(places: Places | None = None) -> PageTemplates:
     """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
     navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"))
-    layout = PageLayout(navigation=navigation, places=places or Places())
+    layout = PageLayout(navigation=navigation, style_sheets=("timeline.css",), places=places or Places())
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

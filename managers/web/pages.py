@@ -6,6 +6,7 @@ of their own (`managers.web.actions`).
 
 from collections.abc import Callable
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,12 +14,18 @@ import msgspec
 
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.rest.assets import STATIC, asset_routes
+from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from dropflow.rest.stream_slots import StreamSlots
+from dropflow.times.analysis import Analysis, analyse
+from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.executed import executed_picture, executed_trace
+from dropflow.times.octets import read_sections
+from dropflow.times.picture import write_svg
 from managers.api import Manager
 from managers.state_hub import StateHub
 from managers.web.actions import action_routes
@@ -30,6 +37,7 @@ from managers.web.addresses import (
     session_api,
     session_url,
     sessions_url,
+    timeline_url,
 )
 from managers.web.graph_pages import graph_routes
 from managers.web.page_templates import manager_templates
@@ -44,6 +52,7 @@ from managers.web.views import (
     overview_view,
     session_view,
     sessions_view,
+    timeline_view,
 )
 
 __all__ = ["page_routes"]
@@ -114,7 +123,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
         query = call.query
 
         def find(name: str) -> SessionView:
-            return session_view(manager, name, query)
+            return session_view(manager, name, query, has_times=_BRIEF not in call.headers)
 
         view, is_twin = _either(find, find, call.path["session"])
         if is_twin:
@@ -137,6 +146,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     return [
         *_causes(manager, templates),
+        *_timeline(manager, templates),
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
         _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", PageQuery),
         _page(
@@ -165,6 +175,45 @@ def _causes(manager: Manager, templates: PageTemplates) -> list[Route]:
         _page("/sessions/{session}/causes", causes, "Root causes of failures.", PageQuery),
         _page(f"/sessions/{{session}}/causes{_TWIN}", causes_twin, "Root causes as JSON.", PageQuery),
     ]
+
+
+def _timeline(manager: Manager, templates: PageTemplates) -> list[Route]:
+    def timeline(call: Request) -> Response:
+        view = timeline_view(manager, call.path["session"])
+        name = view.session.session
+        shown = {"view": view, "api": session_api(name)}
+        twin = f"{timeline_url(name)}{_TWIN}"
+        return page_response(templates.render("timeline", manager=view.manager, twin=twin, **shown), call)
+
+    def twin_of(call: Request) -> object:
+        return timeline_view(manager, call.path["session"])
+
+    return [
+        _page("/sessions/{session}/timeline", timeline, "When attempts ran, and why workers were idle."),
+        _page(f"/sessions/{{session}}/timeline{_TWIN}", twin_of, "Statistics of the timeline as JSON."),
+        _page("/sessions/{session}/timeline/trace.json", lambda call: _trace(manager, call), "A trace for Perfetto."),
+        _page("/sessions/{session}/timeline/picture.svg", lambda call: _timeline_svg(manager, call), "As a picture."),
+    ]
+
+
+def _executed(manager: Manager, session: str) -> Analysis:
+    attempts = attempts_of(list(read_sections(manager.times(session).chunks, where=session)))
+    graph = manager.graph(session)
+    check_rows(graph, attempts, session)
+    return analyse(graph, attempts)
+
+
+def _trace(manager: Manager, call: Request) -> Response:
+    name = call.path["session"]
+    body = executed_trace(_executed(manager, name))
+    return Response(body=body, content_type="application/json", headers=(attachment(f"{name}-trace.json"),))
+
+
+def _timeline_svg(manager: Manager, call: Request) -> Response:
+    name, stream = call.path["session"], BytesIO()
+    write_svg(executed_picture(_executed(manager, name)), stream)
+    headers = (attachment(f"{name}-timeline.svg"),)
+    return Response(body=stream.getvalue(), content_type="image/svg+xml", headers=headers)
 
 
 def _page(

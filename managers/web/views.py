@@ -26,6 +26,7 @@ from dropflow.rest.schema import (
     SessionInfo,
 )
 from dropflow.states import DropState
+from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.api import Manager
 from managers.web.preview import LogTail, Preview, preview_of, tail_of
 
@@ -37,12 +38,14 @@ __all__ = [
     "SessionQuery",
     "SessionView",
     "SessionsView",
+    "TimelineView",
     "causes_view",
     "drop_view",
     "nodes_view",
     "overview_view",
     "session_view",
     "sessions_view",
+    "timeline_view",
 ]
 
 _T = TypeVar("_T")
@@ -96,6 +99,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     drops: DropPage
     query: DropQuery
     results: tuple[ResultInfo, ...] = ()
+    times: TimesStatistics = NO_TIMES
     warnings: tuple[str, ...] = ()
 
     @property
@@ -115,6 +119,15 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
     def _count(self, state: DropState) -> int:
         return self.session.states.get(state.name, 0)
+
+
+class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
+    """When the attempts of a session ran."""
+
+    manager: ManagerInfo
+    session: SessionDetail
+    times: TimesStatistics
+    warnings: tuple[str, ...] = ()
 
 
 class CausesView(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +206,7 @@ def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
     )
 
 
-def session_view(manager: Manager, session: str, query: DropQuery) -> SessionView:
+def session_view(manager: Manager, session: str, query: DropQuery, *, has_times: bool = False) -> SessionView:
     """Return the page of a session.
 
     Raises
@@ -208,14 +221,24 @@ def session_view(manager: Manager, session: str, query: DropQuery) -> SessionVie
     missing = tuple(f"Node {node} did not answer: its drops are missing." for node in page.missing)
     results = optional.read(lambda: manager.results(session), ResultList(results=()))
     missing += tuple(f"Node {node} did not answer: its results are missing." for node in results.missing)
+    times = optional.read(lambda: manager.times_statistics(session), NO_TIMES) if has_times else NO_TIMES
     return SessionView(
         manager=manager.info(),
         session=detail,
         drops=page,
         query=query,
         results=results.results,
+        times=times,
         warnings=(*missing, *optional.warnings),
     )
+
+
+def timeline_view(manager: Manager, session: str) -> TimelineView:
+    """Return the statistics of the timeline of a session."""
+    detail, optional = manager.session(session), _OptionalParts()
+    times = optional.read(lambda: manager.times_statistics(session), NO_TIMES)
+    missing = tuple(f"Node {node} did not answer: its attempts are missing." for node in times.missing)
+    return TimelineView(manager=manager.info(), session=detail, times=times, warnings=(*missing, *optional.warnings))
 
 
 def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:

@@ -1,6 +1,9 @@
 """``dropflow times``."""
 
+from itertools import pairwise
 from pathlib import Path
+
+import msgspec
 
 from tests.cli.answers import Command
 
@@ -36,3 +39,24 @@ def test_directories_of_two_sessions_are_refused(command: Command, tmp_path: Pat
 
     assert answer.status != 0
     assert "large: these directories are not of one session" in answer.err
+
+
+def test_the_timeline_of_a_run_is_written(command: Command, tmp_path: Path) -> None:
+    """The trace has an event for each attempt, those of one thread do not overlap, and the picture has their boxes."""
+    command("run", NESTED, "--keep", tmp_path / "run", "--runner", "threads")
+    files = tmp_path / "trace.json", tmp_path / "picture.svg"
+    answer = command("timeline", tmp_path / "run", "-o", files[0], "-o", files[1], "--output", "json").json
+    spans = [one for one in msgspec.json.decode(files[0].read_bytes())["traceEvents"] if one["ph"] == "X"]
+
+    assert answer["attempts"] == len(spans) == files[1].read_text().count("<rect")
+    for lane in {(one["pid"], one["tid"]) for one in spans}:
+        mine = sorted((one["ts"], one["ts"] + one["dur"]) for one in spans if (one["pid"], one["tid"]) == lane)
+        assert all(before[1] <= after[0] + 1e-3 for before, after in pairwise(mine))
+
+
+def test_unknown_forms_of_files_are_refused(command: Command, tmp_path: Path) -> None:
+    """The error lists the endings that are known."""
+    answer = command("timeline", tmp_path, "-o", tmp_path / "x.txt")
+
+    assert answer.status != 0
+    assert "end it with .json, .svg, .png" in answer.err

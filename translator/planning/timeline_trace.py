@@ -3,11 +3,11 @@
 import heapq
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
+from dropflow.times.trace import chrome_trace, span
 from translator.planning.graph_work import GraphWork
 from translator.planning.machines import Machines
 from translator.planning.simulation import Timeline
@@ -16,35 +16,25 @@ __all__ = ["perfetto_trace", "processors_of"]
 
 
 def perfetto_trace(graph: PhysicalGraph, work: GraphWork, machines: Machines, run: Timeline) -> Iterator[bytes]:
-    """Yield a trace of the JSON format of Chrome, in pieces: applications on the processors of nodes, and moves.
+    """Return a trace of the JSON format of Chrome, in pieces: applications on the processors of nodes, and moves.
 
     Nodes are processes and processors are threads. A move is on the node that receives it.
     """
-    encode = msgspec.json.encode
+    return chrome_trace([node.name for node in machines.nodes], _spans(graph, work, machines, run))
+
+
+def _spans(graph: PhysicalGraph, work: GraphWork, machines: Machines, run: Timeline) -> Iterator[dict[str, object]]:
     names = oids(graph, range(graph.drops))
-    yield b'{"displayTimeUnit":"ms","traceEvents":['
-    separator = b""
-    for number, node in enumerate(machines.nodes):
-        event = {"ph": "M", "name": "process_name", "pid": number, "args": {"name": node.name}}
-        yield separator + encode(event)
-        separator = b",\n"
     lanes = processors_of(graph, work, machines, run)
     for app in work.apps.tolist():
-        event = _span(names[app], run.start[app], run.end[app], int(graph.part[app]), lanes[app])
-        yield separator + encode(event | {"cat": "application"})
+        event = span(names[app], run.start[app], run.end[app], int(graph.part[app]), lanes[app])
+        yield event | {"cat": "application"}
     events = run.events
     for move in range(len(events.volume)):
         row = work.drops + move
-        span = _span(names[int(events.move_drop[move])], run.start[row], run.end[row], int(events.move_to[move]), -1)
+        event = span(names[int(events.move_drop[move])], run.start[row], run.end[row], int(events.move_to[move]), -1)
         source = machines.nodes[int(events.move_from[move])].name
-        yield separator + encode(span | {"cat": "move", "args": {"bytes": float(events.volume[move]), "from": source}})
-    yield b"]}\n"
-
-
-def _span(name: str, start: float, end: float, node: int, lane: int) -> dict[str, object]:
-    microseconds = 1e6
-    duration = (float(end) - float(start)) * microseconds
-    return {"ph": "X", "name": name, "ts": float(start) * microseconds, "dur": duration, "pid": node, "tid": lane + 2}
+        yield event | {"cat": "move", "args": {"bytes": float(events.volume[move]), "from": source}}
 
 
 def processors_of(graph: PhysicalGraph, work: GraphWork, machines: Machines, run: Timeline) -> dict[int, int]:

@@ -53,6 +53,7 @@ const following = new Following(root.dataset.events, root.dataset.twin, {
     paint();
     tell("over");
     renew();
+    refresh(["times"]);
   },
   onState: tell,
 });

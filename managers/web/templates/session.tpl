@@ -44,7 +44,7 @@
 </div>
 
 <section class="block" aria-labelledby="progress-title">
-<div class="section-head"><h2 id="progress-title">Progress</h2><span class="live" id="live" role="status" data-state="off" hidden></span></div>
+<div class="section-head"><h2 id="progress-title">Progress</h2><a href="{{timeline_url(name)}}">Timeline</a><span class="live" id="live" role="status" data-state="off" hidden></span></div>
 <div id="bar">
 % include("bar.tpl", states=session.states, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 </div>
@@ -143,6 +143,12 @@
 </section>
 
 % end
+
+<div data-part="times">
+% if not is_brief:
+% include("times_tables.tpl", times=view.times, session=name, is_whole=False)
+% end
+</div>
 
 <section class="block" id="drops" aria-labelledby="drops-title">
 <div class="section-head"><h2 id="drops-title">Drops</h2></div>

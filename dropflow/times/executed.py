@@ -1,0 +1,110 @@
+"""The timeline of a session as it was executed, as a trace and as a picture."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dropflow.graph.text_ids import oids
+from dropflow.times.analysis import Analysis, lane_name
+from dropflow.times.picture import (
+    COLOURS,
+    LANE,
+    LEFT,
+    MOST_BOXES,
+    MOST_LANES,
+    WIDTH,
+    Box,
+    Row,
+    TimelinePicture,
+    busy_area,
+    tops_of,
+)
+from dropflow.times.trace import chrome_trace, span
+from dropflow.times.waits import WAITED_FOR
+
+__all__ = ["executed_picture", "executed_trace"]
+
+
+def executed_trace(found: Analysis) -> Iterator[bytes]:
+    """Return a trace for Perfetto in pieces: the attempts of each lane, and what they waited for."""
+    lanes = found.lanes
+    names = (
+        (int(lanes.node[lane]), int(lanes.number[lane]), lane_name(int(lanes.worker[lane]), int(lanes.number[lane])))
+        for lane in range(len(lanes))
+    )
+    return chrome_trace(found.attempts.nodes, _spans(found), names)
+
+
+def _spans(found: Analysis) -> Iterator[dict[str, object]]:
+    attempts, waits, graph = found.attempts, found.waits, found.graph
+    ids = oids(graph, attempts.drop.tolist())
+    critical = np.zeros(len(attempts), np.bool_)
+    critical[waits.path] = True
+    # Times have rounding errors, and attempts of a lane must not overlap.
+    previous = waits.previous
+    free = np.where(previous >= 0, attempts.ended[previous], -np.inf)
+    began = np.maximum(attempts.began, free) - attempts.start
+    ended = np.maximum(attempts.ended - attempts.start, began)
+    for one in range(len(attempts)):
+        drop, lane = int(attempts.drop[one]), int(found.lanes.lane[one])
+        event = span(
+            graph.templates[int(graph.template[drop])].name,
+            float(began[one]),
+            float(ended[one]),
+            int(attempts.node[one]),
+            int(found.lanes.number[lane]),
+        )
+        arguments = {
+            "drop": ids[one],
+            "attempt": int(attempts.attempt[one]),
+            "waited_for": WAITED_FOR[int(waits.kind[one])],
+            "ready_s": float(attempts.given[one] - attempts.ready[one]),
+            "queued_s": float(attempts.began[one] - attempts.given[one]),
+            "processor_s": float(attempts.records["processor"][one]),
+            "slack_s": float(waits.slack[one]),
+            "critical": bool(critical[one]),
+        }
+        yield event | {"cat": "failed" if attempts.failed[one] else "attempt", "args": arguments}
+
+
+def executed_picture(found: Analysis) -> TimelinePicture:
+    """Return a picture: a row for each lane, and a box for each attempt; of very many, how many run on each node."""
+    attempts, lanes = found.attempts, found.lanes
+    is_large = len(attempts) > MOST_BOXES
+    counts = np.bincount(lanes.node, minlength=len(attempts.nodes)).tolist()
+    tops, length = tops_of(counts, is_large=is_large), attempts.end - attempts.start
+    return TimelinePicture(
+        title=f"{found.graph.name}: {len(attempts)} attempts in {length:.6g} s on {len(counts)} nodes",
+        width=LEFT + WIDTH + 20,
+        height=int(tops[-1]) + 30,
+        rows=tuple(Row(node, top) for node, top in zip(attempts.nodes, tops, strict=False)),
+        boxes=() if is_large else tuple(_boxes(found, tops, length)),
+        areas=tuple(_busy_areas(found, tops, length, counts)) if is_large else (),
+    )
+
+
+def _boxes(found: Analysis, tops: list[float], length: float) -> Iterator[Box]:
+    attempts, graph = found.attempts, found.graph
+    scale = WIDTH / length if length > 0 else 0.0
+    began, ended = attempts.began - attempts.start, attempts.ended - attempts.start
+    for one in range(len(attempts)):
+        template = int(graph.template[attempts.drop[one]])
+        number = int(found.lanes.number[found.lanes.lane[one]])
+        yield Box(
+            left=LEFT + float(began[one]) * scale,
+            top=tops[attempts.node[one]] + LANE * min(number, MOST_LANES - 1),
+            width=max(float(ended[one] - began[one]) * scale, 0.5),
+            colour=COLOURS[template % len(COLOURS)],
+            text=f"{graph.templates[template].name}: {began[one]:.6g} to {ended[one]:.6g} s",
+        )
+
+
+def _busy_areas(
+    found: Analysis, tops: list[float], length: float, counts: list[int]
+) -> Iterator[tuple[tuple[float, float], ...]]:
+    attempts = found.attempts
+    for node, count in enumerate(counts):
+        here = np.flatnonzero(attempts.node == node)
+        began, ended = attempts.began[here] - attempts.start, attempts.ended[here] - attempts.start
+        one_each = np.ones(len(here), np.int64)
+        yield busy_area(began, ended, one_each, length=length, most=max(count, 1), top=tops[node])

@@ -1,0 +1,52 @@
+% if times.templates:
+<section class="block" aria-labelledby="templates-title">
+<div class="section-head"><h2 id="templates-title">Times by logical node</h2><span class="muted">{{format_count(times.attempts)}} {{"attempt has" if times.attempts == 1 else "attempts have"}} ended</span>
+% if not is_whole:
+<a href="{{timeline_url(session)}}">Timeline</a>
+% end
+</div>
+<div class="table tall" tabindex="0" role="region" aria-label="Times by logical node"><table>
+<thead><tr><th scope="col">Name</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number at-wide">Failed</th><th scope="col" class="number">Median</th><th scope="col" class="number">95 %</th><th scope="col" class="number">Longest</th><th scope="col" class="number at-middle" title="Median until given to the workers">Ready</th><th scope="col" class="number at-middle" title="Median from then until it began">Queued</th><th scope="col" class="number at-wide">Planned</th><th scope="col" class="number at-middle">Running in all</th><th scope="col" class="number at-wide">Processor</th><th scope="col" class="number at-wide">Memory</th></tr></thead>
+<tbody>
+% for one in times.templates:
+<tr data-row="{{one.key}}"><th scope="row"><a href="{{session_url(session)}}?key={{quoted(one.key)}}#drops"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a></th><td class="number at-middle">{{format_count(one.attempts)}}</td><td class="number at-wide{{"" if one.failed else " zero"}}">{{format_count(one.failed)}}</td><td class="number">{{format_brief(one.median)}}</td><td class="number">{{format_brief(one.p95)}}</td><td class="number">{{format_brief(one.longest)}}</td><td class="number at-middle">{{format_brief(one.waited)}}</td><td class="number at-middle">{{format_brief(one.queued)}}</td><td class="number at-wide muted">{{format_brief(one.planned) if one.planned else "–"}}</td><td class="number at-middle">{{format_brief(one.seconds)}}</td><td class="number at-wide">{{format_brief(one.processor)}}</td><td class="number at-wide">{{format_size(one.memory) if one.memory else "–"}}</td></tr>
+% end
+</tbody></table></div>
+</section>
+% end
+% if is_whole and times.critical:
+<section class="block" aria-labelledby="critical-title">
+<div class="section-head"><h2 id="critical-title">Critical path</h2><span class="muted">{{format_count(times.critical_steps)}} {{"attempt" if times.critical_steps == 1 else "attempts"}} ran {{format_brief(times.critical_ran)}} and waited {{format_brief(times.critical_waited)}}{{f"; the {len(times.critical)} longest steps" if len(times.critical) < times.critical_steps else ""}}</span></div>
+<div class="table tall" tabindex="0" role="region" aria-label="Critical path"><table>
+<thead><tr><th scope="col">Drop</th><th scope="col" class="at-middle">Node</th><th scope="col">Began after</th><th scope="col" class="number">Waited</th><th scope="col" class="number">Ran</th></tr></thead>
+<tbody>
+% for one in times.critical:
+<tr data-row="{{one.row}}/{{one.attempt}}"><th scope="row"><a data-attempt="{{one.row}}/{{one.attempt}}" href="{{drop_url(session, one.drop)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td class="at-middle"><bdi>{{shown_name(one.node, 80)}}</bdi></td><td>{{dict(beginning="the beginning", data="data", repetition="a failed attempt", worker="a worker").get(one.waited_for, one.waited_for)}}</td><td class="number">{{format_brief(one.waited)}}</td><td class="number">{{format_brief(one.ran)}}</td></tr>
+% end
+</tbody></table></div>
+</section>
+% end
+% if is_whole and times.lanes:
+<div class="block columns">
+<section aria-labelledby="slowest-title">
+<h2 id="slowest-title">Slowest attempts</h2>
+<div class="table" tabindex="0" role="region" aria-label="Slowest attempts"><table>
+<thead><tr><th scope="col">Drop</th><th scope="col" class="number">Ran</th><th scope="col" class="number">Waited</th></tr></thead>
+<tbody>
+% for one in times.slowest:
+<tr data-row="{{one.row}}/{{one.attempt}}"><th scope="row"><a data-attempt="{{one.row}}/{{one.attempt}}" href="{{drop_url(session, one.drop)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td class="number">{{format_brief(one.ran)}}</td><td class="number">{{format_brief(one.waited)}}</td></tr>
+% end
+</tbody></table></div>
+</section>
+<section aria-labelledby="workers-title">
+<h2 id="workers-title">Workers</h2>
+<div class="table tall" tabindex="0" role="region" aria-label="Workers"><table>
+<thead><tr><th scope="col">Worker</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number">Busy</th><th scope="col" class="number">For data</th><th scope="col" class="number at-middle">For a message</th><th scope="col" class="number">For a worker</th></tr></thead>
+<tbody>
+% for one in times.lanes:
+<tr data-row="{{one.node}}/{{one.lane}}"><th scope="row"><bdi>{{one.lane}}</bdi><span class="sub"><bdi>{{shown_name(one.node, 80)}}</bdi></span></th><td class="number at-middle">{{format_count(one.attempts)}}</td><td class="number">{{format_brief(one.busy)}}</td><td class="number">{{format_brief(one.data)}}</td><td class="number at-middle">{{format_brief(one.message)}}</td><td class="number">{{format_brief(one.worker)}}</td></tr>
+% end
+</tbody></table></div>
+</section>
+</div>
+% end

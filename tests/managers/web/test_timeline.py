@@ -1,0 +1,131 @@
+"""The timeline of a session, in a browser and without JavaScript."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dropflow.testing.fake_manager import FakeManager
+from dropflow.testing.shapes import fan
+from dropflow.times.octets import TimesSection
+from dropflow.times.statistics import TimesStatistics
+from tests.browser import needs_chromium
+from tests.managers.web.reading import ask
+from tests.times.made_times import executed, sections_of
+
+_GAPS = """async () => {
+  const { Attempts, sections } = await import("/static/attempts.js");
+  const attempts = new Attempts();
+  const octets = async (path) => [...sections(await (await fetch(`/api/v1/sessions/s/${path}`)).arrayBuffer())];
+  for (const section of await octets("times")) attempts.add(section);
+  for (const section of await octets("times/analysis")) attempts.analyse(section);
+  return attempts.lanes().map((lane) => {
+    const sums = [attempts.nodes[lane.node].name, lane.name, lane.spans.length, 0, 0, 0, 0];
+    let free = 0;
+    for (const span of lane.spans) {
+      const ends = attempts.gap(span, free);
+      for (let piece = 0; piece < 3; piece += 1) sums[4 + piece] += ends[piece + 1] - ends[piece];
+      sums[3] += attempts.end[span] - attempts.begin[span];
+      free = attempts.end[span];
+    }
+    return sums;
+  });
+}"""
+
+
+def _manager(drops: int = 80) -> tuple[FakeManager, list[TimesSection]]:
+    """Return a manager with a session that runs, and what its nodes record until it ends."""
+    manager = FakeManager(role="island", nodes=("n0", "n1"))
+    graph = fan(drops)
+    manager.add(graph, "s")
+    manager.advance("s", {1: "WRITING"})
+    return manager, sections_of(executed(graph, 3))
+
+
+def _half(sections: list[TimesSection]) -> list[TimesSection]:
+    halves = [section.records[: len(section.records) // 2] for section in sections]
+    return [
+        msgspec.structs.replace(section, total=len(records), records=records)
+        for section, records in zip(sections, halves, strict=True)
+    ]
+
+
+def test_the_page_is_complete_without_javascript(serve: Any) -> None:
+    """It has the times of logical nodes, the critical path and the workers, and says which node did not answer."""
+    manager, sections = _manager()
+    silent = msgspec.structs.replace(sections[1], missing="it did not answer", records=sections[1].records[:0])
+    manager.set_times("s", [sections[0], silent])
+    url = serve(manager)
+    text = ask(url, "/sessions/s/timeline").text
+
+    for words in ("Times by logical node", "Critical path", "Workers", "Node n1 did not answer"):
+        assert words in text
+    twin = msgspec.json.decode(ask(url, "/sessions/s/timeline.json").body)
+    assert twin["times"]["attempts"] == len(sections[0].records)
+    assert "Times by logical node" in ask(url, "/sessions/s").text
+    assert ask(url, "/sessions/none/timeline").status == 404
+
+
+def test_a_trace_and_a_picture_are_downloaded(serve: Any) -> None:
+    """Both have every attempt of all nodes."""
+    manager, sections = _manager()
+    manager.set_times("s", sections)
+    url, count = serve(manager), sum(len(section.records) for section in sections)
+    trace = ask(url, "/sessions/s/timeline/trace.json")
+
+    assert sum(one["ph"] == "X" for one in msgspec.json.decode(trace.body)["traceEvents"]) == count
+    assert 's-trace.json"' in trace.headers["content-disposition"]
+    assert ask(url, "/sessions/s/timeline/picture.svg").text.count("<rect") == count
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
+def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> None:
+    """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
+
+    What the page computes of each worker agrees with the statistics of the manager.
+    """
+    expect = pytest.importorskip("playwright.sync_api").expect
+    manager, sections = _manager()
+    count = sum(len(section.records) for section in sections)
+    manager.set_times("s", _half(sections))
+    page = look(serve(manager)).page
+    page.goto("/sessions/s/timeline")
+    root, canvas, panel = page.locator("#timeline"), page.locator("canvas"), page.locator(".timeline-panel")
+    expect(root).to_have_attribute("data-attempts", str(sum(len(one.records) for one in _half(sections))))
+
+    manager.set_times("s", sections)
+    manager.complete("s")
+    expect(root).to_have_attribute("data-attempts", str(count))
+    expect(page.locator("#live")).to_have_text("over")
+    expect(page.locator("[data-part=heading]")).to_contain_text(f"{count} attempts")
+
+    canvas.focus()
+    whole = float(canvas.get_attribute("data-to"))
+    page.keyboard.press("w")
+    expect(canvas).not_to_have_attribute("data-to", f"{whole:.9g}")
+    page.keyboard.press("0")
+    page.keyboard.press("ArrowRight")
+    expect(panel).to_contain_text("Slack")
+    page.keyboard.press("ArrowDown")
+    expect(panel).to_contain_text("worker 2")
+    page.keyboard.press("Escape")
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 110, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 12, steps=4)
+    page.mouse.up()
+    expect(panel).to_contain_text(f"{count} attempts in")
+    page.locator("[aria-label='Slowest attempts'] a").first.click()
+    page.keyboard.press("Escape")
+    expect(panel).to_contain_text("Point at an attempt")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="PNG").click()
+    assert download.value.suggested_filename == "s-timeline.png"
+
+    found: TimesStatistics = manager.times_statistics("s")
+    told = [(one.node, one.lane, one.attempts, one.busy, one.data, one.message, one.worker) for one in found.lanes]
+    for computed, one in zip(page.evaluate(_GAPS), told, strict=True):
+        assert computed[:3] == list(one[:3])
+        assert computed[3:] == pytest.approx(list(one[3:]), abs=1e-5)
