@@ -17,8 +17,8 @@ __all__ = ["command"]
 def command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Continue SESSION after 'dropflow pause'.
 
-    A session that is not paused stays as it is. Exit status 3 if the session is UNKNOWN because nodes do not answer:
-    they may not have continued it.
+    A session that is not paused stays as it is. Exit status 3 if nodes of it do not answer: the message names them, and
+    the others have continued it.
     """
     from dropflow.cli.connection import connect
     from dropflow.cli.session_replies import SessionChange

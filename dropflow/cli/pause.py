@@ -17,8 +17,8 @@ __all__ = ["command"]
 def command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Start nothing more of SESSION. What runs goes on, and 'dropflow continue' starts the rest.
 
-    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if the session is
-    UNKNOWN because nodes do not answer: they may not have paused it.
+    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if
+    nodes of it do not answer: the message names them, and the others have paused it.
     """
     from dropflow.cli.connection import connect
     from dropflow.cli.session_replies import SessionChange

@@ -13,7 +13,7 @@ from managers.api import Manager
 from managers.composite.archive import close_download
 from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment, usable_witness
-from managers.composite.waiting_operations import Discard, PlanDeployment, PlanResumption
+from managers.composite.waiting_operations import ComputePlan, Discard, PlanResumption
 from managers.deployment import unpack
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.resumption_plan import plan_resumption
@@ -55,8 +55,7 @@ class ChildConnections:
         """Return what carries out the actions of each type."""
         return {
             Ask: self._ask,
-            PlanDeployment: self._plan,
-            PlanResumption: self._plan,
+            ComputePlan: self._plan,
             Disconnect: self._disconnect,
             Discard: self._discard,
             LogWarning: self._log,
@@ -77,8 +76,8 @@ class ChildConnections:
         else:
             self._work(partial(self._answer, self._managers[ask.url], ask))
 
-    def _plan(self, plan: PlanDeployment | PlanResumption) -> None:
-        self._work(partial(answer_plan, plan, self._clock))
+    def _plan(self, action: ComputePlan) -> None:
+        self._work(partial(answer_plan, action, self._clock))
 
     def _disconnect(self, action: Disconnect) -> None:
         manager = self._managers.pop(action.url, None)
@@ -104,8 +103,9 @@ class ChildConnections:
             return Unanswered(ask.id, _own(ask, error))
 
 
-def answer_plan(plan: PlanDeployment | PlanResumption, clock: Clock) -> Answered | Unanswered:
+def answer_plan(action: ComputePlan, clock: Clock) -> Answered | Unanswered:
     """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
+    plan = action.plan
     try:
         if isinstance(plan, PlanResumption):
             deployment = plan_resumption(
@@ -122,8 +122,8 @@ def answer_plan(plan: PlanDeployment | PlanResumption, clock: Clock) -> Answered
                 plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
             )
     except DropflowError as error:
-        return Unanswered(plan.id, error)
-    return Answered(plan.id, deployment)
+        return Unanswered(action.id, error)
+    return Answered(action.id, deployment)
 
 
 def _own(ask: Ask, error: Exception) -> DropflowError:

@@ -29,7 +29,7 @@ from managers.composite.children import Children, ChildView
 from managers.composite.machine_time import MachineTime
 from managers.composite.nodes import children_by_node, nodes_of
 from managers.composite.requests import Requests
-from managers.composite.waiting_operations import Gather, Outcome, Plan, Question, Routine, Until
+from managers.composite.waiting_operations import Gather, Outcome, PlanDeployment, Question, Routine, Until
 from managers.composite.witness import Witness
 from managers.deployment import Deployment
 
@@ -110,7 +110,7 @@ class Deployments:
         deadline = self._time.now + _REPLAN_SECONDS
         while True:
             nodes = yield from self.fresh_nodes()
-            planned = yield Plan(graph, options, nodes, after, self._witness.place)
+            planned = yield PlanDeployment(graph, options, nodes, after, self._witness.place)
             if planned.error is not None:
                 raise planned.error
             deployment: Deployment = self._under_free_name(planned.value, options)

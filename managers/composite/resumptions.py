@@ -10,7 +10,7 @@ from dropflow.rest.operation_records import ResumeRequest
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime
 from managers.composite.requests import Requests
-from managers.composite.waiting_operations import Gather, PlanAgain, Question, Routine, Until
+from managers.composite.waiting_operations import Gather, PlanResumption, Question, Routine, Until
 from managers.composite.witness import Witness
 from managers.recovery.resumption_plan import newest_holders
 from managers.recovery.stopped_part import StoppedPart
@@ -67,7 +67,7 @@ class Resumptions:
             parts = tuple(_decoder.decode(part) for part in encoded)
             graph = yield from self._graph(session, newest_holders(session, parts))
             nodes = yield from self._deployments.fresh_nodes()
-            planned = yield PlanAgain(graph, parts, request, nodes, after, self._witness.place)
+            planned = yield PlanResumption(graph, parts, request, nodes, after, self._witness.place)
             if planned.error is not None:
                 raise planned.error
             try:

@@ -199,13 +199,30 @@ class Sessions:
         return as_info(detail)
 
     def switch(self, operation: str, session: str) -> Routine[SessionInfo]:
-        """Pause or continue a session on all children that answer."""
+        """Pause or continue a session on all children that answer.
+
+        Raises
+        ------
+        LinkError
+            Children with a part that is not over did not answer. The others did it.
+        """
         replies = yield from self._requests.ask_all(operation, session=session)
         if not self._cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         if replies.refusals:
             raise replies.refusals[0][1]
         detail = yield from self.session(session)
+        present = self._cache.holders(session) - self._cache.former_holders(session)
+        unknown = {view.url for view in self._cache.silent_children(session, self._children.by_url())}
+        wanted = unknown | {url for url in present if not self._cache.is_over_at(session, url)}
+        missing = [f"{view.name} ({why})" for view, why in replies.missing if view.url in wanted]
+        if missing and not detail.is_over:
+            done, verb = ("is paused", "pause") if operation == "pause" else ("continues", "continue")
+            raise LinkError(
+                f"session {session!r} {done} only in part: {', '.join(missing)} did not answer",
+                where=self._name,
+                hint=f"'dropflow {verb} {session}' again, when {'it answers' if len(missing) == 1 else 'they answer'}",
+            )
         return as_info(detail)
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:

@@ -25,11 +25,10 @@ from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.stopped_part import StoppedPart
 
 __all__ = [
+    "ComputePlan",
     "Discard",
     "Gather",
     "Outcome",
-    "Plan",
-    "PlanAgain",
     "PlanDeployment",
     "PlanResumption",
     "Question",
@@ -98,8 +97,8 @@ class Until:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Compute the deployment of a graph outside of the machine; the result is an `Outcome`."""
+class PlanDeployment:
+    """Compute the deployment of a graph (`plan_deployment`) outside of the machine; the result is an `Outcome`."""
 
     graph: PhysicalGraph
     options: SubmitQuery
@@ -109,8 +108,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class PlanAgain:
-    """Compute the deployment that continues a session, outside of the machine; the result is an `Outcome`."""
+class PlanResumption:
+    """Compute the deployment that continues a session (`plan_resumption`) in the same way."""
 
     graph: PhysicalGraph
     parts: tuple[StoppedPart, ...]
@@ -120,27 +119,11 @@ class PlanAgain:
     witness: Place | None = None
 
 
-class PlanDeployment(msgspec.Struct, frozen=True):
-    """Action: compute a deployment (`plan_deployment`), and answer with `Answered` or `Unanswered`."""
+class ComputePlan(msgspec.Struct, frozen=True):
+    """Action: compute a deployment, and answer with `Answered` or `Unanswered`."""
 
     id: int
-    graph: PhysicalGraph
-    options: SubmitQuery
-    nodes: tuple[NodeInfo, ...]
-    after: int
-    witness: Place | None = None
-
-
-class PlanResumption(msgspec.Struct, frozen=True):
-    """Action: compute a deployment (`plan_resumption`), and answer with `Answered` or `Unanswered`."""
-
-    id: int
-    graph: PhysicalGraph
-    parts: tuple[StoppedPart, ...]
-    request: ResumeRequest
-    nodes: tuple[NodeInfo, ...]
-    after: int
-    witness: Place | None = None
+    plan: PlanDeployment | PlanResumption
 
 
 class Discard(msgspec.Struct, frozen=True):
@@ -149,10 +132,10 @@ class Discard(msgspec.Struct, frozen=True):
     value: Any
 
 
-Wait = Gather | Until | Plan | PlanAgain
+Wait = Gather | Until | PlanDeployment | PlanResumption
 Routine = Generator[Wait, Any, Value]
 Finish = Callable[[Any, DropflowError | None], None]
-Action = Ask | Discard | PlanDeployment | PlanResumption
+Action = Ask | Discard | ComputePlan
 
 
 @dataclass(eq=False)
@@ -293,16 +276,10 @@ class Routines:
         now = self._time.now
         if isinstance(wait, Until):
             self._waiting.append(_Waiting(running, wait, now + wait.seconds))
-        elif isinstance(wait, Plan):
+        elif isinstance(wait, PlanDeployment | PlanResumption):
             number = self._next_id()
             self._plans[number] = running
-            self._actions.append(PlanDeployment(number, wait.graph, wait.options, wait.nodes, wait.after, wait.witness))
-        elif isinstance(wait, PlanAgain):
-            number = self._next_id()
-            self._plans[number] = running
-            self._actions.append(
-                PlanResumption(number, wait.graph, wait.parts, wait.request, wait.nodes, wait.after, wait.witness)
-            )
+            self._actions.append(ComputePlan(number, wait))
         else:
             gathering = _Gathering(running, wait, now, now + wait.seconds)
             gathering.signs = {question.url: self._signs(question.url) for question in wait.questions}

@@ -10,7 +10,7 @@ from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import ManagerInfo, ManagerStatus
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
-from managers.composite.waiting_operations import Discard, PlanDeployment, PlanResumption
+from managers.composite.waiting_operations import ComputePlan, Discard
 from managers.composite.witness import SendVote, VoterSent, WitnessListens
 from managers.deployment import Place
 from managers.links import ReceivedMessage
@@ -65,8 +65,7 @@ class SimulatedComposite:
         self._started = simulation.now()
         effects: dict[type, Callable[[Any], None]] = {
             Ask: self._ask,
-            PlanDeployment: self._plan,
-            PlanResumption: self._plan,
+            ComputePlan: self._plan,
             Disconnect: _ignore,
             Discard: _ignore,
             LogWarning: _ignore,
@@ -116,8 +115,8 @@ class SimulatedComposite:
         with suppress(UsageError):  # there is no link
             self.links.send(action.peer, action.message)
 
-    def _plan(self, plan: PlanDeployment | PlanResumption) -> None:
-        self.owner.work(partial(answer_plan, plan, self._simulation))
+    def _plan(self, action: ComputePlan) -> None:
+        self.owner.work(partial(answer_plan, action, self._simulation))
 
 
 def _ignore(action: object) -> None:

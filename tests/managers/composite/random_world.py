@@ -9,7 +9,7 @@ from dropflow.rest.schema import SessionInfo
 from dropflow.rest.status import is_over
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
-from managers.composite.waiting_operations import PlanDeployment
+from managers.composite.waiting_operations import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from tests.managers.composite.composite_model import CompositeModel
@@ -51,7 +51,7 @@ class RandomWorld:
         self.machine = CompositeMachine("island", "island", deploy_seconds=10.0)
         self.model = CompositeModel()
         self.nodes = {node.url: node for node in map(RestartableChild, names)}
-        self.plans: dict[int, PlanDeployment] = {}
+        self.plans: dict[int, ComputePlan] = {}
         self.departed: set[str] = set()
         """URLs of the children that are announced no more."""
         self._calls = 0
@@ -109,8 +109,10 @@ class RandomWorld:
     def deliver(self, event: Answered | Unanswered) -> None:
         """Deliver an answer, perhaps again."""
         self._begin_event()
-        plan = self.plans.pop(event.id, None)
-        if plan is not None and isinstance(event, Answered):
+        computed = self.plans.pop(event.id, None)
+        if computed is not None and isinstance(event, Answered):
+            plan = computed.plan
+            assert isinstance(plan, PlanDeployment)
             deployment: Deployment = event.value
             urls = frozenset(node.url for node in self.nodes.values() if node.name in deployment.nodes)
             self.model.plan(plan.options, DeploymentRecord(deployment.session, deployment.epoch, urls))
@@ -160,7 +162,7 @@ class RandomWorld:
     def _take(self, actions: list[Any], cause: object) -> None:
         for action in actions:
             match action:
-                case PlanDeployment():
+                case ComputePlan():
                     self.plans[action.id] = action
                 case Disconnect():
                     self.departed.discard(action.url)

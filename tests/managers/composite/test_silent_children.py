@@ -1,6 +1,7 @@
 """Children that are lost, slow, restarted, or silent for a moment."""
 
 import threading
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -28,6 +29,27 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
     assert second.session("s").drops == 41
     assert second.session("s").version > before
     assert [row.session for row in second.sessions()] == ["s"]
+
+
+def test_a_child_that_does_not_pause_a_session_is_named(world: World) -> None:
+    """The others are paused, and the request can be repeated; then it is the same for going on."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    two.refuse("pause", LinkError("it is busy"))
+    with pytest.raises(LinkError, match=r"'s' is paused only in part: n2 \(it is busy\) did not answer") as caught:
+        island.pause("s")
+    assert "'dropflow pause s' again" in caught.value.hint
+    assert one.session("s").status == "PAUSED"
+    two.allow("pause")
+
+    def is_paused() -> bool:
+        with suppress(LinkError):  # until the node has answered a status request again
+            return island.pause("s").status == "PAUSED"
+        return False
+
+    until(is_paused)
+    assert island.unpause("s").status == "RUNNING"
 
 
 @pytest.mark.slow
