@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from dropflow.apps.fusible_templates import fusible_templates
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
@@ -16,8 +19,9 @@ from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
+from dropflow.graph.chains import follower_column
 from dropflow.graph.digest import digest
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.times.records import TIMES_FILE
 
 __all__ = ["make_session"]
@@ -92,6 +96,7 @@ def make_session(
         directory=str(directory),
         clock=clock,
         streams=streams,
+        chains=_chains(graph, exchange),
         exchange=exchange,
         journal=Journal(
             directory / "journal.dfj",
@@ -109,3 +114,11 @@ def make_session(
         on_idle=on_idle,
         check_invariants=check_invariants,
     )
+
+
+def _chains(graph: PhysicalGraph, exchange: Exchange | None) -> IntColumn | None:
+    """Return which application follows each one in a chain, among the drops that live here."""
+    remote = np.zeros(graph.drops, dtype=np.bool_)
+    if exchange is not None:
+        remote[exchange.remote] = True
+    return follower_column(graph, fusible_templates(graph), remote)

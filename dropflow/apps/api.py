@@ -223,6 +223,9 @@ class App(ABC):
     run together with the producers. Other applications start when their inputs are complete."""
     waits: ClassVar[bool] = False
     """True for applications that mostly wait (sleep, network): they run in threads, not in worker processes."""
+    fuses: ClassVar[bool] = True
+    """Whether it may be one of a chain of applications that run one after another as one unit. False for applications
+    that live as long as others, or wait for others."""
     skips: ClassVar[bool] = False
     """True for built-in applications that may skip outputs. Applications of users always may."""
 

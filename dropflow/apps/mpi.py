@@ -103,6 +103,7 @@ class MPIApp(BashShellApp):
         ),
     )
     waits: ClassVar[bool] = True
+    fuses: ClassVar[bool] = False
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)

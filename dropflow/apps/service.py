@@ -52,6 +52,7 @@ class ServiceApp(BashShellApp):
         ),
     )
     waits: ClassVar[bool] = True
+    fuses: ClassVar[bool] = False
 
     def run(self, context: Context) -> None:
         """Start the command and wait until it is ready.
@@ -107,6 +108,7 @@ class StopServiceApp(App):
         description="Stops a service after its last user: SIGTERM, and SIGKILL ten seconds later.",
     )
     waits: ClassVar[bool] = True
+    fuses: ClassVar[bool] = False
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)

@@ -192,6 +192,12 @@ form_option = click.option(
     "--format", "form", type=click.Choice(["dfg", "json"]), help="Format of the graph: .dfg, or DALiuGE's JSON."
 )
 
+fuse_option = click.option(
+    "--no-fuse",
+    is_flag=True,
+    help="Give every application to a worker by itself; by default, chains without branches run as one unit.",
+)
+
 grace_option = click.option(
     "--grace",
     type=click.FloatRange(min=0, max=3600),

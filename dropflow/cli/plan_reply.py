@@ -42,6 +42,9 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         Core seconds of each part, and the largest sum of memory that its applications declare at a time.
     part_drops : tuple of int
         Drops of each part.
+    fused, divided : int
+        Applications that run as one unit with the one before them, and those that would if the plan did not divide
+        their chain.
     dop : int
         Largest number of applications at a time.
     dop_over_time : tuple of pairs
@@ -65,6 +68,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     edges: int | UnsetType = UNSET
     cut_edges: int | UnsetType = UNSET
     acyclic: bool | UnsetType = UNSET
+    fused: int | UnsetType = UNSET
+    divided: int | UnsetType = UNSET
     loads: tuple[float, ...] | UnsetType = UNSET
     memory: tuple[float, ...] | UnsetType = UNSET
     part_drops: tuple[int, ...] | UnsetType = UNSET
@@ -80,6 +85,9 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"  completion   {self.makespan_s:,.6g} s, {ratio:.3f} of the lower bound {self.lower_bound_s:,.6g} s"
         yield f"  data moved   {self.bytes_moved:,.6g} bytes ({self.cut_bytes:,.6g} on cut edges)"
         yield f"  imbalance    {self.imbalance:.1f} %"
+        if isinstance(self.fused, int) and (self.fused or self.divided):
+            chains = f"{plural(self.fused, 'application')} run in one unit with the one before"
+            yield f"  chains       {chains}, {self.divided} more would if their chain were in one part"
         if isinstance(self.violations, tuple):
             yield from (f"  not kept     {text}" for text in self.violations)
         if isinstance(self.note, str) and self.note:

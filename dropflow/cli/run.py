@@ -6,7 +6,14 @@ import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import grace_option, graph_argument, output_options, runner_options, setting_options
+from dropflow.cli.options import (
+    fuse_option,
+    grace_option,
+    graph_argument,
+    output_options,
+    runner_options,
+    setting_options,
+)
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_reply import RunReply, exit_of_run
 from dropflow.cli.walltime import until_option
@@ -20,6 +27,7 @@ __all__ = ["command"]
 @setting_options
 @click.option("-n", "--parts", type=click.IntRange(min=1), help="Partition the graph into this many parts first.")
 @runner_options
+@fuse_option
 @grace_option
 @until_option
 @click.option(
@@ -39,6 +47,7 @@ def command(
     workers: int | None,
     infrastructure_retries: int,
     durable: bool,
+    no_fuse: bool,
     keep: str | None,
     overwrite: bool,
     grace: float,
@@ -57,6 +66,7 @@ def command(
     from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.progress import session_progress
+    from dropflow.graph.chains import without_fusion
     from translator.partition.registry import partition
     from translator.stage_options import PartitionOptions
 
@@ -65,6 +75,8 @@ def command(
     physical = translation.graph
     if parts is not None:
         physical = partition(physical, PartitionOptions(parts=parts))
+    if no_fuse:
+        physical = without_fusion(physical)
     local.refuse_unusable(physical)  # before an earlier run in the same directory is removed
     for note in local.placement_notes(physical):
         output.note(note)

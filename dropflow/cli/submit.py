@@ -12,6 +12,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
     connection_options,
+    fuse_option,
     graph_argument,
     infrastructure_retries_option,
     output_options,
@@ -138,6 +139,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--no-join", is_flag=True, help="Keep its nodes: add none that come while it runs, and do not rebalance it."
 )
+@fuse_option
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @until_option
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
@@ -173,6 +175,7 @@ def command(
     choice: PlanningChoice,
     random: int | None,
     no_join: bool,
+    no_fuse: bool,
     anew: bool,
     until: float,
     wait: bool,
@@ -196,6 +199,7 @@ def command(
     from dropflow.cli.connection import connect
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
+    from dropflow.graph.chains import without_fusion
     from translator.stage_options import ComponentOptions
 
     translation = read_graph(
@@ -209,7 +213,8 @@ def command(
         raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
     with connect(manager) as client:
         options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
-        parted = fit(translation.graph, usable_nodes(output, client), options)
+        whole = without_fusion(translation.graph) if no_fuse else translation.graph
+        parted = fit(whole, usable_nodes(output, client), options)
         query = SubmitQuery(
             session=session,
             anew=anew,

@@ -11,6 +11,7 @@ from dropflow.cli.options import (
     GraphFormat,
     elsewhere_option,
     form_option,
+    fuse_option,
     graph_argument,
     output_options,
     prefix_option,
@@ -66,6 +67,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
 @target_option
 @form_option
 @elsewhere_option
+@fuse_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
 def command(
     output: CommandOutput,
@@ -77,6 +79,7 @@ def command(
     target: str | None,
     form: GraphFormat | None,
     elsewhere: bool,
+    no_fuse: bool,
     summary: bool,
 ) -> Exit:
     """Unroll GRAPH into a physical graph.
@@ -93,11 +96,16 @@ def command(
         note_warnings,
     )
     from dropflow.errors import UsageError
+    from dropflow.graph.chains import without_fusion
     from translator.pipeline import finish
 
     if target is None and not summary:
         target = "-"
     written = None if target is None else graph_target(target, form)
+    if no_fuse and written is not None and written.form != "dfg":
+        raise UsageError(
+            "DALiuGE's JSON has no place for --no-fuse", hint="write a .dfg file, or use --no-fuse of run or submit"
+        )
     family = ""
     try:
         found = examine_graph(
@@ -113,7 +121,7 @@ def command(
         output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
     if written is not None:
-        written.write(done.graph)
+        written.write(without_fusion(done.graph) if no_fuse else done.graph)
         if written.is_standard_output:
             note_warnings(output, done.problems)
             return Exit.FINISHED

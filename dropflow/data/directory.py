@@ -107,6 +107,7 @@ class DirectoryStore:
     """Directories named by the parameters of one template."""
 
     persists = True
+    hands_over = False
     is_directory = True
     encoding = ""
     unwritten: Handle | None = None

@@ -57,6 +57,7 @@ class FileStore:
     """Files named by the parameters of one template."""
 
     persists = True
+    hands_over = False
     is_directory = False
     encoding = ""
     unwritten: Handle | None = None

@@ -148,6 +148,7 @@ class MemoryStore:
     """Contents in memory, with the initial value in the parameter `pydata` of one template."""
 
     persists = False
+    hands_over = True
     is_directory = False
     encoding = ""
     shared_name = ""

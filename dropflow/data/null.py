@@ -69,6 +69,7 @@ class NullStore:
     """Data drops without contents."""
 
     persists = False
+    hands_over = True
     is_directory = False
     encoding = ""
     shared_name = ""

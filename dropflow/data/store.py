@@ -90,6 +90,8 @@ class Store(Protocol):
     """Encoding of its contents at ports with EAGLE's default encoding; empty to use that of the port."""
     unwritten: Handle | None
     """Content of an output that was not written; None if a writer must be made for it."""
+    hands_over: bool
+    """Whether the content of a part does not change by its commit, so that a chain of applications may hand it on."""
 
     @property
     def shared_name(self) -> str:

@@ -106,6 +106,9 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     its inputs are still being written, and the attempt may last until they are complete. With `is_suspect`, the process
     of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used. Of the
     attempts that wait, those with the greatest `priority` are started first.
+
+    Those of `then` run after it in the same place, one after another, as `dropflow.engine.chained_tasks` describes.
+    Each of them `follows` the one before it, whose output is its only input.
     """
 
     drop: int
@@ -118,6 +121,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_ahead: bool = False
     is_suspect: bool = False
     priority: int = 0
+    then: "tuple[Task, ...]" = ()
+    follows: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -294,7 +299,8 @@ class ContentRepository(Protocol):
 class Runner(Protocol):
     """A place where attempts run. `submit` never blocks on the work; results come back through `deliver`.
 
-    Every task that was submitted is answered by one result, unless the runner is closed first.
+    Every task that was submitted is answered by one result, unless the runner is closed first; so are the tasks that
+    follow it, in their order.
     """
 
     window: int

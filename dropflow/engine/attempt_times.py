@@ -74,6 +74,11 @@ class AttemptTimes:
         for run in runs:
             self._given[run.drop] = now
 
+    def given_ahead(self, runs: Sequence[Run]) -> None:
+        """Note that attempts are given to the runner before they can begin: they will begin without waiting."""
+        for run in runs:
+            self._ready[run.drop] = self._given[run.drop] = 0.0
+
     def ended(self, result: AttemptResult, *, failed: bool) -> None:
         """Record an attempt whose outputs are committed now, or that has failed."""
         usage = result.usage or _NO_USAGE  # without, its process has died

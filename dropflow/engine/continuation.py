@@ -37,7 +37,7 @@ class FrozenSession(msgspec.Struct, frozen=True):
     in_flight : int
         Attempts with the runner, also those that will not count.
     aborted : frozenset of int
-        Drops whose attempt was aborted because it ran ahead of its inputs.
+        Drops whose attempt was aborted because it was with the runner ahead of its inputs.
     is_paused : bool
         Whether it was paused.
     durations : mapping of int to (int, float)

@@ -10,6 +10,7 @@ from dropflow.engine.continuation import FrozenSession, HandedOver
 from dropflow.engine.core import Core
 from dropflow.engine.events import Abort
 from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.followers import Followers
 from dropflow.engine.ready_runs import ReadyRuns
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
 from dropflow.states import DropState, SessionState
@@ -22,7 +23,7 @@ class Handover:
 
     Parameters
     ----------
-    core, contents, inputs, failures, ready, exchange :
+    core, contents, inputs, followers, failures, ready, exchange :
         The parts.
     """
 
@@ -32,6 +33,7 @@ class Handover:
         contents: ContentTable,
         inputs: SessionInputs,
         *,
+        followers: Followers,
         failures: FailureTable,
         ready: ReadyRuns,
         exchange: Exchange | None,
@@ -39,6 +41,7 @@ class Handover:
         self._core = core
         self._contents = contents
         self._inputs = inputs
+        self._followers = followers
         self._failures = failures
         self._ready = ready
         self._exchange = exchange
@@ -68,7 +71,7 @@ class Handover:
         return dict(self._inputs.durations)
 
     def take(self, items: Sequence[SessionInput]) -> FrozenSession:
-        """Return everything, and abort the attempts that run ahead of their inputs.
+        """Return everything, and abort the attempts that run, or wait, ahead of their inputs.
 
         Parameters
         ----------
@@ -94,5 +97,6 @@ class Handover:
         )
 
     def _ahead(self) -> frozenset[int]:
-        """Return the drops whose attempt runs ahead of its inputs."""
-        return frozenset(drop for drop in self._core.drops.running if self._core.streaming.is_ahead(drop))
+        """Return the drops whose attempt is with the runner before its inputs are complete."""
+        is_ahead = self._core.streaming.is_ahead
+        return frozenset(drop for drop in self._core.drops.running if is_ahead(drop)) | self._followers.attempts.keys()

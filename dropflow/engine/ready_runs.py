@@ -13,7 +13,8 @@ from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
 from dropflow.engine.delayed_runs import DelayedRuns
-from dropflow.engine.events import Abort, Event, Run, Stopped
+from dropflow.engine.events import Abort, CancelDrop, Event, Run, Stopped
+from dropflow.engine.followers import Followers
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.priority_queue import PriorityQueue
 from dropflow.engine.session_inputs import SessionInputs
@@ -37,6 +38,8 @@ class ReadyRuns:
         Inputs that are still written.
     inputs : SessionInputs
         Counts the attempts that are with the runner.
+    followers : Followers
+        Attempts that are given to the runner together with others.
     tasks : TaskBuilder
         Builds tasks.
     runner : Runner
@@ -54,6 +57,7 @@ class ReadyRuns:
         "_contents",
         "_core",
         "_delayed",
+        "_followers",
         "_has_aborted",
         "_inputs",
         "_on_submit",
@@ -72,6 +76,7 @@ class ReadyRuns:
         streams: OpenStreams,
         inputs: SessionInputs,
         *,
+        followers: Followers,
         tasks: TaskBuilder,
         runner: Runner,
         clock: Clock,
@@ -82,6 +87,7 @@ class ReadyRuns:
         self._contents = contents
         self._streams = streams
         self._inputs = inputs
+        self._followers = followers
         self._tasks = tasks
         self._runner = runner
         priority = tasks.priority
@@ -129,6 +135,13 @@ class ReadyRuns:
         if not self._inputs.discard_early(action.drop):
             self._runner.abort(action.drop, action.attempt, action.grace)
 
+    def abort_settled(self, events: Sequence[Event]) -> None:
+        """Stop the attempts that wait with the runner for others, and whose drops were cancelled without them."""
+        for event in events if self._followers else ():
+            if isinstance(event, CancelDrop):
+                for drop, attempt in self._followers.settled():
+                    self._runner.abort(drop, attempt, event.grace)
+
     def stop(self, aborts: Sequence[Abort]) -> list[Event]:
         """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
         if not aborts:
@@ -142,6 +155,8 @@ class ReadyRuns:
                 stopped.append(action.drop)
             else:
                 self._runner.abort(action.drop, action.attempt, action.grace)
+        for drop, attempt in self._followers.attempts.items():
+            self._runner.abort(drop, attempt, aborts[0].grace)
         return [Stopped(tuple(stopped))] if stopped else []
 
     def submit(self) -> None:
@@ -155,14 +170,26 @@ class ReadyRuns:
             self._ready.clear()
             self._ready.extend(wanted)
             self._has_aborted = False
-        room = self._runner.window - self._inputs.in_flight
+        followers = self._followers
+        if followers.returned:
+            self.extend([run for run in followers.returned if current(run.drop, run.attempt)])
+            followers.returned.clear()
+        room = self._runner.window - self._inputs.in_flight + len(followers)
         if room <= 0 or not self._ready or self._core.status is SessionState.PAUSED:
             return
-        batch = [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
-        tasks = self._tasks.build(batch, self._core, self._contents.contents, self._streams)
-        self._inputs.in_flight += len(tasks)
+        batch: list[Run] = []
+        chains: list[list[Run]] = []
+        while self._ready and len(batch) < room and not followers.is_full:
+            batch.append(self._ready.popleft())
+            chains.append(followers.give(batch[-1]))
+        if not batch:
+            return
+        tasks = self._tasks.build_chains(batch, chains, self._core, self._contents.contents, self._streams)
+        self._inputs.in_flight += len(batch) + sum(map(len, chains))
         if self._times is not None:
             self._times.given(batch)
+            for chain in chains:
+                self._times.given_ahead(chain)
         self._runner.submit(tasks)
         if self._on_submit is not None:
             self._on_submit()

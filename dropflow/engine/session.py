@@ -48,6 +48,7 @@ from dropflow.engine.events import (
 )
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.faults import Fault
+from dropflow.engine.followers import Followers
 from dropflow.engine.handover import Handover
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.instruments import Instrument, Instruments
@@ -66,7 +67,7 @@ from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.formatting import plural
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
@@ -96,6 +97,9 @@ class Session:
         For durations.
     streams : collection of int
         Links whose data can be read by their consumers while it is written, see `dropflow.apps.streaming_links`.
+    chains : int32 array, shape (drops,), or None
+        The application that follows each one in a chain that runs as one unit, from
+        `dropflow.graph.chains.follower_column`.
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
@@ -137,6 +141,7 @@ class Session:
         "_directory",
         "_exchange",
         "_failures",
+        "_followers",
         "_has_begun",
         "_inputs",
         "_instruments",
@@ -177,6 +182,7 @@ class Session:
         directory: str,
         clock: Clock,
         streams: Collection[int] = (),
+        chains: IntColumn | None = None,
         exchange: Exchange | None = None,
         journal: Journal | None = None,
         times: AttemptTimes | None = None,
@@ -230,17 +236,24 @@ class Session:
         self._failures = FailureTable(graph, self.core, directory, exchange)
         self.times = times
         """Where the times of attempts are recorded; for the session's thread."""
+        self._followers = Followers(self.core, chains, runner.window)
         self._inputs = SessionInputs(
-            self.core, self._contents, self._streams, self._outgoing, self._failures, times=times
+            self.core,
+            self._contents,
+            self._streams,
+            self._outgoing,
+            self._failures,
+            followers=self._followers,
+            times=times,
         )
         self._statistics = None if on_statistics is None else StatisticsPublisher(clock, on_statistics)
-        self._owner_lock = threading.Lock()
-        self._is_owned = False
+        self._owner_lock, self._is_owned = threading.Lock(), False
         self._ready = ReadyRuns(
             self.core,
             self._contents,
             self._streams,
             self._inputs,
+            followers=self._followers,
             tasks=TaskBuilder(graph, streams, kept),
             runner=runner,
             clock=clock,
@@ -249,7 +262,13 @@ class Session:
             on_submit=None if self._statistics is None else self._statistics.note_change,
         )
         self.handover = Handover(
-            self.core, self._contents, self._inputs, failures=self._failures, ready=self._ready, exchange=exchange
+            self.core,
+            self._contents,
+            self._inputs,
+            followers=self._followers,
+            failures=self._failures,
+            ready=self._ready,
+            exchange=exchange,
         )
         """For the session that continues this one."""
         self._began, self._has_begun = 0.0, False
@@ -320,7 +339,7 @@ class Session:
 
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
-        given = self._inputs.in_flight
+        given = self._inputs.in_flight - len(self._followers)
         running = min(self.runner.busy, given)
         return Attempts(running=running, queued=given - running, ready=len(self._ready))
 
@@ -505,6 +524,7 @@ class Session:
                 with suppress(DropflowError):  # the journal keeps it, and writes it when there is room
                     self._journal.append(events, contents, failures)
             actions = self.core.handle(events)
+            self._ready.abort_settled(events)
             if self._check_invariants:
                 check(self.core)
             if self._instruments:
@@ -515,6 +535,7 @@ class Session:
             events = self._act(actions)
             if self.core.status is SessionState.CANCELLING:
                 events += self._ready.stop([action for action in actions if isinstance(action, Abort)])
+        self._inputs.discard_unwanted()
         self._outgoing.send()
         if self.times is not None:
             self.times.flush()
@@ -553,8 +574,9 @@ class Session:
                 self.is_over = True
                 self._ready.clear()
                 runs.clear()
-        self._ready.extend(runs)
-        return events
+        new, ended = self._followers.begin(runs)
+        self._ready.extend(new)
+        return events + self._inputs.events_after_others(ended) if ended else events
 
 
 def _release(graph: PhysicalGraph, contents: ContentTable, drop: int, notes: list[str]) -> None:

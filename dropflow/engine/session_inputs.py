@@ -11,6 +11,7 @@ import numpy as np
 
 from dropflow.engine.api import Arrival, AttemptResult, Handle, RemoteEvent, StreamOpened
 from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.engine.chained_tasks import is_not_begun
 from dropflow.engine.content_table import ContentTable
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
@@ -24,10 +25,12 @@ from dropflow.engine.events import (
     Opened,
     Pause,
     Reported,
+    Run,
     Stopped,
     Withdrawn,
 )
 from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.followers import Followers
 from dropflow.engine.open_streams import OpenStreams
 from dropflow.engine.outgoing_events import OutgoingEvents
 from dropflow.engine.owner_call import OwnerCall
@@ -59,6 +62,8 @@ class SessionInputs:
         Streams of the drops on other nodes.
     failures : FailureTable
         Where failures and lost nodes are recorded.
+    followers : Followers
+        Attempts that are with the runner before the core has decided that they run.
     times : AttemptTimes or None
         Where the times of attempts are recorded.
     """
@@ -68,6 +73,7 @@ class SessionInputs:
         "_core",
         "_early_results",
         "_failures",
+        "_followers",
         "_outgoing",
         "_streams",
         "_template_of",
@@ -87,6 +93,7 @@ class SessionInputs:
         outgoing: OutgoingEvents,
         failures: FailureTable,
         *,
+        followers: Followers,
         times: AttemptTimes | None,
     ) -> None:
         self.in_flight = 0
@@ -105,6 +112,7 @@ class SessionInputs:
         self._streams = streams
         self._outgoing = outgoing
         self._failures = failures
+        self._followers = followers
         self._times = times
         self._early_results: dict[int, AttemptResult] = {}
         """Results of attempts that ran ahead of their inputs, by drop."""
@@ -114,15 +122,15 @@ class SessionInputs:
         events: list[Event] = []
         # The core has not processed these events yet, so what they settle is remembered here.
         settled: set[int] = set()
+        followed: set[int] = set()
         has_lost = False
         for position, item in enumerate(items):
             if isinstance(item, AttemptResult):
                 self.in_flight -= 1
-                if has_lost or item.drop in settled or not self._core.drops.is_current(item.drop, item.attempt):
+                if has_lost:
                     self._contents.discard(item.handles.values())
-                    continue
-                settled.add(item.drop)
-                events += self._on_result(item)
+                else:
+                    events += self._on_attempt(item, settled, followed)
             elif isinstance(item, StreamOpened):
                 events += self._on_stream_opened(item)
             elif isinstance(item, OwnerCall):
@@ -159,7 +167,9 @@ class SessionInputs:
             if isinstance(item, AttemptResult):
                 self.in_flight -= 1
                 self._contents.discard(item.handles.values())
-                if item.drop not in settled and self._core.drops.is_current(item.drop, item.attempt):
+                if self._followers.awaits(item):
+                    self._followers.keep(item, set())
+                elif item.drop not in settled and self._core.drops.is_current(item.drop, item.attempt):
                     stopped.append(item.drop)
             elif isinstance(item, StreamOpened):
                 self._contents.discard([item.handle])
@@ -169,6 +179,21 @@ class SessionInputs:
                 self.reason = self.reason or item.reason
                 events.append(item)
         return [*events, Stopped(tuple(stopped))] if stopped else events
+
+    def events_after_others(self, results: Sequence[AttemptResult]) -> list[Event]:
+        """Return the events of results that have waited for the core to process those of the attempts before them."""
+        events: list[Event] = []
+        for result in results:
+            if self._core.drops.is_current(result.drop, result.attempt):
+                events += self._on_result(result)
+            else:
+                self._contents.discard(result.handles.values())
+        return events
+
+    def discard_unwanted(self) -> None:
+        """Discard the results of attempts that were given to the runner, and that the core did not run."""
+        for result in self._followers.take_unwanted():
+            self._contents.discard(result.handles.values())
 
     def accept(self, drop: int) -> list[Event]:
         """Return the events of a result that came before the inputs were complete, which they are now."""
@@ -181,6 +206,33 @@ class SessionInputs:
         if result is not None:
             self._contents.discard(result.handles.values())
         return result is not None
+
+    def _on_attempt(self, result: AttemptResult, settled: set[int], followed: set[int]) -> list[Event]:
+        """Return the events of a result, if it counts.
+
+        Parameters
+        ----------
+        settled : set of int
+            Drops that events settle which the core has not processed yet; this one is added.
+        followed : set of int
+            Applications of chains whose results count; this one is added.
+        """
+        drop, followers = result.drop, self._followers
+        if followers and followers.awaits(result):
+            if not followers.keep(result, followed):
+                self._contents.discard(result.handles.values())
+            return []
+        if drop in settled or not self._core.drops.is_current(drop, result.attempt):
+            self._contents.discard(result.handles.values())
+            return []
+        if is_not_begun(result):
+            followers.returned.append(Run(drop, result.attempt))
+            return []
+        settled.add(drop)
+        events = self._on_result(result)
+        if followers and events and isinstance(events[0], Finished):
+            followed.add(drop)
+        return events
 
     def _on_result(self, result: AttemptResult) -> list[Event]:
         """Commit what an attempt wrote, or note why it failed; what ran ahead of its inputs waits."""

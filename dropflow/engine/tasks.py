@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from dropflow.engine.api import Handle, Input, Output, Task
@@ -48,6 +49,25 @@ class TaskBuilder:
     def is_shared(self, drop: int) -> bool:
         """Return whether a data drop has several producers that each write a part."""
         return self._before_ptr[drop + 1] - self._before_ptr[drop] > 1
+
+    def build_chains(
+        self,
+        batch: Sequence[Run],
+        chains: Sequence[Sequence[Run]],
+        core: Core,
+        contents: Mapping[int, Handle],
+        streams: OpenStreams,
+    ) -> list[Task]:
+        """Return the tasks of a batch, each with those of the attempts that follow it."""
+        if not any(chains):
+            return self.build(batch, core, contents, streams)
+        tasks = iter(self.build([*batch, *(run for chain in chains for run in chain)], core, contents, streams))
+        first = [next(tasks) for _ in batch]
+        change = msgspec.structs.replace
+        return [
+            change(task, then=tuple([change(next(tasks), follows=True) for _ in chain])) if chain else task
+            for task, chain in zip(first, chains, strict=True)
+        ]
 
     def build(
         self, batch: Sequence[Run], core: Core, contents: Mapping[int, Handle], streams: OpenStreams

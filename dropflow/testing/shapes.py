@@ -6,7 +6,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 
-__all__ = ["chain", "fan", "relay", "triples"]
+__all__ = ["chain", "chains", "fan", "relay", "triples"]
 
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 _NOOP = "dlg.apps.simple.NullBarrierApp"
@@ -53,6 +53,30 @@ def chain(drops: int) -> PhysicalGraph:
         source=rows[:-1],
         target=rows[1:],
         link=rows[:-1] % 2,
+    )
+
+
+def chains(drops: int, length: int) -> PhysicalGraph:
+    """Return about `drops` drops as chains side by side, each of `length` no-op applications with their data."""
+    count = drops // (2 * length)
+    axes = (Axis("s", "scatter", "scatter", count),)
+    columns = np.arange(2 * length, dtype=np.int32)
+    rows = np.arange(2 * length * count, dtype=np.int32)
+    return from_columns(
+        name="chains",
+        prefix="chains",
+        templates=tuple(
+            Template(key=f"a{column}", name=f"app {column}", kind=Kind.APP, component=_NOOP, axes=axes)
+            if column % 2 == 0
+            else Template(key=f"d{column}", name=f"data {column}", kind=Kind.DATA, component=_MEMORY, axes=axes)
+            for column in columns.tolist()
+        ),
+        links=tuple(Link(source=column, target=column + 1) for column in columns[:-1].tolist()),
+        template=np.repeat(columns, count),
+        instance=rows % max(count, 1),
+        source=rows[:-count],
+        target=rows[count:],
+        link=np.repeat(columns[:-1], count),
     )
 
 

@@ -5,12 +5,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+import msgspec
+
 from dropflow.clock import Clock
 from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
+from dropflow.engine.chained_tasks import members, not_begun, with_input
 from dropflow.engine.runners.aborted import aborted
-from dropflow.errors import DropflowError, InternalError
+from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
@@ -51,6 +54,9 @@ class SimulatedRunner:
     stopping : callable, optional
         Returns the seconds that an attempt takes to stop when it is aborted. It is killed
         `dropflow.stopping.kill_after` its grace period; with infinity, it does not even end then.
+    sends_late : callable, optional
+        Returns whether the result of an attempt waits for that of the attempt which follows it in its chain. If that
+        one dies, the result is lost.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """
@@ -67,6 +73,7 @@ class SimulatedRunner:
         open_stream: OpenStream = lambda _task, _output, _on_open: None,
         on_written: Callable[[], object] = lambda: None,
         stopping: Callable[[Task], float] = lambda _: 0.0,
+        sends_late: Callable[[Task], bool] = lambda _: False,
         workers: int = 4,
     ) -> None:
         self.window = 2 * workers
@@ -79,6 +86,7 @@ class SimulatedRunner:
         self._open_stream = open_stream
         self._on_written = on_written
         self._stopping = stopping
+        self._sends_late = sends_late
         self._is_held = False
         self._workers = workers
         self._waiting: deque[Task] = deque()
@@ -110,10 +118,25 @@ class SimulatedRunner:
             elif not seconds:
                 self._stop(running)
             return
-        waiting = next((task for task in self._waiting if (task.drop, task.attempt) == (drop, attempt)), None)
-        if waiting is not None:
-            self._waiting.remove(waiting)
-            self._deliver([aborted(drop, attempt)])
+        self._abort_waiting(drop, attempt)
+
+    def _abort_waiting(self, drop: int, attempt: int) -> None:
+        """Answer an attempt that waits, alone or in a chain, with those that follow it."""
+        for position, task in enumerate(self._waiting):
+            for at, one in enumerate(members(task)):
+                if (one.drop, one.attempt) == (drop, attempt):
+                    if at:
+                        self._waiting[position] = msgspec.structs.replace(task, then=task.then[: at - 1])
+                    else:
+                        del self._waiting[position]
+                    self._deliver([aborted(drop, attempt), *not_begun(task.then[at:])])
+                    return
+        for running in self._running.values():
+            for at, one in enumerate(running.following):
+                if (one.drop, one.attempt) == (drop, attempt):
+                    left, running.following = running.following[at + 1 :], running.following[:at]
+                    self._deliver([aborted(drop, attempt), *not_begun(left)])
+                    return
 
     def hold(self, *, is_held: bool) -> None:
         """Begin no attempts while `is_held`."""
@@ -133,25 +156,29 @@ class SimulatedRunner:
     def _begin(self) -> None:
         while self._waiting and not self._is_held and len(self._running) < self._workers:
             task = self._waiting.popleft()
-            now, seconds = self._clock.monotonic(), self._duration(task)
-            attempt = _Attempt(task, seconds)
-            self._running[task.drop, task.attempt] = attempt
-            for output in task.outputs:
-                if output.streams and not output.shared:
-                    writer = self._open_stream(task, output, partial(self._opened, task, output.drop))
-                    if writer is not None:
-                        attempt.writers[output.drop] = writer
-            if attempt.writers:
-                for piece in range(1, _PIECES):
-                    self._call_at(now + seconds * piece / _PIECES, partial(self._write, attempt, piece))
-            self._call_at(now + seconds, partial(self._end, attempt))
+            self._start(task, task.then, [])
+
+    def _start(self, task: Task, following: Sequence[Task], unsent: list[AttemptResult]) -> None:
+        """Begin an attempt: of a chain, with those that follow it, and the results before it that are not sent yet."""
+        now, seconds = self._clock.monotonic(), self._duration(task)
+        attempt = _Attempt(task, seconds, following, unsent)
+        self._running[task.drop, task.attempt] = attempt
+        for output in task.outputs:
+            if output.streams and not output.shared:
+                writer = self._open_stream(task, output, partial(self._opened, task, output.drop))
+                if writer is not None:
+                    attempt.writers[output.drop] = writer
+        if attempt.writers:
+            for piece in range(1, _PIECES):
+                self._call_at(now + seconds * piece / _PIECES, partial(self._write, attempt, piece))
+        self._call_at(now + seconds, partial(self._end, attempt))
 
     def _stop(self, attempt: "_Attempt") -> None:
         if self._is_running(attempt):
             task = attempt.task
             del self._running[task.drop, task.attempt]
             attempt.abandon()
-            self._deliver([aborted(task.drop, task.attempt)])
+            self._deliver([*attempt.unsent, aborted(task.drop, task.attempt), *not_begun(attempt.following)])
             self._begin()
 
     def _opened(self, task: Task, drop: int, stream: Handle) -> None:
@@ -206,16 +233,34 @@ class SimulatedRunner:
         del self._running[task.drop, task.attempt]
         if failure is not None:
             handles, skipped = {}, ()
-        self._deliver([AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure, attempt.seconds)])
+        result = AttemptResult(task.drop, task.attempt, handles, tuple(skipped), failure, attempt.seconds)
+        self._continue(attempt, result)
         self._begin()
+
+    def _continue(self, attempt: "_Attempt", result: AttemptResult) -> None:
+        """Send the result of an attempt, and begin the one that follows it."""
+        unsent, following = attempt.unsent, attempt.following
+        if result.failure is not None and result.failure.infrastructure:
+            lost = Failure.of(ResultLostError("the result was lost before it was sent"))
+            unsent = [AttemptResult(one.drop, one.attempt, failure=lost) for one in unsent]
+        task = None if self._is_held or not following else with_input(following[0], result)
+        if task is None:
+            self._deliver([*unsent, result, *not_begun(following)])
+        elif self._sends_late(attempt.task):
+            self._start(task, following[1:], [*unsent, result])
+        else:
+            self._start(task, following[1:], [])
+            self._deliver([*unsent, result])
 
 
 class _Attempt:
-    """An attempt that runs, with the streams that it reads and writes."""
+    """An attempt that runs, with the streams that it reads and writes, and with what follows it."""
 
-    def __init__(self, task: Task, seconds: float) -> None:
+    def __init__(self, task: Task, seconds: float, following: Sequence[Task], unsent: list[AttemptResult]) -> None:
         self.task = task
         self.seconds = seconds
+        self.following = following
+        self.unsent = unsent
         self.failure: Failure | None = None
         """Why what it writes could not be stored."""
         self.writers: dict[int, StreamedWriter] = {}

@@ -38,6 +38,8 @@ class Recorder:
         self.starts: Counter[tuple[str, str]] = Counter()
         self._simulation = simulation
         self._views: dict[tuple[str, str], int] = {}
+        self._passed: dict[tuple[str, str, str, int], tuple[str, Handle]] = {}
+        """By attempt of a chain: what it has read before that was committed."""
 
     @property
     def time(self) -> float:
@@ -53,7 +55,16 @@ class Recorder:
         self._views[node, session] = view
 
     def started(self, node: str, session: str, task: Task) -> None:
-        """Note that an attempt starts, and what it reads."""
+        """Note that an attempt starts, and what it reads.
+
+        One that follows another in a chain counts from the commit of what it wrote: it may be stopped before the other
+        one counts.
+        """
+        if task.follows:
+            (read,) = task.inputs
+            assert read.handle is not None  # noqa: S101 - what follows is not begun without its input
+            self._passed[node, session, task.oid, task.attempt] = read.oid, read.handle
+            return
         self.starts[session, task.oid] += 1
         for one in task.inputs:
             if one.handle is not None and one.handle.kind != "stream":
@@ -61,17 +72,28 @@ class Recorder:
 
     def failed(self, session: str, task: Task) -> None:
         """Note that an attempt failed by itself: it does not count as a start."""
-        self.starts[session, task.oid] -= 1
+        if not task.follows:
+            self.starts[session, task.oid] -= 1
 
     def recorded(
         self, repository: LocalRepository, graph: PhysicalGraph, *, node: str, session: str
     ) -> LocalRepository:
-        """Return a repository that notes what is committed."""
+        """Return a repository that notes what is committed.
+
+        What an attempt of a chain has read counts when what it wrote does: then that must have been committed.
+        """
+        before = graph.predecessors
 
         def note(kind: type[Committed | Revoked], drop: int, handle: Handle) -> None:
             self._note(kind, node, session, oid(graph, drop), handle)
 
-        return cast("LocalRepository", _RecordedRepository(repository, note))
+        def note_passed(drop: int, attempt: int) -> None:
+            for producer in before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist():
+                if read := self._passed.pop((node, session, oid(graph, producer), attempt), None):
+                    self._note(Read, node, session, *read)
+                    self.starts[session, oid(graph, producer)] += 1
+
+        return cast("LocalRepository", _RecordedRepository(repository, note, note_passed))
 
     def _note(self, kind: type[Committed | Revoked | Read], node: str, session: str, drop: str, handle: Handle) -> None:
         view = self.view(node, session)
@@ -83,9 +105,10 @@ class Recorder:
 class _RecordedRepository:
     """A `LocalRepository` that calls `note` with commits; all else is passed on."""
 
-    def __init__(self, repository: LocalRepository, note: Any) -> None:
+    def __init__(self, repository: LocalRepository, note: Any, note_passed: Any) -> None:
         self._repository = repository
         self._note = note
+        self._note_passed = note_passed
         self._is_assembling = False
 
     def __getattr__(self, name: str) -> Any:
@@ -93,6 +116,7 @@ class _RecordedRepository:
 
     def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
         """Commit, and note it."""
+        self._note_passed(drop, attempt)
         content = self._repository.commit(drop, attempt, template, part)
         self._note(Committed, drop, content)
         return content

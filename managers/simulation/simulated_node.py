@@ -344,6 +344,7 @@ class _SimulatedResources:
             stopping=lambda _: work.stopping,
             open_stream=partial(self._open_stream, graph, repository.workspace),
             on_written=self.file_watcher.look_soon,
+            sends_late=lambda task: task.drop % 2 == 1,
             workers=_WORKERS,
         )
         session = make_session(

@@ -4,7 +4,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.apps.fusible_templates import fusible_templates
+from dropflow.graph.chains import follower_column
+from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
 from translator.partition.weights import edge_sources, loads
 
@@ -31,6 +33,10 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
         Excess of the largest load over the mean, in percent.
     acyclic : bool
         Whether the graph of parts has no cycle, so that parts could run one after the other.
+    fused : int
+        Applications that run as one unit with the one before them (`dropflow.graph.chains`).
+    divided : int
+        Those that would, if they were in the same part as the one before them.
     """
 
     parts: int
@@ -41,6 +47,8 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     drops: tuple[int, ...]
     imbalance: float
     acyclic: bool
+    fused: int = 0
+    divided: int = 0
 
 
 def quality_of(graph: PhysicalGraph) -> Quality:
@@ -49,6 +57,8 @@ def quality_of(graph: PhysicalGraph) -> Quality:
     source = graph.part[edge_sources(graph)]
     target = graph.part[graph.successors.neighbour]
     cut = source != target
+    groups = fusible_templates(graph)
+    fused = _followers(graph, groups, graph.part)
     load = np.bincount(graph.part, weights=loads(graph), minlength=parts)
     mean = float(load.mean())
     return Quality(
@@ -60,7 +70,15 @@ def quality_of(graph: PhysicalGraph) -> Quality:
         drops=tuple(np.bincount(graph.part, minlength=parts).tolist()),
         imbalance=100.0 * (float(load.max()) / mean - 1.0) if mean > 0 else 0.0,
         acyclic=_is_acyclic(parts, source[cut], target[cut]),
+        fused=fused,
+        divided=_followers(graph, groups, None) - fused,
     )
+
+
+def _followers(graph: PhysicalGraph, groups: tuple[int, ...], part: IntColumn | None) -> int:
+    """Return how many applications follow another one in a chain; with parts, within one of them."""
+    column = follower_column(graph, groups, part)
+    return 0 if column is None else int(np.count_nonzero(column >= 0))
 
 
 def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:

@@ -6,6 +6,9 @@ out to be long is taken back as soon as another worker is idle. An attempt that 
 worker, and has it to itself; while it waits, no worker is given anything ahead. So does an attempt that declares memory
 or several processors: it waits until as many workers are idle, and only one of them works while it runs.
 
+A chain of attempts (`dropflow.engine.chained_tasks`) is given to one worker. If its attempts are long, it ends early
+when others wait that should begin before the rest of it: those of another runner, or of greater priority.
+
 A suspect is an attempt of an application that a worker died with before. It gets a worker that no other attempt has
 used, and has it to itself: if that dies too, no other attempt can be the reason, and none is lost. Such a worker takes
 the place of the first one that is idle.
@@ -14,10 +17,13 @@ the place of the first one that is idle.
 import itertools
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
+import msgspec
+
 from dropflow.engine.api import AttemptResult, StreamOpened, Task
+from dropflow.engine.chained_tasks import not_begun
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.capacity import Capacity
 from dropflow.engine.runners.marker import IDLE
@@ -81,8 +87,7 @@ class Dispatcher:
         def is_that(number: int, task: Task) -> bool:
             return (number, task.drop, task.attempt) == (runner.number, drop, attempt)
 
-        for task in runner.remove(lambda task: is_that(runner.number, task)):
-            runner.deliver([aborted(task.drop, task.attempt)])
+        runner.abort(drop, attempt)
         for worker in self._workers:
             found = [at for at, (number, task) in worker.assigned.items() if is_that(number, task)]
             if found:
@@ -97,6 +102,8 @@ class Dispatcher:
         for worker in self._workers:
             if is_held and any(number == runner.number for number, _ in worker.assigned.values()):
                 worker.recall()
+                if any(number == runner.number and task.follows for number, task in worker.assigned.values()):
+                    worker.end_chain()
 
     def leave(self, runner: RunnerQueue) -> None:
         """Start none of the attempts of a runner any more, stop those that run, and remove it when they have ended."""
@@ -146,7 +153,7 @@ class Dispatcher:
             if not runner.pending:
                 continue
             if runner.needs_own_worker:
-                needs = self._admitted(runner.needs[runner.pending[0].template])
+                needs = self._admitted(runner.needs_of(runner.pending[0]))
                 worker = self._worker_for(needs)
                 self._next = runner if worker is None else None
                 count = 1
@@ -159,9 +166,19 @@ class Dispatcher:
                 count = min(max(room // waiting, 1), share)
                 worker = worker if room > 0 else None
             if worker is None:
+                self._end_long_chains(runner, now)
                 return
             self._give(worker, runner, runner.take(count), now, needs)
             waiting -= not runner.pending
+
+    def _end_long_chains(self, waiting: RunnerQueue, now: float) -> None:
+        """End the chains of long attempts that should not go on before the attempt that `waiting` has first."""
+        for worker in self._workers:
+            last = worker.last_follower() if worker.is_long(now) else None
+            if last is not None:
+                number, task = last
+                if number != waiting.number or task.priority < waiting.pending[0].priority:
+                    worker.end_chain()
 
     def _admitted(self, needs: ResourceNeeds) -> ResourceNeeds:
         return Capacity(len(self._workers), self._memory).admitted(needs)
@@ -193,7 +210,7 @@ class Dispatcher:
             runner = next((runner for runner in suspects if runner.suspects), None)
             if runner is None:
                 return True
-            needs = self._admitted(runner.needs[runner.suspects[0].template])
+            needs = self._admitted(runner.needs_of(runner.suspects[0]))
             if self._worker_for(needs) is None:
                 return False
             self._give(worker, runner, [runner.suspects.popleft()], now, needs)
@@ -220,15 +237,33 @@ class Dispatcher:
                 if worker.is_slow(now):
                     worker.recall()
 
-    def requeue(self, worker: WorkerProcess, number: int) -> None:
-        """Put an attempt that a worker was given first in its runner's queue, unless it was aborted."""
-        was_aborted = worker.is_aborted(number)
-        at, task = worker.unassign(number)
-        runner = self._runners.get(at)
-        if was_aborted:
-            self.deliver([(at, aborted(task.drop, task.attempt))])
-        elif runner is not None and not runner.is_leaving:
-            runner.put_first(task)
+    def requeue(self, worker: WorkerProcess, numbers: Iterable[int]) -> None:
+        """Put attempts that a worker was given first in the queues of their runners, unless they were aborted.
+
+        Parameters
+        ----------
+        numbers : iterable of int
+            Of the attempts, which have not begun, the last one first.
+        """
+        following: list[Task] = []
+        at = IDLE
+        for number in numbers:
+            was_aborted = worker.is_aborted(number)
+            at, task = worker.unassign(number)
+            runner = self._runners.get(at)
+            if was_aborted:
+                rest = not_begun(reversed(following))
+                self.deliver([(at, one) for one in (aborted(task.drop, task.attempt), *rest)])
+                following = []
+            elif task.follows:
+                following.append(task)
+            else:
+                if runner is not None and not runner.is_leaving:
+                    whole = msgspec.structs.replace(task, then=tuple(reversed(following))) if task.then else task
+                    runner.put_first(whole)
+                following = []
+        if following:  # the worker has begun the chain
+            self.deliver([(at, one) for one in not_begun(reversed(following))])
 
     def limit_of(self, worker: WorkerProcess) -> float:
         """Return the time limit of the attempt that a worker is at; 0 for none."""

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
+from dropflow.engine.chained_tasks import not_begun, with_input
 from dropflow.engine.runners.aborted import aborted
 from dropflow.stopping import GRACE_SECONDS
 
@@ -45,16 +46,27 @@ class InlineRunner:
         self._kept += tasks
         try:
             while self._kept and (self._is_interrupted or not self._is_held):
-                task = self._kept.popleft()
-                if self._is_interrupted:
-                    results.append(aborted(task.drop, task.attempt))
-                    continue
-                self._current = task.drop, task.attempt
-                results.append(self._executor.execute(task))
+                results += self._run(self._kept.popleft())
         finally:
             self._current = _NOTHING
         if results and self._deliver is not None:
             self._deliver(results)
+
+    def _run(self, task: Task) -> list[AttemptResult]:
+        """Return the results of an attempt and of those that follow it."""
+        results = [self._execute(task)]
+        for done, follower in enumerate(task.then):
+            following = None if self._is_held else with_input(follower, results[-1])
+            if following is None:
+                return results + not_begun(task.then[done:])
+            results.append(self._execute(following))
+        return results
+
+    def _execute(self, task: Task) -> AttemptResult:
+        if self._is_interrupted:
+            return aborted(task.drop, task.attempt)
+        self._current = task.drop, task.attempt
+        return self._executor.execute(task)
 
     @property
     def busy(self) -> int:

@@ -267,8 +267,7 @@ class WorkerPool:
             self._dispatcher.remove_left()
         elif isinstance(message, Returned):
             worker.is_recalled = False
-            for number in message.numbers:
-                self._dispatcher.requeue(worker, number)
+            self._dispatcher.requeue(worker, message.numbers)
             self._dispatcher.remove_left()
         elif isinstance(message, WorkerReady):
             worker.is_started = True
@@ -326,8 +325,7 @@ class WorkerPool:
         begun, has_attempts = worker.begun(), bool(worker.assigned)
         self._output_logs.write(worker)
         failed = [worker.assigned.pop(number) for number in begun]
-        for number in reversed(tuple(worker.assigned)):
-            self._dispatcher.requeue(worker, number)
+        self._dispatcher.requeue(worker, tuple(reversed(worker.assigned)))
         if failed:
             # The attempt that it was killed for may have ended just before.
             if worker.kill_reason is not None and worker.seen == begun[-1]:

@@ -2,13 +2,17 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+
+import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
+from dropflow.engine.chained_tasks import largest_needs, members, not_begun
+from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.worker_process import needs_own_worker
 from dropflow.engine.time_limit import time_limit
 from dropflow.failure import Failure
-from dropflow.graph.resource_needs import needs_of
+from dropflow.graph.resource_needs import ResourceNeeds, needs_of
 
 __all__ = ["RunnerQueue"]
 
@@ -31,8 +35,7 @@ class RunnerQueue:
         self.spec = spec
         self.deliver = deliver
         self.limits = tuple(time_limit(template) for template in spec.templates)
-        self.needs = tuple(needs_of(template) for template in spec.templates)
-        """By template: what its attempts declare."""
+        self._needs = tuple(needs_of(template) for template in spec.templates)
         self.pending: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         """Attempts that wait for a process that no other attempt has used."""
@@ -81,15 +84,19 @@ class RunnerQueue:
         """Whether attempts wait."""
         return bool(self.pending or self.suspects)
 
-    def remove(self, is_that: Callable[[Task], bool]) -> list[Task]:
-        """Remove and return the attempts that wait and for which `is_that` is true."""
-        removed = [task for task in (*self.suspects, *self.pending) if is_that(task)]
-        for task in removed:
-            (self.suspects if task.is_suspect else self.pending).remove(task)
-        if self._held is not None:
-            removed += [task for task in self._held if is_that(task)]
-            self._held = [task for task in self._held if not is_that(task)]
-        return removed
+    def abort(self, drop: int, attempt: int) -> None:
+        """Remove and answer an attempt if it waits, with those that follow it."""
+        for queue in (self.suspects, self.pending, [] if self._held is None else self._held):
+            for position, task in enumerate(queue):
+                chain = members(task)
+                at = next((at for at, one in enumerate(chain) if (one.drop, one.attempt) == (drop, attempt)), None)
+                if at is not None:
+                    if at:
+                        queue[position] = msgspec.structs.replace(task, then=chain[1:at])
+                    else:
+                        del queue[position]
+                    self.deliver([aborted(drop, attempt), *not_begun(chain[at + 1 :])])
+                    return
 
     def clear(self) -> None:
         """Forget all attempts that wait."""
@@ -104,18 +111,32 @@ class RunnerQueue:
         return bool(self.pending) and self._is_alone(self.pending[0])
 
     def _is_alone(self, task: Task) -> bool:
-        return needs_own_worker(task) or not self.needs[task.template].are_plain
+        return needs_own_worker(task) or not self.needs_of(task).are_plain
+
+    def needs_of(self, task: Task) -> ResourceNeeds:
+        """Return what a task takes: what its template declares, or the most that one of a chain does."""
+        if not task.then:
+            return self._needs[task.template]
+        return largest_needs(self._needs[one.template] for one in members(task))
 
     def take(self, most: int) -> list[Task]:
-        """Remove the first attempts that wait: up to one that needs a worker to itself, or only that."""
+        """Remove the first attempts that wait: up to one that needs a worker to itself, or only that.
+
+        A chain counts as all its attempts, and is not divided.
+        """
         tasks = [self.pending.popleft()]
-        while len(tasks) < most and not self._is_alone(self.pending[0]):
+        count = 1 + len(tasks[0].then)
+        while self.pending and count < most and not self._is_alone(self.pending[0]):
             tasks.append(self.pending.popleft())
+            count += 1 + len(tasks[-1].then)
         return tasks
 
     def fail_pending(self, failure: Failure) -> None:
         """Answer everything that waits with a failure."""
         tasks = [*self.suspects, *self.pending, *(self._held or ())]
         self.clear()
-        if tasks:
-            self.deliver([AttemptResult(task.drop, task.attempt, failure=failure) for task in tasks])
+        results: list[AttemptResult] = []
+        for task in tasks:
+            results += [AttemptResult(task.drop, task.attempt, failure=failure), *not_begun(task.then)]
+        if results:
+            self.deliver(results)

@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
+from dropflow.engine.chained_tasks import LONG_SECONDS, largest_needs, members, not_begun, with_input
 from dropflow.engine.priority_queue import PriorityQueue
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.capacity import Capacity, memory_of_host
@@ -47,7 +49,7 @@ class ThreadRunner:
         self._changed = threading.Condition()
         self._queue: PriorityQueue[Task] = PriorityQueue(lambda task: task.priority)
         self._waiting: set[tuple[int, int]] = set()
-        self._running: dict[tuple[int, int], tuple[threading.Thread, ResourceNeeds]] = {}
+        self._running: dict[tuple[int, int], _ThreadAttempt] = {}
         self._closed = self._is_held = False
         self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
@@ -64,7 +66,7 @@ class ThreadRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
         with self._changed:
-            self._waiting.update((task.drop, task.attempt) for task in tasks)
+            self._waiting.update((one.drop, one.attempt) for task in tasks for one in members(task))
             self._queue.extend(tasks)
             self._changed.notify(len(tasks))
 
@@ -79,13 +81,16 @@ class ThreadRunner:
             is_waiting = (drop, attempt) in self._waiting
             self._waiting.discard((drop, attempt))
             is_running = (drop, attempt) in self._running
+            # The attempts that follow it are answered now, too, if it is not one of a chain that has begun.
+            first = next((task for task in self._queue if (task.drop, task.attempt) == (drop, attempt)), None)
+            rest = self._leave(first.then) if is_waiting and first is not None else []
             if is_waiting:
                 self._changed.notify_all()  # others may have waited behind it
         if is_running:
             self._executor.abort(drop, attempt, grace)
         elif is_waiting:
             # A thread may come to it only after a long time.
-            self._deliver([aborted(drop, attempt)])
+            self._deliver([aborted(drop, attempt), *rest])
 
     def hold(self, *, is_held: bool) -> None:
         """Start no attempts while `is_held`."""
@@ -124,35 +129,72 @@ class ThreadRunner:
             stuck = self._end(overdue.drop, overdue.attempt)
             if stuck is None or self._closed:
                 return
-            self._threads.remove(stuck)
+            rest = self._leave(stuck.following)
+            self._threads.remove(stuck.thread)
             other = self._thread()
             self._threads.append(other)
             other.start()
-        self._deliver([overdue])
+        self._deliver([overdue, *rest])
 
     def _work(self) -> None:
-        while (task := self._begin()) is not None:
+        task = self._begin()
+        while task is not None:
             result = self._run(task)
             with self._changed:
-                if self._end(task.drop, task.attempt) is None:
+                ended = self._running.pop((task.drop, task.attempt), None)
+                if ended is None:
                     return  # it took too long, and another thread has replaced this one
-            self._deliver([result])
+                task, rest = self._next(ended, result)
+            self._deliver([result, *rest])
+            task = task or self._begin()
+
+    def _next(self, ended: "_ThreadAttempt", result: AttemptResult) -> tuple[Task | None, list[AttemptResult]]:
+        """Return the next attempt of a chain, which begins; or None, and the answers for those that are left."""
+        following = ended.following
+        if following and not self._closed and not self._is_held and not self._should_yield(ended, following[0]):
+            key = (following[0].drop, following[0].attempt)
+            task = with_input(following[0], result) if key in self._waiting else None
+            if task is not None:
+                self._waiting.discard(key)
+                self._running[key] = replace(ended, following=following[1:])
+                return task, []
+        self._free(ended)
+        return None, self._leave(following)
+
+    def _should_yield(self, running: "_ThreadAttempt", following: Task) -> bool:
+        """Return whether a chain of long attempts should end, because one of greater priority waits."""
+        if self._clock.monotonic() - running.since < LONG_SECONDS:
+            return False
+        first = self._first()
+        return first is not None and first.priority > following.priority
+
+    def _leave(self, tasks: Sequence[Task]) -> list[AttemptResult]:
+        """Return the answers for attempts of a chain that are not begun. Those that were aborted have been answered."""
+        left = [task for task in tasks if (task.drop, task.attempt) in self._waiting]
+        self._waiting.difference_update((task.drop, task.attempt) for task in left)
+        return not_begun(left)
 
     def _begin(self) -> Task | None:
         """Wait for an attempt that may begin, and note that it does; return None when the runner is closed."""
         with self._changed:
             while not self._closed:
                 task = self._first()
-                needs = _PLAIN if task is None or not self._needs else self._needs[task.template]
+                needs = _PLAIN if task is None or not self._needs else self._needs_of(task)
                 if task is None or self._is_held or not self._capacity.fits(needs):
                     self._changed.wait()
                     continue
                 self._queue.popleft()
                 self._waiting.discard((task.drop, task.attempt))
-                self._running[task.drop, task.attempt] = (threading.current_thread(), needs)
+                running = _ThreadAttempt(threading.current_thread(), needs, task.then, self._clock.monotonic())
+                self._running[task.drop, task.attempt] = running
                 self._capacity.take(needs)
                 return task
         return None
+
+    def _needs_of(self, task: Task) -> ResourceNeeds:
+        if not task.then:
+            return self._needs[task.template]
+        return largest_needs(self._needs[one.template] for one in members(task))
 
     def _first(self) -> Task | None:
         """Return the first attempt of the queue, after removing those that were aborted."""
@@ -163,14 +205,18 @@ class ThreadRunner:
             self._queue.popleft()
         return None
 
-    def _end(self, drop: int, attempt: int) -> threading.Thread | None:
-        """Note that an attempt has ended; return its thread, or None if it was replaced."""
-        thread, needs = self._running.pop((drop, attempt), (None, _PLAIN))
-        if thread is not None:
-            self._capacity.free(needs)
-            # The thread itself takes the next attempt. If this one took several processors, others can begin, too.
-            self._changed.notify(needs.cpus - 1 + bool(needs.memory))
-        return thread
+    def _end(self, drop: int, attempt: int) -> "_ThreadAttempt | None":
+        """Note that an attempt has ended; return what ran, or None if its thread was replaced."""
+        ended = self._running.pop((drop, attempt), None)
+        if ended is not None:
+            self._free(ended)
+        return ended
+
+    def _free(self, ended: "_ThreadAttempt") -> None:
+        """Free what an attempt, or a chain, has taken."""
+        self._capacity.free(ended.needs)
+        # The thread itself takes the next attempt. If this one took several processors, others can begin, too.
+        self._changed.notify(ended.needs.cpus - 1 + bool(ended.needs.memory))
 
     def _run(self, task: Task) -> AttemptResult:
         try:
@@ -178,6 +224,16 @@ class ThreadRunner:
         except BaseException as error:  # noqa: BLE001 - the session waits for this result
             failure = Failure.of(InternalError(f"the attempt could not be run: {summary_of(error)}"))
             return AttemptResult(task.drop, task.attempt, failure=failure)
+
+
+@dataclass(frozen=True)
+class _ThreadAttempt:
+    """An attempt that runs: its thread, what it has taken, those that follow it, and when its chain began."""
+
+    thread: threading.Thread
+    needs: ResourceNeeds
+    following: tuple[Task, ...]
+    since: float
 
 
 def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:

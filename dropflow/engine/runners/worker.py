@@ -21,11 +21,13 @@ import sys
 import termios
 import threading
 from collections import deque
+from collections.abc import Iterator
 
 import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task
+from dropflow.engine.chained_tasks import members, not_begun, with_input
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
@@ -34,6 +36,7 @@ from dropflow.engine.runners.worker_messages import (
     AbortTask,
     Buffer,
     CloseExecutor,
+    EndChain,
     ExecutorFailed,
     ExecutorReady,
     FromWorker,
@@ -64,7 +67,9 @@ _LINE_BUFFERED = 1  # _IOLBF of C
 _NOTHING = (-1, -1, -1)
 
 _Attempt = tuple[int, int, Task]
-"""Number of the attempt, number of the runner, and task."""
+"""Number of the attempt, number of the runner, and task; those that follow it have the next numbers."""
+_Key = tuple[int, int, int]
+"""Number of the runner, drop and attempt."""
 
 
 class _Worker:
@@ -82,7 +87,10 @@ class _Worker:
         self._folders: dict[int, str] = {}
         self._folder = ""
         self._current = _NOTHING
-        self._aborted: set[tuple[int, int, int]] = set()
+        self._following: deque[_Key] = deque()
+        """Attempts that follow the current one."""
+        self._ends_chain = False
+        self._aborted: set[_Key] = set()
         self._sending = threading.Lock()
         self._unsent: deque[AttemptResult] = deque()
         self._flushing = threading.Lock()
@@ -110,21 +118,42 @@ class _Worker:
                 if not isinstance(item, CloseExecutor):
                     # Current before it leaves the queue: `_abort` finds it in one of the two places.
                     _, runner, task = item
+                    self._following = deque((runner, one.drop, one.attempt) for one in task.then)
                     self._current = (runner, task.drop, task.attempt)
+                    self._ends_chain = False
                 self._queue.popleft()
             if isinstance(item, CloseExecutor):
                 self._close_executor(item.runner)
                 continue
-            self._unsent.append(self._execute(item))
-            now = self._clock.monotonic()
-            if now - flushed > _FLUSH_SECONDS:
-                self._flush()
-                flushed = now
-            elif not self._has_unsent.is_set():
-                self._has_unsent.set()
+            for result in self._execute_chain(item):
+                self._unsent.append(result)
+                now = self._clock.monotonic()
+                if now - flushed > _FLUSH_SECONDS:
+                    self._flush()
+                    flushed = now
+                elif not self._has_unsent.is_set():
+                    self._has_unsent.set()
 
-    def _execute(self, attempt: "_Attempt") -> AttemptResult:
-        number, runner, task = attempt
+    def _execute_chain(self, item: "_Attempt") -> Iterator[AttemptResult]:
+        """Yield the result of an attempt, and of those that follow it, as they end."""
+        number, runner, task = item
+        result = self._execute(number, runner, task)
+        yield result
+        for done, follower in enumerate(task.then):
+            fed = None if self._ends_chain else with_input(follower, result)
+            if fed is None:
+                left = tuple(self._following)
+                self._following.clear()
+                self._aborted.difference_update(left)
+                yield from not_begun(task.then[done:])
+                return
+            # Current before it is no follower any more, as above.
+            self._current = self._following[0]
+            self._following.popleft()
+            result = self._execute(number + done + 1, runner, fed)
+            yield result
+
+    def _execute(self, number: int, runner: int, task: Task) -> AttemptResult:
         key = self._current
         executor = self._executors.get(runner)
         if executor is None or key in self._aborted or self._exiting.is_set():
@@ -235,13 +264,18 @@ class _Worker:
             self._open_executor(message)
         elif isinstance(message, Tasks):
             runner = message.runner
-            self._queue.extend((number, runner, task) for number, task in enumerate(message.tasks, message.first))
+            number = message.first
+            for task in message.tasks:
+                self._queue.append((number, runner, task))
+                number += 1 + len(task.then)
             self._filled.set()
         elif isinstance(message, CloseExecutor):
             self._queue.append(message)
             self._filled.set()
         elif isinstance(message, Recall):
             self._return_tasks(message.most)
+        elif isinstance(message, EndChain):
+            self._ends_chain = True
         else:
             self._abort(message)
 
@@ -255,8 +289,9 @@ class _Worker:
                 if isinstance(item, CloseExecutor):
                     kept.append(item)
                 else:
-                    numbers.append(item[0])
-                    self._aborted.discard((item[1], item[2].drop, item[2].attempt))
+                    number, runner, task = item
+                    numbers += range(number + len(task.then), number - 1, -1)
+                    self._aborted.difference_update((runner, one.drop, one.attempt) for one in members(task))
             self._queue.extend(reversed(kept))
         self._send_message(Returned(tuple(numbers)))
 
@@ -265,7 +300,9 @@ class _Worker:
         # Added first: an attempt that leaves the queue later sees it, and one that has left it is current or over.
         self._aborted.add(key)
         queued = (item for item in tuple(self._queue) if not isinstance(item, CloseExecutor))
-        if any((runner, task.drop, task.attempt) == key for _, runner, task in queued):
+        if any((runner, one.drop, one.attempt) == key for _, runner, task in queued for one in members(task)):
+            return
+        if key in tuple(self._following):
             return
         executor = self._executors.get(message.runner)
         if key == self._current and executor is not None:

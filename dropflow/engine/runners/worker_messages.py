@@ -11,6 +11,7 @@ __all__ = [
     "AbortTask",
     "Buffer",
     "CloseExecutor",
+    "EndChain",
     "ExecutorFailed",
     "ExecutorReady",
     "FromWorker",
@@ -37,7 +38,7 @@ class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
 
 
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
-    """Run these attempts of a runner in this order; they are numbered from `first`."""
+    """Run these attempts of a runner in this order, each with those that follow it; they are numbered from `first`."""
 
     runner: int
     first: int
@@ -57,6 +58,10 @@ class Recall(msgspec.Struct, frozen=True, tag="recall"):
     """Return up to `most` attempts that have not begun, from the end of the queue."""
 
     most: int
+
+
+class EndChain(msgspec.Struct, frozen=True, tag="end-chain"):
+    """Begin no further attempt of the chain that runs; they are answered."""
 
 
 class CloseExecutor(msgspec.Struct, frozen=True, tag="close-executor"):
@@ -101,7 +106,7 @@ class OutputOpened(msgspec.Struct, frozen=True, tag="opened"):
     opened: StreamOpened
 
 
-ToWorker = OpenExecutor | Tasks | AbortTask | Recall | CloseExecutor
+ToWorker = OpenExecutor | Tasks | AbortTask | Recall | EndChain | CloseExecutor
 FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | OutputOpened | Returned | TaskResults
 
 _encode = msgspec.msgpack.Encoder().encode

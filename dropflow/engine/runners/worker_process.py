@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import psutil
 
 from dropflow.engine.api import AttemptResult, Task
+from dropflow.engine.chained_tasks import LONG_SECONDS
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.oom_killer import OomKiller
 from dropflow.engine.runners.worker_end import WorkerEnd
-from dropflow.engine.runners.worker_messages import Buffer, Recall, Tasks, frame
+from dropflow.engine.runners.worker_messages import Buffer, EndChain, Recall, Tasks, frame
 from dropflow.engine.runners.worker_output import WorkerOutput
 from dropflow.errors import DropflowError
 from dropflow.graph.resource_needs import ResourceNeeds
@@ -28,7 +29,6 @@ from dropflow.graph.resource_needs import ResourceNeeds
 __all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
 
 _AHEAD_SECONDS = 0.02
-_LONG_SECONDS = 0.05
 _PLAIN = ResourceNeeds()
 _NOTHING = ResourceNeeds(0)
 SLOW_SECONDS = 0.25
@@ -121,11 +121,15 @@ class WorkerProcess:
         is_alone = any(not self._needs.are_plain or needs_own_worker(task) for _, task in first)
         if is_alone or self.deadline is not None or self.stopped_since is not None or self.is_retiring:
             return 0
-        if self.seconds is None or self.seconds >= _LONG_SECONDS or self.is_slow(now):
+        if self.seconds is None or self.is_long(now):
             ahead = 1
         else:
             ahead = max(2, min(MOST_AHEAD, int(_AHEAD_SECONDS / max(self.seconds, 1e-6))))
         return ahead - len(self.assigned)
+
+    def is_long(self, now: float) -> bool:
+        """Return whether its attempts take so long that each should be given to it alone."""
+        return (self.seconds is not None and self.seconds >= LONG_SECONDS) or self.is_slow(now)
 
     def is_slow(self, now: float) -> bool:
         """Return whether its attempt has run for so long that others should not wait for it."""
@@ -158,6 +162,9 @@ class WorkerProcess:
         for task in tasks:
             self.assigned[self.next_number] = (runner, task)
             self.next_number += 1
+            for follower in task.then:
+                self.assigned[self.next_number] = (runner, follower)
+                self.next_number += 1
 
     def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[int, AttemptResult]]:
         """Remove the attempts that it has run, and yield each result with the number of its runner.
@@ -178,6 +185,20 @@ class WorkerProcess:
         if len(self.assigned) > 1 and not self.is_recalled:
             self.is_recalled = True
             self.outgoing += frame(Recall(len(self.assigned)))
+
+    def last_follower(self) -> Assigned | None:
+        """Return the last attempt of the chain that it is at; None if it is at the last one, or at no chain."""
+        found = None
+        for number, (runner, task) in self.assigned.items():
+            if number > self.marker.last:
+                if not task.follows:
+                    break
+                found = runner, task
+        return found
+
+    def end_chain(self) -> None:
+        """Request that the worker begins no further attempt of the chain that it is at."""
+        self.outgoing += frame(EndChain())
 
     def unassign(self, number: int) -> Assigned:
         """Remove an attempt that it has not begun, and return it."""
