@@ -24,6 +24,7 @@ from translator.template_form import value_text
 from translator.web.downloads import dfg_file, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
+from translator.web.graph_pages import graph_routes
 from translator.web.page_templates import translator_templates
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
@@ -73,6 +74,7 @@ def page_routes(service: TranslatorService, places: Places) -> list[Route]:
         # Before the page, whose variable would match it too.
         page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
         page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
+        *graph_routes(service, handlers.templates),
         page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
         page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
         page(path=f"{one}/source", handler=handlers.source, summary="Download.", gives="application/octet-stream"),
@@ -94,14 +96,14 @@ class _PageHandlers:
     def __init__(self, service: TranslatorService, places: Places) -> None:
         self._service = service
         self._places = places
-        self._templates = translator_templates(places)
+        self.templates = translator_templates(places)
 
     def start(self, call: Request) -> Response:
-        page = self._templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
+        page = self.templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
         return page_response(page, call)
 
     def every(self, call: Request) -> Response:
-        return page_response(self._templates.render("list", translations=self._service.all()), call)
+        return page_response(self.templates.render("list", translations=self._service.all()), call)
 
     def eagle(self, call: Request) -> Response:
         form = _form(call)
@@ -135,7 +137,7 @@ class _PageHandlers:
         self, call: Request, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None
     ) -> Response:
         managers = self._service.deployer.managers
-        page = self._templates.render(
+        page = self.templates.render(
             "translation",
             twin=f"{_address(info)}.json",
             refresh=0 if info.is_over else 1,

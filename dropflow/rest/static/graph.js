@@ -5,12 +5,13 @@ import { Camera } from "./graph_camera.js";
 import { BoxList } from "./graph_list.js";
 import { Matrix } from "./graph_matrix.js";
 import { GROUPS, Model } from "./graph_model.js";
-import { DROP_HEIGHT } from "./graph_near.js";
 import { distance, paint } from "./graph_paint.js";
 import { make, Panel, sign } from "./graph_panel.js";
 import { StateStream } from "./graph_states.js";
 import { Theme } from "./graph_theme.js";
 
+const STILL = 160;
+const MOVING_QUALITY = 0.3;
 const LIST_PACE = 500;
 const STEP = 90;
 const ZOOM = 1.25;
@@ -19,7 +20,7 @@ const CLOSE_BY = 0.8;
 
 const root = document.getElementById("graph");
 const canvas = /** @type {HTMLCanvasElement} */ (root.querySelector("canvas"));
-const context = canvas.getContext("2d", { alpha: false });
+const context = canvas.getContext("2d", { alpha: false, willReadFrequently: true });
 const note = root.querySelector(".graph-note");
 const view = root.querySelector(".graph-stage");
 const { base, events, api, page } = root.dataset;
@@ -41,9 +42,20 @@ let edgesAsked = false;
 let listTimer = 0;
 let listed = 0;
 let asked = 0;
+let isMoving = false;
+let stillTimer = 0;
 const theme = new Theme();
 
-const camera = new Camera(redraw);
+const camera = new Camera(() => {
+  // While the picture moves, it has fewer names and edges; all of them follow when it stands still.
+  isMoving = true;
+  clearTimeout(stillTimer);
+  stillTimer = setTimeout(() => {
+    isMoving = false;
+    redraw();
+  }, STILL);
+  redraw();
+});
 const list = new BoxList(root.querySelector("#graph-boxes"), (box) => {
   chooseBox(box);
   zoomTo(box);
@@ -76,7 +88,7 @@ function draw() {
   else matrix.paint(changed);
   const ratio = Math.min(devicePixelRatio, 2);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  paint({ context, camera, model, theme, matrix, byPairs, byPart, hovered, chosenBox, isPlan });
+  paint({ context, camera, model, theme, matrix, byPairs, byPart, hovered, chosenBox, isPlan, quality: isMoving ? MOVING_QUALITY : 1 });
   const far = distance(camera, model);
   if (far !== canvas.dataset.distance) canvas.dataset.distance = far;
   if (far === "near") needEdges();

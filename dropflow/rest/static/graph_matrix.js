@@ -31,7 +31,7 @@ export class Matrix {
       x += columns[box];
     }
     this.canvas = new OffscreenCanvas(this.width, Math.max(y + high, 1));
-    this.context = this.canvas.getContext("2d");
+    this.context = this.canvas.getContext("2d", { willReadFrequently: true });
     this.image = this.context.createImageData(this.canvas.width, this.canvas.height);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.paintAll();

@@ -18,6 +18,7 @@ export const DROP_HEIGHT = 30;
  * @property {Uint32Array} visible boxes
  * @property {boolean} byPart
  * @property {number} hovered drop, or -1
+ * @property {number} quality 1, or less while the picture moves: fewer names and edges
  */
 
 /** Edges between boxes, which the boxes will cover. @param {Frame} frame @returns {number[]} drops on the canvas */
@@ -58,14 +59,14 @@ function visibleDrops({ camera, model, visible }) {
 }
 
 /** @param {Frame} frame @param {number[]} drops @param {boolean} isInner edges inside of boxes, or between boxes */
-function drawEdges({ context, camera, model, theme, hovered }, drops, isInner) {
+function drawEdges({ context, camera, model, theme, hovered, quality }, drops, isInner) {
   const { edges, marked, selected } = model;
   const isVisible = new Set(drops);
   const plain = new Path2D();
   const cut = new Path2D();
   const strong = new Path2D();
   const { part, box } = model.columns;
-  let budget = MOST_EDGES;
+  let budget = MOST_EDGES * quality;
   const add = (source, target) => {
     if ((box[source] === box[target]) !== isInner) return;
     const from = model.centre(source);
@@ -104,7 +105,7 @@ function drawEdges({ context, camera, model, theme, hovered }, drops, isInner) {
 }
 
 /** @param {Frame} frame @param {number[]} drops */
-function drawDrops({ context, camera, model, theme, byPart, hovered }, drops) {
+function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, drops) {
   const { scale } = camera;
   const width = DROP_WIDTH * scale;
   const height = DROP_HEIGHT * scale;
@@ -112,9 +113,10 @@ function drawDrops({ context, camera, model, theme, byPart, hovered }, drops) {
   const size = Math.min(13, Math.max(9.5, height * 0.42));
   const hasText = height >= 13;
   const hasIndex = height >= 24;
-  const hasPorts = scale >= 1.15 && model.edges !== null;
+  const hasPorts = scale >= 1.15 && model.edges !== null && quality === 1;
+  const isPlain = height < 20;
   const text = new Labels(context);
-  let labels = MOST_LABELS;
+  let labels = MOST_LABELS * quality;
   for (const drop of drops) {
     const { x: cx, y: cy } = model.centre(drop);
     const [mx, my] = camera.toScreen(cx, cy);
@@ -123,21 +125,23 @@ function drawDrops({ context, camera, model, theme, byPart, hovered }, drops) {
     const group = model.group[drop];
     const { name, isApp } = model.templateOf(drop);
     const colour = byPart ? theme.parts[model.columns.part[drop] % theme.parts.length] : theme.groups[group];
-    context.globalAlpha = isDim ? 0.25 : 1;
-    context.beginPath();
-    context.roundRect(x, y, width, height, isApp ? Math.min(3, height * 0.12) : height / 2);
-    context.fillStyle = theme.raised;
-    context.fill();
-    context.globalAlpha = isDim ? 0.05 : 0.16;
-    context.fillStyle = colour;
-    context.fill();
-    context.globalAlpha = isDim ? 0.25 : 1;
     const isChosen = drop === model.selected;
+    context.globalAlpha = isDim ? 0.25 : 1;
+    context.fillStyle = (byPart ? theme.softParts : theme.softGroups)[byPart ? model.columns.part[drop] % theme.parts.length : group];
     context.strokeStyle = isChosen ? theme.accent : colour;
     context.lineWidth = isChosen ? 2.5 : drop === hovered ? 2 : group === 1 ? 1.8 : 1;
-    context.stroke();
+    if (isPlain && isApp) {
+      // Many drops: straight lines cost a third of round ones.
+      context.fillRect(x, y, width, height);
+      context.strokeRect(x, y, width, height);
+    } else {
+      context.beginPath();
+      context.roundRect(x, y, width, height, isApp ? Math.min(3, height * 0.12) : height / 2);
+      context.fill();
+      context.stroke();
+    }
     const inset = Math.max(height * 0.5, sign + 3);
-    drawSign(context, theme, group, x + inset, my, sign);
+    if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, my, sign);
     if (hasText && labels > 0 && !isDim) {
       labels -= 1;
       const room = width - inset - sign - 14 * Math.min(scale, 1);

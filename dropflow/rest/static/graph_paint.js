@@ -49,11 +49,11 @@ function visibleBoxes(camera, model) {
   return found;
 }
 
-function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, isPlan }) {
+function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, isPlan, quality }) {
   const { pairSource, pairTarget, pairEdges, pairCut, x, y, width, height } = model.columns;
   const labels = [];
   const buckets = new Map();
-  let budget = MOST_PAIRS;
+  let budget = MOST_PAIRS * quality;
   for (const pair of byPairs) {
     if (budget <= 0) break;
     const [source, target] = [pairSource[pair], pairTarget[pair]];
@@ -77,7 +77,8 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
     }
   }
   // Many lines are faint, so that they do not cover each other and the boxes stay in front.
-  context.globalAlpha = Math.max(0.35, Math.min(1, 120 / Math.max(MOST_PAIRS - budget, 1)));
+  const drawn = MOST_PAIRS * quality - budget;
+  context.globalAlpha = Math.max(0.35, Math.min(1, 120 / Math.max(drawn, 1)));
   for (const [key, path] of buckets) {
     const [kind, thick] = key.split(" ");
     context.lineWidth = Number(thick);
@@ -87,7 +88,7 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
   }
   context.setLineDash([]);
   context.globalAlpha = 1;
-  const isFew = MOST_PAIRS - budget <= MOST_NUMBERED;
+  const isFew = drawn <= MOST_NUMBERED && quality === 1;
   drawNumbers(context, model, theme, isFew ? labels : labels.filter(({ isChosen }) => isChosen));
 }
 
@@ -142,10 +143,13 @@ function drawBox(frame, box, cell, isNear) {
     return;
   }
   context.globalAlpha = isDim ? 0.3 : 1;
-  context.beginPath();
-  context.roundRect(x, y, width, height, radius);
-  context.fillStyle = theme.raised;
-  context.fill();
+  const isSmall = cell < MATRIX && height < 30;
+  if (!isSmall) {
+    context.beginPath();
+    context.roundRect(x, y, width, height, radius);
+    context.fillStyle = theme.raised;
+    context.fill();
+  }
   const header = columns.header[box] * camera.scale;
   const isMatrix = !isNear && (cell >= MATRIX || height >= LARGE);
   if (isMatrix) {
@@ -159,11 +163,15 @@ function drawBox(frame, box, cell, isNear) {
   } else if (isNear) {
     drawHead(frame, box, x, y, width, header);
   } else {
-    drawFar(frame, box, x, y, width, height, radius);
+    drawFar(frame, box, x, y, width, height);
   }
   context.globalAlpha = isDim ? 0.3 : 1;
+  if (isSmall && !hasError && box !== chosenBox) {
+    context.globalAlpha = 1;
+    return;
+  }
   context.beginPath();
-  context.roundRect(x, y, width, height, radius);
+  context.roundRect(x, y, width, height, isSmall ? 0 : radius);
   if (hasError && !isDim) {
     context.strokeStyle = theme.error;
     context.lineWidth = Math.min(2.5, Math.max(1.4, height / 14));
@@ -226,14 +234,11 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, c
 }
 
 /** A box far away: a label if there is room, and the stacked bar of its drops. */
-function drawFar(frame, box, x, y, width, height, radius) {
+function drawFar(frame, box, x, y, width, height) {
   const { context, theme, model } = frame;
   const hasLabel = height >= 30 && width >= 44;
   if (!hasLabel) {
-    context.save();
-    context.clip();
     drawBar(frame, box, x, y, width, height);
-    context.restore();
     return;
   }
   const inset = Math.min(8, width * 0.1);
@@ -252,15 +257,10 @@ function drawFar(frame, box, x, y, width, height, radius) {
     const words = `${model.size[box].toLocaleString("en")} drop${model.size[box] === 1 ? "" : "s"}`;
     context.fillText(text.fitted(words, width - 2 * inset), x + inset, middle + 7);
   }
-  context.save();
-  context.beginPath();
-  context.roundRect(x + inset, y + height - inset - thick, width - 2 * inset, thick, Math.min(3, thick / 2));
-  context.clip();
-  drawBar(frame, box, x + inset, y + height - inset - thick, width - 2 * inset, thick);
-  context.restore();
+  drawBar(frame, box, x + inset, y + height - inset - thick, width - 2 * inset, thick, Math.min(3, thick / 2));
 }
 
-function drawBar({ context, model, theme, byPart }, box, x, y, width, height) {
+function drawBar({ context, model, theme, byPart }, box, x, y, width, height, radius = 0) {
   if (byPart) {
     const { columns, first, cells } = model;
     const inside = new Map();
@@ -291,11 +291,20 @@ function drawBar({ context, model, theme, byPart }, box, x, y, width, height) {
   });
   widths.forEach((wide, group) => (widest = wide > widths[widest] ? group : widest));
   widths[widest] += rest;
+  const last = widths.findLastIndex((wide) => wide > 0);
   let left = x;
   widths.forEach((wide, group) => {
     if (wide <= 0) return;
     context.fillStyle = fills[group];
-    context.fillRect(left, y, wide + 0.3, height);
+    // Not a clip, which costs more than all the rest of a frame.
+    const [start, end] = [left === x ? radius : 0, group === last ? radius : 0];
+    if (start || end) {
+      context.beginPath();
+      context.roundRect(left, y, wide, height, [start, end, end, start]);
+      context.fill();
+    } else {
+      context.fillRect(left, y, wide + 0.3, height);
+    }
     left += wide;
   });
 }

@@ -29,6 +29,8 @@ export class Theme {
     this.groups = GROUPS.map(({ style: group }) => value(group) || value("sunken"));
     this.parts = PARTS;
     this.font = getComputedStyle(document.body).fontFamily;
+    this.softGroups = this.groups.map((colour) => mixed(colour, this.raised, 0.84));
+    this.softParts = this.parts.map((colour) => mixed(colour, this.raised, 0.84));
     this.pixels = this.groups.map(toPixel);
     this.partPixels = this.parts.map(toPixel);
     this.dimPixels = this.groups.map((colour) => toPixel(mixed(colour, this.raised, 0.82)));

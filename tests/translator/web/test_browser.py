@@ -13,6 +13,7 @@ from wsgiref.simple_server import make_server
 import pytest
 
 from dropflow.rest.auth import cookie_name, cookie_value
+from tests.browser import accessibility_findings
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
@@ -184,6 +185,28 @@ def test_a_file_is_uploaded_and_partitioned_again(served: Served, nested: Path, 
     with page.expect_download() as download:
         page.get_by_role("link", name="Physical graph, .dfg").click()
     assert download.value.suggested_filename == "nested-scatter-gather.dfg"
+
+
+def test_the_graph_is_shown_before_deployment(served: Served, nested: Path, browse: Callable[..., Any]) -> None:
+    """Its parts have colours, its drops are found, and axe-core finds nothing, on a screen and on a phone."""
+    identity = served.translate(nested, parts="3")["id"]
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        page = browse(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page.goto(f"{served.url}/translations/{identity}")
+        page.get_by_role("link", name="Show the graph").click()
+        page.locator("#graph[data-ready=yes]").wait_for()
+
+        assert page.locator("#graph-legend li").all_inner_texts() == ["part 0", "part 1", "part 2"]
+        page.get_by_role("combobox", name="Boxes").select_option("part")
+        page.locator("#graph canvas[data-boxes='3']").wait_for()
+        page.locator("#graph-text").fill("Make table")
+        page.keyboard.press("Enter")
+        panel = page.get_by_role("region", name="Chosen")
+        panel.get_by_role("heading", name="Make table").wait_for()
+        panel.get_by_role("button", name="Downstream").click()
+        page.get_by_text("Shown: what depends on Make table").wait_for()
+        assert accessibility_findings(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("width", [360, 390, 1280])

@@ -48,6 +48,9 @@
 <div><dt>In memory</dt><dd>{{format_size(report.bytes)}}</dd></div>
 % end
 </dl>
+% if info.state == "done":
+<p class="block-small"><a class="button" href="/translations/{{info.id}}/graph">Show the graph</a></p>
+% end
 % if info.state != "done":
 <p class="muted small">The sizes that the graph would have.</p>
 % end
