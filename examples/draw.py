@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from palettes.eagle_layout import WantedPlace, circles
 from palettes.eagle_records import (
     EagleEdge,
     EagleField,
@@ -26,7 +27,7 @@ SOURCE = (HERE / "functions.py").read_text(encoding="utf-8")
 DATA_CLASSES = {"Memory": "dlg.data.drops.memory.InMemoryDROP", "File": "dlg.data.drops.file.FileDROP"}
 FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 CONSTRUCTS = ("Scatter", "Gather", "Loop", "GroupBy")
-GRID = 40
+MARGIN = 200
 
 
 class Drawing:
@@ -36,6 +37,7 @@ class Drawing:
         self.name = name
         self.description = description
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.places: dict[str, WantedPlace] = {}
         self.links: list[EagleEdge] = []
 
     def data(self, name: str, x: int, y: int, *, inside: str = "", category: str = "Memory", **values: Any) -> None:
@@ -99,15 +101,22 @@ class Drawing:
 
     def document(self) -> EagleFile:
         """Return the graph as EAGLE writes it."""
+        drawn = circles(self.places)
+        left, top = (min(one.x for one in drawn.values()), min(one.y for one in drawn.values()))
         nodes = tuple(
-            EagleNode(**{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()})
-            for node in self.nodes.values()
+            EagleNode(
+                **{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()},
+                x=MARGIN + drawn[name].x - left,
+                y=MARGIN + drawn[name].y - top,
+            )
+            for name, node in self.nodes.items()
         )
         return EagleFile(
             model_data=ModelData(
                 file_path=f"{self.name}.graph",
                 file_type="Graph",
                 short_description=self.description,
+                detailed_description=f"{self.description} Part of the examples of dropflow.",
                 readonly=False,
                 nodes=len(nodes),
             ),
@@ -130,10 +139,9 @@ class Drawing:
             "is_group": category in CONSTRUCTS,
             "id": self._id(name),
             "name": name,
-            "x": GRID * place[0],
-            "y": GRID * place[1],
             "fields": fields,
         }
+        self.places[name] = WantedPlace(*place, inside)
         if inside:
             self.nodes[name]["parent_id"] = self._id(inside)
 
@@ -262,7 +270,9 @@ def corner_turn() -> Drawing:
         "Channels", "Scatter", 21, 3, inside="Antennas", app="Split channels", app_class=split, num_of_copies=4
     )
     graph.data("Sample", 23, 6, inside="Channels")
-    graph.construct("By channel", "GroupBy", 28, 2, app="Corner turn", app_class="dropflow.apps.GroupByApp")
+    graph.construct(
+        "By channel", "GroupBy", 28, 2, app="Corner turn", app_class="dropflow.apps.GroupByApp", num_of_inputs=3
+    )
     graph.function("Stack antennas", 30, 6, "stack", inside="By channel", group_start=True)
     graph.data("Channel", 34, 6, inside="By channel")
     graph.construct(

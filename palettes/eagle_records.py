@@ -45,7 +45,10 @@ def stable_id(*parts: str) -> str:
 
 
 class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A parameter of a node, and a port if `usage` says so. The attributes are EAGLE's."""
+    """A parameter of a node, and a port if `usage` says so. The attributes are EAGLE's.
+
+    `changeable`: whether the editor may rename it.
+    """
 
     name: str
     value: Any = ""
@@ -60,6 +63,7 @@ class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: str = ""
     parameter_type: str = "ComponentParameter"
     usage: str = "NoPort"
+    changeable: bool = True
 
 
 class EagleNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):

@@ -47,6 +47,7 @@ def _palette(name: str, description: str, nodes: list[EagleNode]) -> bytes:
         file_path=f"{name}.palette",
         file_type="Palette",
         short_description=f"dropflow {name}: {description}",
+        detailed_description=f"The {name} palette of dropflow. {description} They are documented with dropflow.",
         generator_version=__version__,
         nodes=len(nodes),
     )

@@ -19,7 +19,7 @@ from dropflow.data.read_content import EMPTY
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter
+from dropflow.engine.component import Component, Parameter, Port
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryStore", "MemoryWriter"]
@@ -52,8 +52,14 @@ PYTHON_OBJECT = Component(
     dropclass="dlg.data.drops.memory.PythonObjectDROP",
     aliases=("dlg.data.drops.memory.PythonObject", "dlg.data.drops.PythonObjectDROP"),
     description="A Python object, made by a constructor and used by member functions.",
-    parameters=(_PYDATA, *common(persists=False)),
-    ports=IO,
+    parameters=(
+        _PYDATA,
+        Parameter(
+            name="base_name", parameter_type="ComponentParameter", description="Dotted name of the object's class."
+        ),
+        *common(persists=False),
+    ),
+    ports=(*IO, Port(name="self", usage="InputOutput", type="Object.self", encoding="dill", description="The object.")),
 )
 
 
