@@ -49,6 +49,7 @@ __all__ = [
     "Interrupted",
     "LinkError",
     "MissingDependencyError",
+    "NoManagerError",
     "NotFoundError",
     "ProtocolError",
     "RestartedError",
@@ -153,6 +154,12 @@ class MissingDependencyError(UsageError):
     """A package that a graph or a feature needs is not installed."""
 
     code = "DF106"
+
+
+class NoManagerError(UsageError):
+    """A command needs a manager; none was named, and none runs on this host."""
+
+    code = "DF111"
 
 
 class NotFoundError(UsageError):

@@ -146,7 +146,9 @@ def manager_routes(
     places: Places | None = None,
 ) -> tuple[Route, ...]:
     """Return all routes of a manager; `places` are the servers that its pages may link to, besides those below it."""
-    reachable = msgspec.structs.replace(places or Places(), below=partial(_below, manager))
+    reachable = msgspec.structs.replace(
+        places or Places(), role=lambda: manager.info().role, below=partial(_below, manager)
+    )
     return (
         *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe),
         *daliuge_routes(manager, stop=stop, limits=limits),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dropflow.cli.manager_records import ManagerRecord, record_for, records_here
 from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.paths import default_key
-from dropflow.errors import UsageError
+from dropflow.errors import NoManagerError, UsageError
 from dropflow.rest.client import Client
 from dropflow.rest.tickets import request_ticket
 from managers.keys import load
@@ -26,8 +26,10 @@ def connect(manager: ConnectionOptions, *, timeout: float = 30.0) -> Client:
 
     Raises
     ------
+    NoManagerError
+        No manager is named, and none runs on this host.
     UsageError
-        No manager is named and none is found, or there are several; the address is malformed; the key cannot be used.
+        There are several; the address is malformed; the key cannot be used.
     """
     return connect_to(manager_url(manager), manager, timeout=timeout)
 
@@ -73,9 +75,10 @@ def manager_url(manager: ConnectionOptions) -> str:
         return _checked(manager.url)
     found = [record for record in records_here() if record.role in _RANK]
     if not found:
-        raise UsageError(
+        raise NoManagerError(
             "no manager is named, and none runs on this host",
-            hint="start one with 'dropflow up', or name one with --to URL or DROPFLOW_URL",
+            hint="start one with 'dropflow up', name one with --to URL or DROPFLOW_URL, or run a graph without any: "
+            "'dropflow run GRAPH'",
         )
     top = _topmost(found)
     if len(top) > 1:

@@ -14,6 +14,7 @@ from dropflow.errors import (
     HttpError,
     InternalError,
     LinkError,
+    NoManagerError,
     StorageError,
     UsageError,
 )
@@ -103,6 +104,8 @@ def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:
 
 def exit_for_error(error: BaseException) -> Exit:
     """Return the exit status for `error`."""
+    if isinstance(error, NoManagerError):
+        return Exit.NO_MANAGER
     if isinstance(error, UsageError) or (
         isinstance(error, HttpError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
     ):

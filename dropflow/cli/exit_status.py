@@ -18,6 +18,8 @@ class Exit(IntEnum):
     """A manager or a node cannot be reached, or the state of a session cannot be known."""
     PAUSED = 4
     """A run was stopped at its walltime (``--until``); ``dropflow resume`` goes on with it."""
+    NO_MANAGER = 5
+    """No manager was named, and none runs on this host: start one, and repeat the command."""
     INTERNAL_ERROR = 70
     """``EX_SOFTWARE`` of BSD's sysexits."""
     INTERRUPTED = 130

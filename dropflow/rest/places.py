@@ -27,6 +27,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    role : callable
+        Returns its own role: a manager above the others is the front door itself.
     own : callable
         Returns its own address, which is known when it is served.
     neighbours : callable
@@ -37,6 +39,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         Returns a ticket of the server at an address.
     """
 
+    role: Callable[[], str] = str
     own: Callable[[], str] = str
     neighbours: Callable[[], Sequence[ServerAddress]] = tuple
     below: Callable[[], Sequence[ServerAddress]] = tuple
@@ -44,7 +47,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     def door(self) -> str:
         """Return the address of the front door; empty if that is this server."""
-        return front_door(self.neighbours())
+        return front_door(self.neighbours(), above=self.role())
 
     def find(self, target: str) -> tuple[ServerAddress, str, str] | None:
         """Return the server that the address `target` is on, the address as a browser reaches it, and the path.
@@ -61,10 +64,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return next(((place, base, path) for place in self.below() if same_server(place.url, base)), None)
 
 
-def front_door(places: Sequence[ServerAddress]) -> str:
-    """Return the address of the topmost manager among `places`; empty without one."""
-    ranked = sorted((place for place in places if place.role in _RANK), key=lambda place: _RANK.index(place.role))
-    return ranked[0].url if ranked else ""
+def front_door(places: Sequence[ServerAddress], *, above: str = "") -> str:
+    """Return the address of the topmost manager among `places`; empty if none is above the role `above`."""
+    most = _RANK.index(above) if above in _RANK else len(_RANK)
+    ranked = [(_RANK.index(place.role), place.url) for place in places if place.role in _RANK]
+    return min(ranked)[1] if ranked and min(ranked)[0] < most else ""
 
 
 def split_target(target: str) -> tuple[str, str]:

@@ -352,12 +352,17 @@ def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowErro
     """
     ordered = sorted(errors.items(), key=lambda item: (item[1].retryable, item[0]))
     name, first = ordered[0]
-    others = [f"{other}: {error.text}" for other, error in ordered[1:]]
+    same = [other for other, error in ordered[1:] if error.text == first.text]
+    others = [f"{other}: {error.text}" for other, error in ordered[1:] if other not in same]
+    if same:
+        others.insert(0, f"the same at {', '.join(same)}")
     text = "; ".join([f"{name} {what}: {first.text}", *others])
     hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
     where = f"{name}: {first.where}" if first.where else name
     if isinstance(first, BadGraphError):
-        error: DropflowError = BadGraphError(text, problems=first.problems, where=where, hint=hint)
+        found = [one for _, each in ordered if isinstance(each, BadGraphError) for one in each.problems]
+        problems = tuple(one for number, one in enumerate(found) if one not in found[:number])
+        error: DropflowError = BadGraphError(text, problems=problems, where=where, hint=hint)
     elif isinstance(first, HttpError):
         # A status of a child is not ours: 401 there does not mean that our caller lacks a token.
         error = WorldError(text, where=where, hint=hint)

@@ -163,6 +163,7 @@ def test_a_new_browser_signs_in_once_on_the_way(window: Any, eagle: str, up: Run
 def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> None:
     """From the first page links lead to island and nodes, where a session can be deleted without a token."""
     run(up.home, "submit", GRAPH, "--session", "on-node", "--wait")
+    assert page.get_by_role("link", name="Cluster").count() == 0
     page.get_by_role("link", name="node-1").first.click()
     page.wait_for_url(f"{up.ready['nodes'][0]}/")
     page.get_by_role("link", name="Cluster").click()

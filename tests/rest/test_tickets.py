@@ -239,4 +239,9 @@ def test_the_topmost_manager_is_the_front_door() -> None:
         "http://island:1",
         "http://master:1",
     ]
+    assert [front_door(found, above=role) for role in ("master", "island", "translator")] == [
+        "",
+        "http://master:1",
+        "http://master:1",
+    ]
     assert split_target("http://a:1") == ("http://a:1", "/")

@@ -1,27 +1,23 @@
 """The templates of the translator's pages, ``translator/web/templates``, and the names that they use."""
 
-from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from dropflow.formatting import plural
-from dropflow.problems import Problem, Severity
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.places import Places
 from dropflow.version import __version__
 from translator.template import TemplateParameter
+from translator.web.findings import findings_by_severity
 
 __all__ = ["translator_templates"]
-
-_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
 def translator_templates(places: Places) -> PageTemplates:
     """Return the templates; their pages link to the other servers of the cluster."""
     navigation = (("Translate", "/"), ("Translations", "/translations"))
     layout = PageLayout(navigation=navigation, style_sheets=("translator.css",), places=places)
-    names: dict[str, Any] = {"format_shape": _format_shape, "problems_by_severity": _problems_by_severity}
+    names: dict[str, Any] = {"format_shape": _format_shape, "findings_by_severity": findings_by_severity}
     names |= {"is_numeric_input": _is_numeric_input, "range_text": _range_text, "version": __version__}
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=names)
 
@@ -47,9 +43,3 @@ def _range_text(parameter: TemplateParameter) -> str:
     if low is not None and high is not None:
         return f", {low:g} to {high:g}"
     return f", from {low:g}" if low is not None else f", up to {high:g}" if high is not None else ""
-
-
-def _problems_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[Problem]]]:
-    """Return findings by severity, the worst first, with a heading for each severity that occurs."""
-    found = {severity: [one for one in problems if one.severity is severity] for severity in _WORDS}
-    return [(plural(len(some), _WORDS[severity]), some) for severity, some in found.items() if some]

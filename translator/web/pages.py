@@ -13,7 +13,7 @@ import msgspec
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
-from dropflow.rest.error_body import status_of
+from dropflow.rest.error_body import status_of, to_body
 from dropflow.rest.pages import page_response, redirect
 from dropflow.rest.places import Places, login_url, split_target
 from dropflow.rest.posted_form import FORM
@@ -149,7 +149,7 @@ class _PageHandlers:
             rows=_ROWS,
             prefix=_VALUE,
             most_parameters=_PARAMETERS,
-            refused=refused,
+            refused=to_body(refused) if refused else None,
         )
         return page_response(page, call, form_targets=managers, status=status_of(refused) if refused else 200)
 

@@ -172,6 +172,21 @@ def test_several_failures_are_all_named() -> None:
     assert "n1: it does not answer; n3: full" in found.text
 
 
+def test_a_problem_of_all_nodes_is_named_once() -> None:
+    """Nodes that refuse a graph for the same reason are listed by name; their findings are merged, each once."""
+    shared = Problem(code="X1", severity=Severity.ERROR, where="/", text="bad")
+    own = Problem(code="X2", severity=Severity.ERROR, where="/", text="missing on n3")
+    errors = {
+        name: BadGraphError("X1 bad", problems=(shared, own) if name == "n3" else (shared,))
+        for name in ("n1", "n2", "n3")
+    }
+    found = merge_errors(errors, "could not prepare")
+
+    assert isinstance(found, BadGraphError)
+    assert found.problems == (shared, own)
+    assert found.text == "n1 could not prepare: X1 bad; the same at n2, n3"
+
+
 def test_the_http_status_of_a_child_is_not_passed_on() -> None:
     """A 401 of a node is not returned to the caller, whose token is valid."""
     assert isinstance(merge_errors({"n1": HttpError(401, "a token is needed")}, "could not prepare"), WorldError)

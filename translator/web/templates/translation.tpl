@@ -11,13 +11,20 @@
 <span class="badge"><span class="state {{style}}">{{word}}</span></span>
 </div>
 % if refused:
-<section class="block"><div class="note error" role="alert">
+<section class="block" id="refused"><div class="note error" role="alert">
+% if refused.problems:
+<header><h3>The nodes refuse this graph</h3></header>
+<p>Nothing was started. What is wrong with it:</p>
+% else:
 <header><h3>This failed</h3></header>
 <p><bdi>{{single_line(refused.where + ": " if refused.where else "", 300)}}{{single_line(refused.text, 2000)}}</bdi></p>
-% if refused.hint:
+% end
+% if refused.hint and not refused.problems:
 <p class="hint"><bdi>{{single_line(refused.hint, 1000)}}</bdi></p>
 % end
-</div></section>
+</div>
+% include("findings.tpl", problems=refused.problems)
+</section>
 % end
 % if not report:
 <section class="block waiting" role="status">
@@ -65,26 +72,8 @@
 % end
 % if report.problems:
 <section class="block" id="problems">
-<div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in problems_by_severity(report.problems))}}</span></div>
-% for heading, some in problems_by_severity(report.problems):
-% if some[0].severity == "info":
-<details class="findings"><summary>{{heading}}</summary>
-% end
-<ul class="findings {{some[0].severity}}">
-% for problem in some:
-<li class="note {{dict(error="error", warning="warning").get(str(problem.severity), "")}}">
-<header><h3>{{problem.code}}</h3><span class="muted small"><span class="unseen">{{problem.severity}} </span><code><bdi>{{single_line(problem.where, 200)}}</bdi></code></span></header>
-<p><bdi>{{single_line(problem.text, 2000)}}</bdi></p>
-% if problem.hint:
-<p class="hint"><bdi>{{single_line(problem.hint, 1000)}}</bdi></p>
-% end
-</li>
-% end
-</ul>
-% if some[0].severity == "info":
-</details>
-% end
-% end
+<div class="section-head"><h2>Findings</h2><span class="muted">{{" · ".join(heading for heading, _ in findings_by_severity(report.problems))}}</span></div>
+% include("findings.tpl", problems=report.problems)
 % if report.omitted:
 <p class="muted">{{plural(report.omitted, "more finding")}}.</p>
 % end
