@@ -8,6 +8,7 @@
     │   ├── BadFileError            a file that is damaged, or of another kind
     │   ├── UnknownComponentError   a class name that no component has
     │   ├── BadParameterError       a parameter whose value cannot be used
+    │   ├── NoManagerError          a command needs a manager, and none was named or runs here
     │   ├── NotFoundError           no session, node or drop of that name
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
     │   ├── AmbiguousError          a short name that several drops have
