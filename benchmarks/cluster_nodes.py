@@ -2,7 +2,7 @@
 
 import multiprocessing
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -87,6 +87,7 @@ class Nodes:
         *,
         runner: str,
         watcher: Watcher | None,
+        workers: Sequence[int] = (),
         **options: Any,
     ) -> None:
         context = multiprocessing.get_context("spawn")
@@ -94,7 +95,8 @@ class Nodes:
         self.processes = []
         for number in range(count):
             ours, theirs = context.Pipe()
-            arguments = (theirs, root / f"node{number}", key, runner, watcher, options)
+            own = options | ({"workers": workers[number]} if workers else {})
+            arguments = (theirs, root / f"node{number}", key, runner, watcher, own)
             process = context.Process(target=_node, args=arguments)
             process.start()
             theirs.close()  # so that the pipe ends when the process does
@@ -173,11 +175,15 @@ def nodes(
     *,
     runner: str = "processes",
     watcher: Watcher | None = None,
+    workers: Sequence[int] = (),
     **options: Any,
 ) -> Iterator[Nodes]:
-    """Run `count` node managers, and remove all their files afterwards; `options` are those of `NodeManager`."""
+    """Run `count` node managers, and remove all their files afterwards.
+
+    `workers` has a number of worker processes for each; `options` are those of `NodeManager`, for all.
+    """
     with tempfile.TemporaryDirectory() as root:
-        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, **options)
+        found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, workers=workers, **options)
         try:
             yield found
         finally:

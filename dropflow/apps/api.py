@@ -222,7 +222,7 @@ class App(ABC):
     """True for applications that read inputs through `InputData.open` while they are written: over streaming links they
     run together with the producers. Other applications start when their inputs are complete."""
     waits: ClassVar[bool] = False
-    """True for applications that mostly wait (sleep, network): they run in threads, not in worker processes."""
+    """True for applications that mostly wait, as for the network: they run in threads, not in worker processes."""
     fuses: ClassVar[bool] = True
     """Whether it may be one of a chain of applications that run one after another as one unit. False for applications
     that live as long as others, or wait for others."""

@@ -21,7 +21,7 @@ SLEEP_TIME = Parameter(
 
 
 class SleepApp(App):
-    """Sleeps; writes nothing."""
+    """Sleeps; writes nothing. It stands for an application that works so long, and keeps a processor as that would."""
 
     component = Component(
         name="SleepApp",
@@ -31,7 +31,6 @@ class SleepApp(App):
         description="Sleeps for a while. Its outputs complete empty.",
         parameters=(SLEEP_TIME,),
     )
-    waits = True
 
     def run(self, context: Context) -> None:
         """Sleep until the time is over or the session is cancelled."""
