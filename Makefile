@@ -36,8 +36,8 @@ simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 tr
 simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it is interrupted
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds forever
 
-torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes hours
-	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes an hour or two
+	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY))
 
 coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase

@@ -12,16 +12,18 @@ branches. Every step notes in a file when it starts and ends. Measured:
   session ends. ``ran_again`` counts starts of steps that were not the first, by the file; ``fewest`` is the
   least possible: attempts that were interrupted, and `must_run_again` with the states at the kill as the file has them,
   those on the lost node too. The results of both runs are compared to the same numbers computed in this process.
-* ``readiness``: steps that do not sleep on three nodes that continue after a loss, and on three that do not (only their
-  `FEWEST_VOTERS` is greater), in turns. ``throughput_ratio`` is the median of the ratios of each turn, ``cpu_ratio``
-  that of the processor time of the node managers; both of the first to the second.
+* ``readiness``: steps that do not sleep, in turns on three nodes that continue after a loss (``ready``), on three that
+  do not (``unready``: only their `FEWEST_VOTERS` is greater), and on three that have neither a journal nor a stored
+  copy of the graph (``bare``). ``cpu_s`` is the median of the processor time of the three nodes and their workers.
+  ``cpu_ratio`` is the median over the turns of that of ready nodes to that of the others in the same turn, with
+  quartiles, and ``throughput_ratio`` the same for drops per second: 1 means that readiness costs nothing.
 * ``decision``: `decide` with the reports of three nodes of four, half of the stages done; best of three.
 * ``dask`` and ``ray``: the same steps with the same kill of one of four processes with two threads or workers each,
   with ``--others``; installed from the package index into separate virtual environments. If that fails, the
   output has the reason. Their processes see the end of a connection and do not wait; dropflow waits because a link may
   come back.
 
-Run: ``python benchmarks/recovery.py [--sizes 1000,10000,100000] [--seconds 8] [--others] [--quick]``.
+Run: ``python benchmarks/recovery.py [--sizes 1000,10000] [--parts readiness] [--others] [--quick]``.
 """
 
 import argparse
@@ -34,6 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +51,16 @@ from recovery_work import Log, Record, Shape, repeats, values
 
 from dropflow.clock import SystemClock
 from dropflow.engine.content_table import kept_drops
+from dropflow.engine.journal import Journal
 from dropflow.engine.recovery import must_run_again
+from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.states import DropState
-from managers.deployment import Place
+from managers.deployment import Deployment, Place
 from managers.node import hosted_session, session_host
 from managers.node.hosted_session import HostedSession
+from managers.node.session_directory import SessionDirectory
 from managers.node.view_changes import ViewChanges
 from managers.recovery import records
 from managers.recovery.events import PlanView
@@ -80,7 +86,7 @@ class _Seen(msgspec.Struct):
 def watch() -> Callable[[], _Seen]:
     """Start to note the steps of a change of view. Returns a function that returns the notes of one run."""
     seen = _Seen()
-    before = time.process_time()
+    before = _processor_seconds()
 
     def note(name: str, returned: object, *_: object) -> None:
         if returned is not False:
@@ -98,7 +104,7 @@ def watch() -> Callable[[], _Seen]:
     def notes() -> _Seen:
         nonlocal seen, before
         found, seen = seen, _Seen()
-        found.cpu = time.process_time() - before
+        found.cpu = _processor_seconds() - before
         before += found.cpu
         return found
 
@@ -117,10 +123,34 @@ def _tap(place: Any, name: str, after: Callable[..., None]) -> None:
     setattr(place, name, tapped)
 
 
+def _processor_seconds() -> float:
+    """Return the processor time of this process and its workers."""
+    own = psutil.Process()
+    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
+
+
 def watch_unready() -> Callable[[], _Seen]:
     """Have sessions fail when a node is lost, whatever their size; then as `watch`."""
     records.FEWEST_VOTERS = sys.maxsize
     return watch()
+
+
+def watch_bare() -> Callable[[], _Seen]:
+    """Have sessions write no journal and store no graph, too; then as `watch_unready`."""
+
+    def unsaved(_: SessionDirectory, deployment: Deployment) -> PhysicalGraph:
+        return parse(deployment.dfg, where=deployment.session)
+
+    _replace(Journal, "append", lambda *_, **__: None)
+    _replace(session_host, "_saved", unsaved)
+    return watch_unready()
+
+
+def _replace(place: Any, name: str, function: Callable[..., Any]) -> None:
+    """Replace a function, which must exist."""
+    getattr(place, name)
+    setattr(place, name, function)
 
 
 # Loss of a node -------------------------------------------------------------------------------------------------------
@@ -234,32 +264,43 @@ def _results(run: Run) -> list[int]:
 
 
 def readiness(drops: int, turns: int) -> dict[str, Any]:
-    """Measure runs on nodes that continue after a loss and on nodes that do not, in turns."""
+    """Measure runs on nodes that continue after a loss, and on nodes that do not, in turns."""
     graph = stages(shape_of(drops, 0.0), 3)
-    seconds: dict[str, list[float]] = {"ready": [], "unready": []}
-    cpu: dict[str, list[float]] = {"ready": [], "unready": []}
-    with (
-        nodes(3, None, watcher=watch, workers=_WORKERS) as ready,
-        nodes(3, None, watcher=watch_unready, workers=_WORKERS) as unready,
-    ):
-        pairs = [("ready", ready), ("unready", unready)]
+    kinds = {"ready": watch, "unready": watch_unready, "bare": watch_bare}
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    cpu: dict[str, list[float]] = {name: [] for name in kinds}
+    with ExitStack() as stack:
+        pairs = [
+            (name, stack.enter_context(nodes(3, None, watcher=watcher, workers=_WORKERS)))
+            for name, watcher in kinds.items()
+        ]
         for turn in range(turns + 2):
             for name, found in pairs:
                 run = found.run(graph)
                 if turn > 1:  # workers start in the first turns
                     seconds[name].append(run.seconds)
                     cpu[name].append(sum(seen.cpu for seen in run.seen))
-            pairs.reverse()
-    throughput = [without / with_ for with_, without in zip(*seconds.values(), strict=True)]
+            pairs = [*pairs[1:], pairs[0]]
     return {
         "drops": graph.drops,
         "turns": turns,
-        "ready_s": round(statistics.median(seconds["ready"]), 3),
-        "unready_s": round(statistics.median(seconds["unready"]), 3),
-        "throughput_ratio": round(statistics.median(throughput), 3),
-        "quartiles": [round(one, 3) for one in np.percentile(throughput, [25, 75]).tolist()],
-        "cpu_ratio": round(statistics.median(with_ / without for with_, without in zip(*cpu.values(), strict=True)), 3),
+        "seconds": {name: round(statistics.median(found), 3) for name, found in seconds.items()},
+        "cpu_s": {name: round(statistics.median(found), 3) for name, found in cpu.items()},
+        **{
+            f"to_{name}": {
+                "cpu_ratio": _ratio(cpu["ready"], cpu[name]),
+                "throughput_ratio": _ratio(seconds[name], seconds["ready"]),
+            }
+            for name in ("unready", "bare")
+        },
     }
+
+
+def _ratio(first: list[float], second: list[float]) -> dict[str, Any]:
+    """Return the median and the quartiles of the ratios of each turn."""
+    found = [one / other for one, other in zip(first, second, strict=True)]
+    low, high = np.percentile(found, [25, 75]).tolist()
+    return {"median": round(statistics.median(found), 3), "quartiles": [round(low, 3), round(high, 3)]}
 
 
 def decision(drops: int) -> dict[str, float]:
@@ -306,6 +347,7 @@ def main() -> None:
     parser.add_argument("--ray-sizes", default="1000,10000", help="drops, with commas between")
     parser.add_argument("--dask-python", metavar="PYTHON", help="an interpreter that has dask.distributed")
     parser.add_argument("--ray-python", metavar="PYTHON", help="an interpreter that has Ray")
+    parser.add_argument("--parts", default="decision,loss,readiness", help="what to measure, with commas between")
     parser.add_argument("--quick", action="store_true", help="one small graph, few turns, and neither Dask nor Ray")
     options = parser.parse_args()
     if options.quick:
@@ -319,10 +361,13 @@ def main() -> None:
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "load": os.getloadavg(),
         "lost_after_s": options.lost_after,
-        "decision": [decision(int(size)) for size in options.decisions.split(",")],
-        "loss": [loss(size, options.seconds, options.lost_after) for size in sizes],
-        "readiness": [readiness(size, options.turns) for size in sizes],
     }
+    measured: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "decision": lambda: [decision(int(size)) for size in options.decisions.split(",")],
+        "loss": lambda: [loss(size, options.seconds, options.lost_after) for size in sizes],
+        "readiness": lambda: [readiness(size, options.turns) for size in sizes],
+    }
+    report |= {part: measured[part]() for part in options.parts.split(",")}
     for name, others, python in (
         ("dask", options.dask_sizes, options.dask_python),
         ("ray", options.ray_sizes, options.ray_python),

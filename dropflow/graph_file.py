@@ -10,8 +10,9 @@ from dropflow.errors import BadFileError, StorageError
 from dropflow.graph.codec import dump, is_dfg, parse
 from dropflow.graph.physical import PhysicalGraph
 
-__all__ = ["load", "save"]
+__all__ = ["is_unfinished", "load", "save"]
 
+_PART = ".part"
 _HEAD = 8
 """Bytes by which `is_dfg` recognises a container."""
 
@@ -27,7 +28,7 @@ def save(graph: PhysicalGraph, path: Path) -> None:
         See `dropflow.graph.codec.dump`.
     """
     buffers = dump(graph)
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}{_PART}")
     try:
         try:
             with part.open("xb") as file:
@@ -39,6 +40,11 @@ def save(graph: PhysicalGraph, path: Path) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"the graph cannot be written: {error.strerror or error}", where=str(path)) from error
+
+
+def is_unfinished(name: str, graph: str) -> bool:
+    """Return whether a file of this name is what `save` leaves of a file named `graph` if its process is killed."""
+    return name.startswith(f".{graph[:100]}.") and name.endswith(_PART)
 
 
 def load(path: Path, *, mmap: bool = False) -> PhysicalGraph:

@@ -25,7 +25,7 @@ from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph_file import save
+from dropflow.graph_file import is_unfinished, save
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
 from dropflow.session_factory import make_session
@@ -46,18 +46,21 @@ __all__ = [
     "write_summary",
 ]
 
+_GRAPH = "graph.dfg"
 _OURS = (
+    "journal.dfj",
+    "journal.dfj.new",
     "files",
     "logs",
     "results",
     "tmp",
-    "graph.dfg",
     "times.dft",
     "graph.dfg.new",
-    "journal.dfj",
-    "journal.dfj.new",
     "summary.json",
+    _GRAPH,
 )
+"""In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
+this process is killed meanwhile, the next one goes on with it."""
 _SHOWN_HOSTS = 8
 
 
@@ -111,7 +114,7 @@ def run(
     refuse_unusable(graph)
     directory.mkdir(parents=True, exist_ok=True)
     with SessionLock(directory):
-        save(graph, directory / "graph.dfg")
+        save(graph, directory / _GRAPH)
         options = RunOptions(
             runner=runner,
             workers=workers,
@@ -284,14 +287,16 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
     path = directory.absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
-        foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in (*_OURS, LOCK))
+        found = sorted(entry.name for entry in path.iterdir())
+        unfinished = [name for name in found if is_unfinished(name, _GRAPH)]
+        foreign = [name for name in found if name not in (*_OURS, *unfinished, LOCK)]
         if foreign:
             raise ConflictError(
                 f"the directory has files that are not of a session: {', '.join(foreign[:3])}",
                 where=str(directory),
                 hint="give an empty or a new directory",
             )
-        if any(entry.name != LOCK for entry in path.iterdir()) and not (path / "graph.dfg").exists():
+        if _GRAPH not in found and any(name not in (*unfinished, LOCK) for name in found):
             raise ConflictError(
                 "the directory is not empty, and has no session",
                 where=str(directory),
@@ -300,7 +305,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
         with SessionLock(path):
             if not overwrite:
                 refuse_unfinished(path)
-            for name in _OURS:
+            for name in (*unfinished, *_OURS):
                 entry = path / name
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)

@@ -50,16 +50,23 @@ class Running:
         File descriptors that it gets.
     before : sequence of str
         What goes before the command: a program that runs it somewhere else.
+    program : sequence of str
+        Arguments of the Python interpreter that stand for ``dropflow``.
     """
 
     def __init__(
-        self, home: Path, *arguments: object, pass_fds: Sequence[int] = (), before: Sequence[str] = ()
+        self,
+        home: Path,
+        *arguments: object,
+        pass_fds: Sequence[int] = (),
+        before: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "dropflow"),
     ) -> None:
         self.home = home
         self.log = home / f"{arguments[0]}-{id(self)}.err"
         with self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [*before, *_command(arguments)],
+                [*before, sys.executable, *program, *map(str, arguments)],
                 env=environment(home),
                 cwd=home,
                 stdout=subprocess.PIPE,

@@ -164,6 +164,36 @@ def big(marks: Path, seconds: float) -> PhysicalGraph:
     return drawing.builder.build()
 
 
+def exits(marks: Path, seconds: float) -> PhysicalGraph:
+    """A loop that ends after four of seven iterations; each has files of its own, and what follows is skipped."""
+    drawing = _Drawing("exits", marks, seconds)
+    drawing.file("state0")
+    drawing.command("START", "seq 500 > %o0", writes="state0")
+    for at in range(1, 8):
+        drawing.file(f"state{at}")
+        goes_on = f" go{at - 1}" if at > 1 else ""
+        drawing.command(
+            f"STEP{at}", f"(cat %i0; echo {at}) > %o0", reads=f"state{at - 1}{goes_on}", writes=f"state{at}"
+        )
+        drawing.builder.app(
+            f"CHECK{at}",
+            component="dlg.apps.simple.SimpleBranch",
+            arguments=(Argument(name="result", value=at == 4, type="Boolean"),),
+        )
+        drawing.builder.data(f"exit{at}").data(f"go{at}").connect(f"state{at}", f"CHECK{at}")
+        drawing.builder.connect(f"CHECK{at}", f"exit{at}", source_port="true")
+        drawing.builder.connect(f"CHECK{at}", f"go{at}", source_port="false")
+    drawing.builder.data("end")
+    drawing.command(
+        "END",
+        "cksum < %i0 > %o0",
+        reads="state4 " + " ".join(f"exit{at}" for at in range(1, 8)),
+        writes="end",
+        block_skip=True,
+    )
+    return drawing.builder.build()
+
+
 def chain(marks: Path, steps: int) -> PhysicalGraph:
     """Commands in a row that each add a line to the file before; the last content is a result in memory."""
     drawing = _Drawing("chain", marks, 0.0)
@@ -182,6 +212,7 @@ GRAPHS: dict[str, Callable[[Path, float], PhysicalGraph]] = {
     "scatter": scatter,
     "loop": loop,
     "replacing": replacing,
+    "exits": exits,
     "streams": streams,
     "thresholds": thresholds,
     "big": big,

@@ -1,5 +1,6 @@
 """Running one graph on this machine: its session directory and its result."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import load
+from dropflow.graph_file import load, save
 from dropflow.states import SessionState
 from dropflow.testing.clock import VirtualClock
 
@@ -86,6 +87,50 @@ def test_a_directory_that_no_session_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     with pytest.raises(ConflictError, match="has no session"):
         local.prepare_directory(tmp_path)
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_graph_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run in the same directory removes the unfinished file, whose name is not one of a session (torture)."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt("killed")  # nothing is cleaned up either
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt, match="killed"):
+            save(greeting(), tmp_path / "graph.dfg")
+    (left,) = tmp_path.iterdir()
+    local.prepare_directory(tmp_path)
+
+    assert left.name.startswith(".graph.dfg.")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("removals", range(4))
+def test_a_directory_that_was_emptied_in_part_is_still_one_of_a_session(
+    removals: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the process is killed after any of the removals, the next run empties the rest."""
+    local.run(greeting(), directory=tmp_path, runner="inline")
+    left, unlink = [removals], Path.unlink
+
+    def killed(self: Path, **more: bool) -> None:
+        if self.exists() and self.name != "lock":
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        unlink(self, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with suppress(KeyboardInterrupt):
+            local.prepare_directory(tmp_path)
+    local.prepare_directory(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:

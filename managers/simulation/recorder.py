@@ -4,7 +4,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle, Task
@@ -12,9 +12,15 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid
 from managers.simulation.history import Committed, Read, Record, Revoked
-from managers.simulation.virtual_time import Simulation
 
 __all__ = ["Recorder", "content_bytes", "digest", "digest_of"]
+
+
+class _Time(Protocol):
+    @property
+    def time(self) -> float:
+        """Seconds since some moment."""
+        ...
 
 
 class Recorder:
@@ -22,8 +28,8 @@ class Recorder:
 
     Parameters
     ----------
-    simulation : Simulation
-        Time.
+    time : object with `time`
+        Such as `managers.simulation.virtual_time.Simulation`.
 
     Attributes
     ----------
@@ -33,10 +39,10 @@ class Recorder:
         Attempts that were started, by session and id of the drop; without those that failed.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, time: _Time) -> None:
         self.history: list[Record] = []
         self.starts: Counter[tuple[str, str]] = Counter()
-        self._simulation = simulation
+        self._time = time
         self._views: dict[tuple[str, str], int] = {}
         self._passed: dict[tuple[str, str, str, int], tuple[str, Handle]] = {}
         """By attempt of a chain: what it has read before that was committed."""
@@ -44,7 +50,7 @@ class Recorder:
     @property
     def time(self) -> float:
         """Seconds of virtual time."""
-        return self._simulation.time
+        return self._time.time
 
     def view(self, node: str, session: str) -> int:
         """Return the view in which a node has a session."""

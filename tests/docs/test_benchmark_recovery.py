@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_loss_of_a_node_is_measured() -> None:
     """`recovery.py --quick` kills a node; the result stays the same, and no fewer steps run again than have to."""
     command = [sys.executable, str(ROOT / "benchmarks" / "recovery.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -26,7 +26,8 @@ def test_the_loss_of_a_node_is_measured() -> None:
     assert loss["kill_to_detected_s"] > 0
     assert loss["detected_to_planned_s"] <= loss["detected_to_continued_s"] <= loss["detected_to_end_s"]
     (ready,) = report["readiness"]
-    assert ready["throughput_ratio"] > 0
+    assert all(ready["cpu_s"][name] > 0 for name in ("ready", "unready", "bare"))
+    assert ready["to_bare"]["cpu_ratio"]["median"] > 0
     assert [row["drops"] for row in report["decision"]] == [1000, 10000]
     assert all(row["us_per_drop"] > 0 for row in report["decision"])
     assert {name: report[name]["available"] for name in ("dask", "ray")} == {"dask": False, "ray": False}

@@ -54,10 +54,13 @@ class Cluster:
     ----------
     home : Path
         Their directories and keys; managers with the same home have the same key.
+    node_program : sequence of str
+        Arguments of the Python interpreter that stand for ``dropflow`` in the commands of nodes.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, node_program: Sequence[str] = ("-m", "dropflow")) -> None:
         self.home = home
+        self._node_program = node_program
         self._stack = ExitStack()
         self._entering = threading.Lock()
 
@@ -91,7 +94,8 @@ class Cluster:
         return self._stack.enter_context(Client(ready["url"], token=ready["token"], timeout=timeout))
 
     def _start(self, role: str, *arguments: object, port: int = 0, home: Path | None = None) -> Running:
-        running = Running(home or self.home, role, "--port", port, *arguments)
+        program = self._node_program if role == "node" else ("-m", "dropflow")
+        running = Running(home or self.home, role, "--port", port, *arguments, program=program)
         with self._entering:
             return self._stack.enter_context(running)
 

@@ -110,6 +110,14 @@ class Network:
         rule = ("INPUT", "-p", "tcp", "-s", self.address(source), "--dport", str(port), "-j", "DROP")
         self._ip("netns", "exec", self._name(host), "iptables", "-A", *rule)
 
+    def cut(self, host: int, source: int) -> None:
+        """Make a host drop all packets from another host from now on: a one-way cut, until `heal`."""
+        self._ip("netns", "exec", self._name(host), "iptables", "-A", "INPUT", "-s", self.address(source), "-j", "DROP")
+
+    def heal(self, host: int) -> None:
+        """Undo all that `lose`, `block` and `cut` have done to a host."""
+        self._ip("netns", "exec", self._name(host), "iptables", "-F", "INPUT")
+
     def lost(self, host: int) -> int:
         """Return the number of packets that `lose` has lost."""
         words = self._ip("netns", "exec", self._name(host), "iptables", "-L", "INPUT", "-v", "-x", "-n").splitlines()

@@ -5,14 +5,11 @@ Hosts are network namespaces, so that most tests need root; they skip without it
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from dropflow.cli.doctor import DoctorReply
 from dropflow.errors import StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -31,57 +28,16 @@ from tests.e2e.cluster import (
     underway,
     until,
 )
+from tests.e2e.hosts import Hosts
 from tests.e2e.network import Network, missing
 from tests.filling import fill
-from tests.processes import Running, run
+from tests.processes import Running
 
 _WHY_NOT = missing("ip", "iptables")
 
 pytestmark = pytest.mark.slow
 
 needs_network = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT or "never")
-
-
-class Hosts:
-    """Hosts of one cluster. Each has a copy of its key, and they have nothing else in common.
-
-    Parameters
-    ----------
-    home : Path
-        Parent of the directories of the hosts.
-    network : Network
-        Connects them.
-    """
-
-    def __init__(self, home: Path, network: Network) -> None:
-        self.network = network
-        self.stack = ExitStack()
-        self._home = home
-        run(home, "keys", "create")
-        self._key = (home / "config" / "dropflow" / "cluster.key").read_bytes()
-
-    def start(self, host: int, role: str, *arguments: object) -> Running:
-        """Start a manager on a host."""
-        home = self._home / f"host-{host}"
-        key = home / "config" / "dropflow" / "cluster.key"
-        if not key.exists():
-            key.parent.mkdir(parents=True)
-            key.touch(mode=0o600)
-            key.write_bytes(self._key)
-        address = self.network.address(host)
-        before = self.network.before(host)
-        return self.stack.enter_context(Running(home, role, "--host", address, "--port", 0, *arguments, before=before))
-
-    def doctor(self, host: int, running: Running) -> tuple[int, DoctorReply]:
-        """Run doctor on a host, which may have no manager, and return its exit status and its answer."""
-        home = self._home / f"host-{host}"
-        words = ("doctor", "--to", running.ready["url"], "--timeout", 2, "--output", "json")
-        done = self.network.on(host, lambda: run(home, *words))
-        return done.returncode, msgspec.json.decode(done.stdout, type=DoctorReply)
-
-    def node(self, host: int, name: str, *more: object) -> Running:
-        """Start a node on a host."""
-        return self.start(host, "node", "--name", name, "--links-port", 0, "--workers", 2, *more)
 
 
 @pytest.fixture

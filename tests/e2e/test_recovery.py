@@ -7,7 +7,9 @@ import pytest
 from dropflow import local
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from managers.simulation.history import Committed, Promised
 from tests.e2e.cluster import Cluster, content, finished, pipeline, port_of, scattered, submit, underway, until
+from tests.e2e.recorded_node import Decided, History, recorded
 from tests.streaming_graphs import FILE, bash
 
 pytestmark = pytest.mark.slow
@@ -40,14 +42,22 @@ _GRAPHS = {
 }
 
 
+_KINDS = {Committed, Decided, Promised}
+"""What any loss of a node leaves in the history."""
+
+
 @pytest.mark.parametrize("kind", _GRAPHS)
 def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) -> None:
-    """The result is that of one process, also if the node is started again under its name; a delete removes it all."""
+    """The result is that of one process, also if the node is started again under its name; a delete removes it all.
+
+    The history of commits, reads and promises of the real nodes has no violation.
+    """
     graph = _GRAPHS[kind]()
     alone = local.prepare_directory(tmp_path / "alone")
     local.run(graph, directory=alone, runner="threads")
     (expected,) = (path.read_bytes() for path in alone.glob("*/*_end_0*") if path.parent.name in ("files", "results"))
-    with Cluster(tmp_path) as cluster:
+    history = History(tmp_path / "history")
+    with Cluster(tmp_path, node_program=recorded(history.path)) as cluster:
         nodes = dict(zip("abc", cluster.nodes(*"abc"), strict=True))
         client = cluster.client(cluster.island(*nodes.values()))
         submit(client, scattered(graph, "abc", 1), "s")
@@ -55,11 +65,14 @@ def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) 
         victim = nodes["b"]
         victim.process.kill()
         victim.process.wait()
+        history.gone("b")
         cluster.node("b", port=port_of(victim))
         detail = finished(client, "s", 60.0)
 
         assert (detail.status, detail.view, detail.members) == ("FINISHED", 1, ("a", "c"))
         assert content(client, "s") == expected
+        assert history.violations("s") == []
+        assert {type(one) for one in history.of("s")} >= _KINDS
         client.delete("s")
         assert until(lambda: client.sessions() == ())
         assert until(lambda: not list(tmp_path.rglob("deployment.json")))

@@ -72,8 +72,8 @@ class Run:
         causes = tuple(sorted(each["drop"] for each in answer["failures"]))
         return End(answer["status"], answer["states"], causes, self.results(), answer["seconds"])
 
-    def kill(self, command: str, seconds: float, *, with_workers: bool) -> None:
-        """Start ``run`` or ``resume``, and kill its processes after so many seconds, unless it has ended.
+    def kill(self, command: str, seconds: float, *, with_workers: bool) -> bool:
+        """Start ``run`` or ``resume``, and kill its processes after so many seconds; return False if it has ended.
 
         Without the workers only the first process is killed: the others end by themselves, while the run continues.
         """
@@ -89,6 +89,8 @@ class Run:
                     each.kill()
             process.communicate()
             assert gone(family)
+            return True
+        return False
 
     def begun(self) -> Counter[str]:
         """Return how many times each application has begun."""
