@@ -1,10 +1,11 @@
 """Contents of drops on their way between nodes.
 
 A small content is sent in the message about its drop. A larger one is read in place where both nodes see the same file
-(on a shared file system, or on one host), and fetched otherwise: once, before the session here gets the event, so that
-all consumers find it.
+(on a shared file system, or on one host; a hard link keeps it if its node removes it), and fetched otherwise: once,
+before the session here gets the event, so that all consumers find it.
 """
 
+import os
 import shutil
 import tarfile
 from collections.abc import Callable, Generator, Iterable
@@ -54,6 +55,7 @@ class ContentExchange:
     def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
         self._session = session
         self._workspace = workspace
+        self._folder = Path(workspace.directory).name
         self.in_place = in_place
         """Whether files of other nodes are read where they are."""
         self._offered: dict[tuple[int, int], Handle] = {}
@@ -158,7 +160,7 @@ class ContentExchange:
         """
         handle = here(content.handle, self._workspace)
         if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
-            return self._adopt(content, handle) if content.producer >= 0 else handle
+            return self._adopt(content, handle) if content.producer >= 0 else self._in_place(content, handle)
         if handle.kind == "bytes":
             body = bytearray()
             wanted = self._wanted(content)
@@ -257,6 +259,23 @@ class ContentExchange:
         path = self._copies.pop(drop, None)
         if path is not None:
             remove_part(path)
+
+    def _in_place(self, content: Content, handle: Handle) -> Handle:
+        """Return a content where it is; if it is in the session's directory on its node, by a link here if possible.
+
+        Its node removes that directory when it is started again, or finds that the session goes on without it, while
+        attempts here read the content.
+        """
+        is_file = handle.kind in ("file", "shm")
+        if not is_file or not (handle.kind == "shm" or self._folder in Path(handle.location).parts):
+            return handle
+        path = self._path(content)
+        try:
+            os.link(handle.location, path)
+        except OSError:  # another file system, or the files of another user
+            return handle
+        self._copies[content.drop] = path
+        return msgspec.structs.replace(handle, location=path)
 
     def _adopt(self, content: Content, handle: Handle) -> Handle:
         path = self._path(content)

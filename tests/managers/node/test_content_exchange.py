@@ -1,5 +1,8 @@
 """Contents that were fetched are kept for the next view of a session, as long as they are needed."""
 
+import errno
+import os
+import shutil
 import zlib
 from pathlib import Path
 
@@ -41,3 +44,63 @@ def test_a_fetched_content_is_not_fetched_again_in_the_next_view(kind: str, tmp_
     assert contents.copy(Content(2, handle)) is None
     assert contents.copy(Content(3, handle)) is None
     assert contents.copy(Content(1, handle, producer=4)) is None
+
+
+def _in_place(contents: ContentExchange, content: Content) -> Handle:
+    """Return a content that is seen from here, so that nothing is transferred."""
+    with pytest.raises(StopIteration, match="Handle") as ended:
+        next(contents.fetch(content, lambda: False))
+    handle: Handle = ended.value.value
+    return handle
+
+
+def _exchange(directory: Path) -> ContentExchange:
+    workspace = Workspace(str(directory), "s")
+    workspace.prepare()
+    return ContentExchange("s", workspace)
+
+
+@pytest.mark.parametrize("folder", ["tmp", "files"])
+def test_a_content_in_place_outlives_the_directory_of_its_node(folder: str, tmp_path: Path) -> None:
+    """A node that is started again removes it, while an attempt on another node reads it (torture, seed 126)."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "a" / "s" / folder / "x.txt"
+    path.write_bytes(BODY)
+    content = owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path)))
+    found = _in_place(reader, content)
+    shutil.rmtree(tmp_path / "a")
+
+    assert Path(found.location).read_bytes() == BODY
+    assert found.location.endswith("x.txt")
+    assert reader.copy(content) == found
+    reader.remove_copy(1)
+    assert not Path(found.location).exists()
+
+
+def test_a_file_outside_of_the_session_is_read_by_its_own_name(tmp_path: Path) -> None:
+    """Its node never removes it, and programs see the name that the user gave it."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "outside.fits"
+    path.write_bytes(BODY)
+    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    reader.remove_copy(1)
+
+    assert found.location == str(path)
+    assert path.read_bytes() == BODY
+
+
+def test_a_content_that_cannot_be_linked_is_read_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one on another file system."""
+    owner, reader = _exchange(tmp_path / "a" / "s"), _exchange(tmp_path / "b" / "s")
+    path = tmp_path / "a" / "s" / "files" / "x.txt"
+    path.write_bytes(BODY)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    found = _in_place(reader, owner.offer(1, Handle(kind="file", size=len(BODY), location=str(path))))
+    reader.remove_copy(1)
+
+    assert found.location == str(path)
+    assert path.read_bytes() == BODY
