@@ -140,12 +140,13 @@ class Session:
     def _results(self, client: Client) -> dict[str, int]:
         """Return the CRC-32 of each result, as a user gets it; it must be the expected one."""
         assert until(lambda: not client.results(self.name).missing, 60.0), client.results(self.name).missing
-        found = {one.oid: zlib.crc32(content(client, self.name, one.oid)) for one in client.results(self.name).results}
         expected = expected_end(self.kind, self.home)
-        missing = expected.results - found.keys()
+        listed = {one.oid for one in client.results(self.name).results}
+        missing = expected.results - listed
         assert not missing, f"{self.kind} {self.name}: results are missing: {missing}"
-        compared = expected.results if self.kind in _REPLACING else found.keys()
-        wrong = {drop: found[drop] for drop in compared if expected.digests.get(drop) != found[drop]}
+        compared = expected.results if self.kind in _REPLACING else listed
+        found = {drop: zlib.crc32(content(client, self.name, drop)) for drop in compared}
+        wrong = {drop: digest for drop, digest in found.items() if expected.digests.get(drop) != digest}
         assert not wrong, f"{self.kind} {self.name}: contents {wrong} instead of {expected.digests}"
         return {drop: found[drop] for drop in expected.results}
 
