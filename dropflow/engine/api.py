@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Where the content of a data drop is, or one producer's part of it. Small, immutable, sent between processes.
 
     Attributes
@@ -57,6 +57,8 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         CRC-32 of the content; 0 when it was not computed.
     text : bool
         Whether the content is text by design (a String memory drop).
+    seconds : float
+        How long the attempt took that wrote it, if that was on another node and long ones are to be protected.
     """
 
     kind: str = "bytes"
@@ -66,6 +68,7 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int = 0
     checksum: int = 0
     text: bool = False
+    seconds: float = 0.0
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -63,7 +64,7 @@ class ContentTable:
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._unrecorded: dict[int, Handle] = {}
         self._seconds: dict[int, float] | None = None
-        """By drop here that is not a content yet: how long its longest attempt here took."""
+        """By drop here that is not a content yet: how long the longest attempt took that wrote it."""
 
     def keep_seconds(self) -> None:
         """Keep how long attempts took, for `take_seconds`."""
@@ -85,6 +86,8 @@ class ContentTable:
         except DropflowError:
             self.discard(away.values())
             raise
+        if away and self._seconds is not None:
+            away = {target: msgspec.structs.replace(part, seconds=result.seconds) for target, part in away.items()}
         if away:
             self._outgoing[result.drop] = away
         if self._seconds is not None:
@@ -106,6 +109,8 @@ class ContentTable:
                     self._parts.setdefault(target, {})[producer] = part
                 else:
                     self._store(target, self._repository.commit(target, attempt, self._template(target), part))
+                if self._seconds is not None and part.seconds:
+                    self._seconds[target] = max(part.seconds, self._seconds.get(target, 0.0))
         except DropflowError:
             # What is written under its final name goes too: on a full disk that makes room for the reason.
             for target, part in parts.items():

@@ -74,6 +74,45 @@ def test_failed_drops_are_tried_again_in_the_same_session(tmp_path: Path, *, res
         node.close()
 
 
+def test_failed_drops_are_tried_again_while_the_session_runs(tmp_path: Path) -> None:
+    """What waits for another command goes on meanwhile, also on a node that runs the session alone."""
+    marks, needed, go = tmp_path / "marks", tmp_path / "needed", tmp_path / "go"
+    builder = GraphBuilder("g")
+    commands = {
+        "FAILS": f"echo FAILS >> {marks}; cat {needed} > %o0",
+        "NEXT": f"echo NEXT >> {marks}; cat %i0 > %o0",
+        "WAITS": f"echo WAITS >> {marks}; while [ ! -e {go} ]; do sleep 0.01; done; echo > %o0",
+    }
+    for name, command in commands.items():
+        builder.app(
+            name, component="dlg.apps.bash_shell_app.BashShellApp", arguments=(Argument(name="command", value=command),)
+        )
+    builder.data("a").data("b").data("c").connect("FAILS", "a").connect("a", "NEXT").connect("NEXT", "b")
+    node = _node(tmp_path)
+    try:
+        node.submit(builder.connect("WAITS", "c").build(), SubmitQuery(session="s"))
+        detail = node.session("s")
+        while detail.states.get("ERROR", 0) < 4:
+            detail = node.watch("s", version=detail.version, seconds=5.0)
+        assert detail.status == "RUNNING"
+        with pytest.raises(ConflictError, match="g_WAITS_0 did not fail: it is WRITING"):
+            node.retry("s", RetryRequest(drops=("g_WAITS_0",)))
+        needed.write_text("2")
+        assert node.retry("s", RetryRequest(drops=("g_b_0",))).status == "RUNNING"
+        while detail.states.get("COMPLETED", 0) < 4:
+            detail = node.watch("s", version=detail.version, seconds=5.0)
+        go.touch()
+        ended = _ended(node)
+
+        assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 6})
+        assert sorted(marks.read_text().split()) == ["FAILS", "FAILS", "NEXT", "WAITS"]
+        assert b"".join(node.data("s", "g_b_0").chunks) == b"2"
+        with pytest.raises(ConflictError, match="session 's' is over"):
+            node.retry("s", RetryRequest(if_running=True))
+    finally:
+        node.close()
+
+
 def test_a_parameter_of_a_node_that_failed_is_changed(tmp_path: Path) -> None:
     """The graph of the session has the new value from then on, also for later processes of the node."""
     node = _node(tmp_path)

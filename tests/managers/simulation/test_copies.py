@@ -212,3 +212,19 @@ def test_a_node_of_the_graph_says_how_many_replicas_it_wants(tmp_path: Path) -> 
     assert cluster.finish("s") is not None
 
     assert _holders(cluster) == {1: 3, 2: 2, 3: 1}
+
+
+def test_contents_are_protected_by_the_time_of_a_producer_on_another_node(tmp_path: Path) -> None:
+    """How long an attempt took goes with what it wrote to drops of other nodes."""
+    builder = GraphBuilder("apart")
+    for number in range(12):
+        builder.app(f"make{number}").data(f"made{number}", part=1).connect(f"make{number}", f"made{number}")
+    graph = replace(builder.build(), places=("n1-1", "n1-2"))
+    cluster = SimulatedCluster(9, tmp_path, islands=1, workload=Workload(seconds=4.0))
+    assert cluster.wait_for_nodes()
+    cluster.submit(graph, "s", protect=2.0)
+    assert cluster.finish("s", seconds=200.0) is not None
+    holders = Counter(_holders(cluster).values())
+
+    assert set(holders) == {1, 2}, "some attempts took less than two seconds"
+    assert holders.total() == 12
