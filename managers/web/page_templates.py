@@ -31,6 +31,6 @@ _NAMES: dict[str, object] = {
 
 def manager_templates(places: Places | None = None) -> PageTemplates:
     """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
-    navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"))
+    navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"), ("Submit", "/submit"))
     layout = PageLayout(navigation=navigation, style_sheets=("timeline.css",), places=places or Places())
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

@@ -42,6 +42,7 @@ from managers.web.addresses import (
 from managers.web.graph_pages import graph_routes
 from managers.web.page_templates import manager_templates
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
+from managers.web.submission import submission_routes
 from managers.web.views import (
     DropView,
     SessionQuery,
@@ -85,6 +86,7 @@ def page_routes(
         *graph_routes(manager, templates, StateHub(manager)),
         *_details(manager, templates),
         *action_routes(manager, templates),
+        *submission_routes(manager, templates, places or Places()),
         *asset_routes(STATIC, _OWN),
     ]
 

@@ -25,7 +25,7 @@ from dropflow.rest.schema import (
     SessionDetail,
     SessionInfo,
 )
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.api import Manager
 from managers.web.preview import LogTail, Preview, preview_of, tail_of
@@ -108,8 +108,24 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
         return self.session.is_over
 
     @property
+    def actions(self) -> tuple[tuple[str, str, str], ...]:
+        """What can be done with the session: name, word, and why it is not possible now; empty if it is."""
+        is_paused, over = self.session.status == SessionState.PAUSED.name, "The session is over."
+        ended = over if self.is_over else ""
+        pause = ("continue", "Continue") if is_paused and not self.is_over else ("pause", "Pause")
+        return (
+            ("resume", "Resume", self.no_resume),
+            ("retry", "Try again", self.no_retry),
+            (*pause, ended),
+            ("cancel", "Cancel", ended),
+            ("delete", "Delete", ""),
+        )
+
+    @property
     def no_resume(self) -> str:
         """Why the session cannot be resumed; empty if it can."""
+        if not self.is_over:
+            return "The session is not over: what is left of it runs."
         return "" if any(self._count(state) for state in _UNSETTLED) else "Nothing is left to run."
 
     @property

@@ -138,6 +138,18 @@ def test_an_uploaded_graph_runs_and_is_followed(page: Any, up: Running, tmp_path
     assert (tmp_path / "sums.txt").read_bytes() == written.read_bytes()
 
 
+def test_a_graph_is_submitted_from_the_page_of_a_manager(page: Any, up: Running) -> None:
+    """A file that is chosen on the manager's page is previewed by the translator, and runs."""
+    page.get_by_role("link", name="Submit", exact=True).click()
+    page.get_by_label("Drop a file here").set_input_files(str(GRAPH))
+    page.get_by_role("button", name="Check and preview").click()
+    page.wait_for_url(f"{up.ready['translator']}/translations/*?manager=*")
+    page.get_by_label("Session").fill("from-page")
+    page.get_by_role("button", name="Deploy and watch").click()
+
+    finished(page, up, "from-page")
+
+
 def test_a_graph_that_eagle_posts_runs(page: Any, eagle: str, up: Running) -> None:
     """EAGLE posts to its default address; the user, signed in at the master, deploys without another sign-in."""
     tab = posted(page, eagle, up, GRAPH.read_text(encoding="utf-8"))

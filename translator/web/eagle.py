@@ -15,7 +15,7 @@ from translator.web.records import TranslateQuery
 
 __all__ = ["imbalance_of", "read_eagle", "whole_number"]
 
-_USED = frozenset({"json_data", "lg_name", "algo", "num_par", "max_load_imb", *STEERING_FIELDS})
+_USED = frozenset({"json_data", "lg_name", "manager", "algo", "num_par", "max_load_imb", *STEERING_FIELDS})
 _YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"", "false", "0", "no", "off", "none", "null"})
 _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -38,7 +38,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     Parameters
     ----------
     form : Form
-        As EAGLE posts it to ``gen_pgt``.
+        As EAGLE posts it to ``gen_pgt``. The page of a manager posts the graph as a file, whose name is the graph's.
 
     Returns
     -------
@@ -54,7 +54,9 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     HttpError
         422: the form has no graph.
     """
-    missing = [name for name in ("json_data", "lg_name") if not form.fields.get(name, b"").strip()]
+    graph_name = form.text("lg_name") or form.files.get("json_data", "")
+    given = {"json_data": form.fields.get("json_data", b"").strip(), "lg_name": graph_name}
+    missing = [name for name, value in given.items() if not value]
     if missing:
         names = " and ".join(missing)
         raise HttpError(
@@ -79,7 +81,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
             text = f"the field {name[:40]!r} ({shown!r}) has no effect here"
             found.append(problem("LG092", text, where=name[:40], severity=Severity.INFO))
     query = TranslateQuery(
-        name=form.text("lg_name")[-200:],
+        name=graph_name[-200:],
         algorithm=algorithm[:40],
         parts=parts,
         imbalance=imbalance_of(balance),

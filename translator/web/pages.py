@@ -7,6 +7,7 @@ list of all translations needs the login.
 """
 
 from functools import partial
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -108,7 +109,11 @@ class _PageHandlers:
     def eagle(self, call: Request) -> Response:
         form = _form(call)
         source, query, notes = read_eagle(form)
-        return redirect(_address(self._service.submit(source, query, notes=notes)))
+        address = _address(self._service.submit(source, query, notes=notes))
+        wanted = form.text("manager")
+        if wanted in self._service.deployer.managers:  # the manager whose page posted the form is selected
+            address += f"?{urlencode({'manager': wanted})}"
+        return redirect(address)
 
     def upload(self, call: Request) -> Response:
         form = _form(call)

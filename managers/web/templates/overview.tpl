@@ -52,7 +52,7 @@
 % if view.sessions:
 % include("sessions_table.tpl", sessions=view.sessions)
 % else:
-<div class="empty"><p>No session yet.</p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
+<div class="empty"><p>No session yet.</p><p><a class="button primary" href="/submit">Submit a graph</a></p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
 % end
 </section>
 <section class="block">

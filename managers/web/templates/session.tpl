@@ -11,26 +11,13 @@
 </div>
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
-% if not view.is_over:
-% if not view.no_retry:
-<a class="button" href="{{session_url(name)}}/retry">Try again…</a>
-% end
-% if session.status == "PAUSED":
-<a class="button" href="{{session_url(name)}}/continue">Continue…</a>
-% else:
-<a class="button" href="{{session_url(name)}}/pause">Pause…</a>
-% end
-<a class="button danger" href="{{session_url(name)}}/cancel">Cancel…</a>
-% else:
-% for action, word, reason in (("resume", "Resume", view.no_resume), ("retry", "Try again", view.no_retry)):
+% for action, word, reason in view.actions:
 % if reason:
 <span class="button" aria-disabled="true" title="{{reason}}">{{word}}<span class="unseen">: {{reason}}</span></span>
 % else:
-<a class="button" href="{{session_url(name)}}/{{action}}">{{word}}…</a>
+<a class="button{{" danger" if action in ("cancel", "delete") else ""}}" href="{{session_url(name)}}/{{action}}">{{word}}…</a>
 % end
 % end
-% end
-<a class="button danger" href="{{session_url(name)}}/delete">Delete…</a>
 </div>
 </div>
 <div data-part="warnings">

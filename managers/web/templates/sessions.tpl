@@ -20,7 +20,7 @@
 % elif view.total or view.query.text or view.query.status or view.query.offset:
 <div class="empty"><p>No session matches.</p><p><a href="/sessions">Show all</a></p></div>
 % else:
-<div class="empty"><p>No session yet.</p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
+<div class="empty"><p>No session yet.</p><p><a class="button primary" href="/submit">Submit a graph</a></p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
 % end
 </div>
 </section>

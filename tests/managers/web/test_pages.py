@@ -11,10 +11,14 @@ from dropflow.errors import LinkError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.rest.places import Places, ServerAddress
+from dropflow.rest.route import Request, Response
 from dropflow.rest.schema import DropQuery, FailureInfo
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.addresses import drop_url
+from managers.web.page_templates import manager_templates
+from managers.web.submission import submission_routes
 from managers.web.views import (
     DropView,
     NodesView,
@@ -299,3 +303,48 @@ def test_sessions_are_filtered_and_paged(serve: Any) -> None:
     page = sessions_view(manager, SessionQuery(offset=1, limit=2))
     assert ([found.session for found in page.sessions], page.total) == (["failed", "finished"], 4)
     assert 'href="/sessions?offset=1&amp;limit=1"' in ask(serve(manager), "/sessions?limit=1").text
+
+
+def _submission_page(places: Places) -> Response:
+    (route,) = submission_routes(manager_with_sessions(), manager_templates(places), places)
+    found = route.handler(Request(path={}, query=None, body=b"", headers={}))
+    assert isinstance(found, Response)
+    return found
+
+
+def test_a_graph_is_submitted_by_the_translator_of_the_cluster() -> None:
+    """The form posts to the translator, and the policy of the page permits exactly that."""
+    known = [
+        ServerAddress("translator", "translator", "http://127.0.0.1:8084"),
+        ServerAddress("master", "master", "http://127.0.0.1:8002"),
+    ]
+    page = _submission_page(Places(role=lambda: "node", neighbours=lambda: known))
+
+    assert b'action="http://127.0.0.1:8084/gen_pgt"' in page.body
+    assert b'name="manager" value="http://127.0.0.1:8002"' in page.body
+    assert "form-action 'self' http://127.0.0.1:8084;" in dict(page.headers)["Content-Security-Policy"]
+
+
+def test_without_a_translator_the_page_says_how_to_start_one() -> None:
+    """There is no form that cannot work, but the command that starts a translator."""
+    page = _submission_page(Places())
+
+    assert b"<form" not in page.body
+    assert b"dropflow translator --to" in page.body
+
+
+@pytest.mark.parametrize(
+    ("session", "possible"),
+    [
+        ("running", ["pause", "cancel", "delete"]),
+        ("finished", ["delete"]),
+        ("cancelled", ["resume", "delete"]),
+        ("failed", ["retry", "delete"]),
+    ],
+)
+def test_actions_that_are_not_possible_have_a_reason(session: str, possible: list[str]) -> None:
+    """Each action of a session is a link, or has a reason why it is none."""
+    actions = session_view(manager_with_sessions(), session, DropQuery()).actions
+
+    assert [name for name, _, reason in actions if not reason] == possible
+    assert [name for name, _, _ in actions] == ["resume", "retry", "pause", "cancel", "delete"]

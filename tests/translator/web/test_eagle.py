@@ -96,3 +96,11 @@ def test_a_form_without_a_graph_is_refused() -> None:
         read_eagle(Form({}))
 
     assert refused.value.status == 422
+
+
+def test_a_graph_that_is_posted_as_a_file_has_the_name_of_the_file() -> None:
+    """The page of a manager posts the file itself, with the manager, which is no field without effect."""
+    posted = Form({"json_data": b"{}", "manager": b"http://127.0.0.1:8002"}, {"json_data": "imaging.graph"})
+    source, query, notes = read_eagle(posted)
+
+    assert (source, query.name, notes) == (b"{}", "imaging.graph", ())
