@@ -310,8 +310,8 @@ class Runner(Protocol):
     """How many attempts to submit at a time; more would only wait."""
 
     @property
-    def busy(self) -> int:
-        """How many attempts a worker or thread runs now, without those that wait for one. From any thread."""
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts a worker or thread runs now, without those that wait for one. From any thread."""
         ...
 
     def start(self, deliver: ResultSink) -> None:

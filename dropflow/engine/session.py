@@ -340,7 +340,7 @@ class Session:
     def attempts(self) -> Attempts:
         """Return how many attempts are not settled, by where they are. May be called from any thread."""
         given = self._inputs.in_flight - len(self._followers)
-        running = min(self.runner.busy, given)
+        running = min(len(self.runner.running), given)
         return Attempts(running=running, queued=given - running, ready=len(self._ready))
 
     # The life of a session, all in one thread.

@@ -230,7 +230,8 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The drops of one logical node, with their number in each state that occurs.
 
-    `order` is its index among the logical nodes of the graph.
+    `order` is its index among the logical nodes of the graph. `running` is how many of its applications in WRITING run
+    in a worker or thread; the others are queued.
     """
 
     key: str
@@ -241,6 +242,12 @@ class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     drops: int
     states: dict[str, int]
     order: int = 0
+    running: int = 0
+
+    @property
+    def queued(self) -> int:
+        """Number of its applications whose attempts wait for a worker."""
+        return self.states.get("WRITING", 0) - self.running if self.is_app else 0
 
 
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):

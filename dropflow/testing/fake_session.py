@@ -181,7 +181,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             version=self.version,
             drops=len(self.rows),
             settled=settled,
-            running=states["WRITING"],
+            running=sum(row.is_app and row.state == "WRITING" for row in self.rows),
             states=dict(states),
             created=self.created,
             started=self.created,
@@ -208,6 +208,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
                 artificial=False,
                 drops=len(rows),
                 states=dict(Counter(row.state for row in rows)),
+                running=sum(row.is_app and row.state == "WRITING" for row in rows),
             )
             for key, rows in rows_by_key.items()
         )

@@ -94,9 +94,9 @@ class SimulatedRunner:
         self._deliver: ResultSink = lambda _: None
 
     @property
-    def busy(self) -> int:
-        """How many attempts run."""
-        return len(self._running)
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts run."""
+        return [drop for drop, _ in tuple(self._running)]
 
     def start(self, deliver: ResultSink) -> None:
         """Remember where results go."""

@@ -161,7 +161,9 @@ def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ..
             found[node.key] = node
         else:
             states = dict(Counter(known.states) + Counter(node.states))
-            found[node.key] = msgspec.structs.replace(known, drops=known.drops + node.drops, states=states)
+            found[node.key] = msgspec.structs.replace(
+                known, drops=known.drops + node.drops, states=states, running=known.running + node.running
+            )
     return tuple(sorted(found.values(), key=lambda node: node.order))
 
 

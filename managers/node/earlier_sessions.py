@@ -122,7 +122,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         nodes=(node,),
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
-        logical=session_views.logical_nodes(statistics),
+        logical=session_views.logical_nodes(statistics, [0] * len(statistics.nodes)),
         failures=tuple(failures[:_MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         notes=(*deployment.notes, *_damage(piece, contents, directory)),

@@ -1,7 +1,7 @@
 """A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from dropflow.engine.events import Lost
 from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
-from dropflow.engine.statistics import Attempts, snapshot
+from dropflow.engine.statistics import Attempts, Statistics, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
@@ -369,22 +369,26 @@ class HostedSession:
 
     def info(self) -> SessionInfo:
         """Return the session as one row."""
-        return SessionInfo(**self._fields(self._progress.latest))
+        progress = self._progress.latest
+        statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
+        return SessionInfo(**self._fields(progress, statistics, _running(self.session, progress, statistics)))
 
     def detail(self) -> SessionDetail:
         """Return the session with its logical nodes and failures."""
         progress = self._progress.latest
         failures, notes, faults = self.session.call(lambda live: (live.reports(), tuple(live.notes), live.fault_note()))
         statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
+        running = _running(self.session, progress, statistics)
         return SessionDetail(
-            **self._fields(progress),
-            logical=session_views.logical_nodes(statistics),
+            **self._fields(progress, statistics, running),
+            logical=session_views.logical_nodes(statistics, running),
             failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
         )
 
-    def _fields(self, progress: Progress) -> dict[str, Any]:
-        statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
+    def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
+        now_at = Attempts() if progress.is_over else self.session.attempts()
+        attempts = Attempts() if progress.is_over else session_views.attempts_of(statistics, running, now_at)
         now = progress.finished or self._clock.now()
         return {
             "session": self.name,
@@ -401,7 +405,7 @@ class HostedSession:
             "whole": self.whole,
             "drops": statistics.drops,
             "settled": statistics.settled,
-            **msgspec.structs.asdict(Attempts() if progress.is_over else self.session.attempts()),
+            **msgspec.structs.asdict(attempts),
             "states": session_views.totals(statistics),
             "rate": progress.rate,
             "remaining": progress.remaining,
@@ -410,6 +414,12 @@ class HostedSession:
             "members": tuple(place.node for place in self.view.members),
             "joined_by": self.deployment.joined_by,
         }
+
+
+def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:
+    """Return how many drops of each logical node run."""
+    drops = () if progress.is_over else session.runner.running
+    return session_views.running_by_node(statistics, session.graph, drops)
 
 
 def _end_of(hosted: HostedSession) -> SessionEnd:

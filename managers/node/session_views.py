@@ -15,9 +15,9 @@ from dropflow.engine.explain import explain
 from dropflow.engine.explain_repeats import explain_repeat
 from dropflow.engine.faults import Fault
 from dropflow.engine.reports import FailureReport
-from dropflow.engine.statistics import Statistics
+from dropflow.engine.statistics import Attempts, Statistics
 from dropflow.errors import UsageError
-from dropflow.graph.physical import Adjacency
+from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
@@ -76,8 +76,29 @@ class SessionCaller(Protocol):
         ...
 
 
-def logical_nodes(statistics: Statistics) -> tuple[LogicalNodeInfo, ...]:
-    """Return the logical nodes that have drops here."""
+def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequence[int]) -> list[int]:
+    """Return how many of the drops that run belong to each logical node.
+
+    The drops are those of now, and statistics may be a little older: no more run than are in WRITING.
+    """
+    found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
+    pairs = zip(found, statistics.nodes, strict=True)
+    return [min(count, node.counts[DropState.WRITING]) for count, node in pairs]
+
+
+def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -> Attempts:
+    """Return where the attempts are: those of applications add up to the ones in WRITING of the same statistics.
+
+    Data that have an attempt of their own, as they have initial values, are counted only while it runs.
+    """
+    pairs = zip(statistics.nodes, running, strict=True)
+    waiting = sum(node.counts[DropState.WRITING] - count for node, count in pairs if node.is_app)
+    ready = min(now.ready, waiting)
+    return Attempts(running=sum(running), queued=waiting - ready, ready=ready)
+
+
+def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[LogicalNodeInfo, ...]:
+    """Return the logical nodes that have drops here; `running` has how many run of each."""
     return tuple(
         LogicalNodeInfo(
             key=node.key,
@@ -88,6 +109,7 @@ def logical_nodes(statistics: Statistics) -> tuple[LogicalNodeInfo, ...]:
             drops=node.total,
             states=_by_name(node.counts),
             order=order,
+            running=running[order],
         )
         for order, node in enumerate(statistics.nodes)
         if node.total

@@ -1,4 +1,4 @@
-"""The states of many drops as a stacked bar of six groups, in the order in which a drop passes them.
+"""The states of many drops as a stacked bar of seven groups, in the order in which a drop passes them.
 
 ``static/bars.js`` does the same in the browser; a test compares the two.
 """
@@ -7,10 +7,24 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dropflow.rest.schema import LogicalNodeInfo, SessionInfo
 from dropflow.states import DropState, SessionState
 
-__all__ = ["GROUPS", "Group", "Segment", "grouped", "segments", "session_style", "state_style", "state_word"]
+__all__ = [
+    "GROUPS",
+    "Group",
+    "Segment",
+    "grouped",
+    "grouped_node",
+    "grouped_session",
+    "segments",
+    "session_style",
+    "state_style",
+    "state_word",
+]
 
+_ACTIVE = "active"
+"""A drop in WRITING: its attempt runs or is queued, or it has some of its contents."""
 _LEAST = 0.8
 """Smallest width of a group that is not empty, in per cent: one failure among a million drops must be visible."""
 
@@ -24,8 +38,8 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """The filter that finds its drops."""
-        return ",".join(self.states)
+        """The filter that finds its drops; those that run and those that are queued are in the same state."""
+        return ",".join(self.states) or "WRITING"
 
 
 GROUPS = (
@@ -34,8 +48,9 @@ GROUPS = (
     Group("error", "error", ("ERROR",)),
     Group("skipped", "skipped", ("SKIPPED",)),
     Group("cancelled", "cancelled", ("CANCELLED",)),
-    # An attempt may still wait for a worker; running attempts are counted separately.
-    Group("running", "active", ("WRITING",)),
+    # Of the applications in WRITING, some run, and the others wait for a worker.
+    Group("running", "running", ("WRITING",)),
+    Group("queued", "queued", ()),
     Group("waiting", "waiting", ("INITIALIZED",)),
 )
 
@@ -60,14 +75,38 @@ class Segment(msgspec.Struct, frozen=True):
     width: float
 
 
-def grouped(states: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of drops in each of the six groups, by the style of the group."""
-    return {group.style: sum(states.get(state, 0) for state in group.states) for group in GROUPS}
+def grouped(states: Mapping[str, int], running: int, queued: int) -> dict[str, int]:
+    """Return the number of drops in each of the seven groups, by the style of the group. They add up to all drops.
+
+    Data in WRITING, which have some of their contents, wait for the rest.
+
+    Parameters
+    ----------
+    states : mapping
+        Number of drops by state.
+    running, queued : int
+        How many of the drops in WRITING run, and wait for a worker.
+    """
+    numbers = {group.style: sum(states.get(state, 0) for state in group.states) for group in GROUPS}
+    writing = numbers["running"]
+    numbers["running"] = min(running, writing)
+    numbers["queued"] = min(queued, writing - numbers["running"])
+    numbers["waiting"] += writing - numbers["running"] - numbers["queued"]
+    return numbers
 
 
-def segments(states: Mapping[str, int]) -> tuple[Segment, ...]:
-    """Return a segment for each group, of width 0 if the group is empty."""
-    numbers = grouped(states)
+def grouped_session(session: SessionInfo) -> dict[str, int]:
+    """Return the number of drops of a session in each group."""
+    return grouped(session.states, session.running, session.queued + session.ready)
+
+
+def grouped_node(node: LogicalNodeInfo) -> dict[str, int]:
+    """Return the number of drops of a logical node in each group."""
+    return grouped(node.states, node.running, node.queued)
+
+
+def segments(numbers: Mapping[str, int]) -> tuple[Segment, ...]:
+    """Return a segment for each group of `grouped`, of width 0 if the group is empty."""
     total = sum(numbers.values())
     if total <= 0:
         return tuple(Segment(style, 0.0, 0.0) for style in numbers)
@@ -89,7 +128,7 @@ def state_style(state: str) -> str:
 def state_word(state: str) -> str:
     """Return the word for a state."""
     group = next((group for group in GROUPS if group.states == (state,)), None)
-    known = group.word if group else state.lower()
+    known = _ACTIVE if state == DropState.WRITING.name else group.word if group else state.lower()
     return known if state in DropState.__members__ else state
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.places import Places
 from managers.web import addresses
-from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from managers.web.bars import GROUPS, grouped_node, grouped_session, segments, session_style, state_style, state_word
 from managers.web.causes import causes
 
 __all__ = ["manager_templates"]
@@ -16,7 +16,8 @@ _NAMES: dict[str, object] = {
     "causes_url": addresses.causes_url,
     "drop_url": addresses.drop_url,
     "failure_url": addresses.failure_url,
-    "grouped": grouped,
+    "grouped_node": grouped_node,
+    "grouped_session": grouped_session,
     "groups": GROUPS,
     "quoted": addresses.quoted,
     "segments": segments,

@@ -240,7 +240,7 @@ def test_a_paused_session_starts_nothing() -> None:
     seen: list[tuple[SessionState, int]] = []
 
     def look() -> None:
-        seen.append((driver.session.core.status, driver.runner.busy))
+        seen.append((driver.session.core.status, len(driver.runner.running)))
 
     for time in (0.6, 1.5, 99.0):
         driver.call_at(time, look)

@@ -16,7 +16,7 @@ the place of the first one that is idle.
 
 import itertools
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
@@ -271,11 +271,16 @@ class Dispatcher:
         runner = self._runners.get(number)
         return 0.0 if runner is None or task is None else runner.limits[task.template]
 
-    def count_busy(self) -> None:
-        """Count, for each runner, the workers that run one of its attempts (the first one they were sent)."""
-        busy = Counter(next(iter(worker.assigned.values()))[0] for worker in self._workers if worker.assigned)
+    def note_running(self) -> None:
+        """Note, for each runner, the drops that workers are at: those of the first attempt that they were sent."""
+        found: dict[int, list[int]] = {number: [] for number in self._runners}
+        for worker in self._workers:
+            if worker.assigned:
+                number, task = next(iter(worker.assigned.values()))
+                if number in found:
+                    found[number].append(task.drop)
         for number, runner in self._runners.items():
-            runner.busy = busy[number]
+            runner.running = tuple(found[number])
 
     def _take_turn(self) -> RunnerQueue:
         self._turns.rotate(-1)

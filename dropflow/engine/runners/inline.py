@@ -69,9 +69,10 @@ class InlineRunner:
         return self._executor.execute(task)
 
     @property
-    def busy(self) -> int:
-        """One while an attempt runs."""
-        return int(self._current != _NOTHING)
+    def running(self) -> Sequence[int]:
+        """The drop whose attempt runs, if there is one."""
+        current = self._current
+        return () if current == _NOTHING else (current[0],)
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt if it is the one that runs."""

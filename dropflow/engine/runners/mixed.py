@@ -39,9 +39,9 @@ class MixedRunner:
             self._computing.submit([task for task in tasks if not self._waits[task.template]])
 
     @property
-    def busy(self) -> int:
-        """How many attempts run in either runner."""
-        return self._waiting.busy + self._computing.busy
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts run in either runner."""
+        return (*self._waiting.running, *self._computing.running)
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt in either runner."""

@@ -166,7 +166,7 @@ class WorkerPool:
             self._dispatcher.recall(now)
             for worker in self._workers:
                 self._flush(worker)
-        self._dispatcher.count_busy()
+        self._dispatcher.note_running()
 
     def _begin_close(self, _: Dispatcher) -> None:
         self._closing = True
@@ -387,9 +387,9 @@ class PooledRunner:
         self._started = self._closed = False
 
     @property
-    def busy(self) -> int:
-        """The number of attempts that workers run."""
-        return self._queue.busy
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts workers run."""
+        return self._queue.running
 
     def start(self, deliver: ResultSink) -> None:
         """Take part in the pool."""

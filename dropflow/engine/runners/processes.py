@@ -37,9 +37,9 @@ class ProcessRunner:
         self._runner.submit(tasks)
 
     @property
-    def busy(self) -> int:
-        """How many attempts workers run."""
-        return self._runner.busy
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts workers run."""
+        return self._runner.running
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""

@@ -41,8 +41,8 @@ class RunnerQueue:
         """Attempts that wait for a process that no other attempt has used."""
         self._held: list[Task] | None = None
         """Attempts that wait while none may be started; None while they may."""
-        self.busy = 0
-        """How many workers are at an attempt of it; read by other threads."""
+        self.running: tuple[int, ...] = ()
+        """The drops whose attempts workers are at; read by other threads."""
         self.broken: Failure | None = None
         """Why none of its attempts can be run."""
         self.is_leaving = False

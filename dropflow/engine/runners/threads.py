@@ -71,9 +71,9 @@ class ThreadRunner:
             self._changed.notify(len(tasks))
 
     @property
-    def busy(self) -> int:
-        """How many attempts threads run."""
-        return len(self._running)
+    def running(self) -> Sequence[int]:
+        """The drops whose attempts threads run."""
+        return [drop for drop, _ in tuple(self._running)]
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Remove an attempt from the queue, and answer it; or stop it if it can be stopped."""

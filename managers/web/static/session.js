@@ -15,7 +15,7 @@ const root = document.getElementById("session");
 const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => ({
   style: item.dataset.group,
   item,
-  states: item.dataset.states.split(" "),
+  states: item.dataset.states.split(" ").filter(Boolean),
   number: item.querySelector("b"),
 }));
 
@@ -66,7 +66,7 @@ function paint() {
   clearTimeout(paintTimer);
   paintTimer = 0;
   if (session === null) return;
-  const numbers = groups.map((group) => sum(session.states, group.states));
+  const numbers = grouped(session.states, session.running, session.queued + session.ready);
   numbers.forEach((number, index) => {
     write(groups[index].number, formatCount(number));
     groups[index].item.classList.toggle("zero", number === 0);
@@ -93,7 +93,7 @@ function paintLogical() {
   let isStrange = rows.size !== session.logical.length;
   for (const node of session.logical) {
     const row = rows.get(node.key);
-    const looks = JSON.stringify(node.states);
+    const looks = JSON.stringify([node.states, node.running]);
     if (!row) isStrange = true;
     else if (painted.get(node.key) !== looks) {
       painted.set(node.key, looks);
@@ -107,7 +107,8 @@ function paintLogical() {
 }
 
 function paintRow(row, node) {
-  const numbers = groups.map((group) => sum(node.states, group.states));
+  const queued = node.is_app ? sum(node.states, ["WRITING"]) - node.running : 0;
+  const numbers = grouped(node.states, node.running, queued);
   const open = sum(node.states, ["INITIALIZED", "WRITING"]);
   draw(row.querySelector("svg"), numbers, label(node.drops - open, node.drops));
   groups.forEach((group, index) => {
@@ -148,6 +149,15 @@ function figure(name, text) {
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+/** Drops of each group, as `grouped` of managers/web/bars.py. */
+function grouped(states, running, queued) {
+  const writing = sum(states, ["WRITING"]);
+  const runs = Math.min(running, writing);
+  const waits = Math.min(queued, writing - runs);
+  const own = { running: runs, queued: waits, waiting: sum(states, ["INITIALIZED"]) + writing - runs - waits };
+  return groups.map((group) => own[group.style] ?? sum(states, group.states));
 }
 
 function label(settled, drops) {

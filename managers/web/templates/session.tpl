@@ -33,10 +33,10 @@
 <section class="block" aria-labelledby="progress-title">
 <div class="section-head"><h2 id="progress-title">Progress</h2><a href="{{timeline_url(name)}}">Timeline</a><span class="live" id="live" role="status" data-state="off" hidden></span></div>
 <div id="bar">
-% include("bar.tpl", states=session.states, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
+% numbers = grouped_session(session)
+% include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 </div>
 <ul class="legend" id="legend">
-% numbers = grouped(session.states)
 % for group in groups:
 <li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></a></li>
 % end
@@ -108,12 +108,12 @@
 <th scope="col" class="number">Drops</th></tr></thead>
 <tbody>
 % for node in session.logical:
-% numbers = grouped(node.states)
+% numbers = grouped_node(node)
 % settled = node.drops - numbers["running"] - numbers["waiting"]
 <tr data-key="{{node.key}}" data-drops="{{node.drops}}">
 <th scope="row" class="name"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown_name(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown_name(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
 <td class="grow">
-% include("bar.tpl", states=node.states, big=False, label=f"{format_count(settled)} of {format_count(node.drops)} drops are settled")
+% include("bar.tpl", numbers=numbers, big=False, label=f"{format_count(settled)} of {format_count(node.drops)} drops are settled")
 </td>
 % for group in groups:
 % number = numbers[group.style]
@@ -148,7 +148,9 @@
 </select></label>
 <label>State<select name="state"><option value="">any</option>
 % for group in groups:
-<option value="{{group.query}}"{{" selected" if group.query == view.query.state.upper() else ""}}>{{group.word}}</option>
+% if group.states:
+<option value="{{group.query}}"{{" selected" if group.query == view.query.state.upper() else ""}}>{{state_word(group.query) if group.style == "running" else group.word}}</option>
+% end
 % end
 % if view.query.state and view.query.state.upper() not in [group.query for group in groups]:
 <option value="{{view.query.state}}" selected>{{view.query.state.lower()}}</option>

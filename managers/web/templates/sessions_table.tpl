@@ -3,13 +3,13 @@
 <thead><tr><th scope="col">Session</th><th scope="col">Status</th><th scope="col" class="grow">Progress</th><th scope="col" class="number at-wide">Rate</th><th scope="col" class="number at-middle">Time</th><th scope="col" class="at-wide">Begun</th></tr></thead>
 <tbody>
 % for session in sessions:
-% numbers = grouped(session.states)
+% numbers = grouped_session(session)
 <tr data-row="{{session.session}}">
 <th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown_name(session.session)}}</bdi></a>
 <span class="sub clip"><bdi>{{shown_name(session.graph)}}</bdi></span></th>
 <td><span class="state {{session_style(session.status)}}">{{session.status.lower()}}</span></td>
 <td class="grow">
-% include("bar.tpl", states=session.states, big=False, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
+% include("bar.tpl", numbers=numbers, big=False, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 <div class="bar-text"><span>{{format_count(session.settled)}} of {{format_count(session.drops)}}</span>\\
 % if numbers["error"]:
 <span>{{format_count(numbers["error"])}} in error</span>\\

@@ -19,17 +19,20 @@ STATES = [state.name for state in DropState]
 def test_every_state_is_in_one_group() -> None:
     """Each state of a drop is in exactly one group of the bar; drops and sessions have the styles of groups."""
     assert sorted(state for group in GROUPS for state in group.states) == sorted(STATES)
-    assert {state_style(state) for state in STATES} == {group.style for group in GROUPS}
+    assert {state_style(state) for state in STATES} == {group.style for group in GROUPS} - {"queued"}
     assert {session_style(status.name) for status in SessionState} <= {group.style for group in GROUPS}
 
 
-@given(st.dictionaries(st.sampled_from(STATES), st.integers(0, 10**9)))
-def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int]) -> None:
-    """Segments fill the bar without gaps, and one drop among a billion is visible."""
-    found = segments(states)
-    numbers = grouped(states)
+@given(st.dictionaries(st.sampled_from(STATES), st.integers(0, 10**9)), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int], running: int, queued: int) -> None:
+    """Segments fill the bar without gaps, one drop among a billion is visible, and groups add up to all drops."""
+    numbers = grouped(states, running, queued)
+    found = segments(numbers)
 
     assert sum(numbers.values()) == sum(states.values())
+    assert min(numbers.values()) >= 0
+    assert numbers["running"] <= running
+    assert numbers["queued"] <= queued
     for left, right in pairwise(found):
         assert left.start + left.width == pytest.approx(right.start, abs=0.03)
     for part in found:
@@ -41,12 +44,12 @@ def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int])
 @given(st.dictionaries(st.sampled_from(STATES), st.integers(1, 50), min_size=2))
 def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
     """Widths are shares of the total, if every group is large enough to be visible."""
-    numbers = grouped(states)
+    numbers = grouped(states, 1, 2)
     total = sum(numbers.values())
     if min(number for number in numbers.values() if number) / total < 0.008:
         return
 
-    assert [part.width for part in segments(states)] == [
+    assert [part.width for part in segments(numbers)] == [
         pytest.approx(100 * number / total, abs=0.01) for number in numbers.values()
     ]
 
@@ -76,7 +79,7 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
     )
 
     for numbers, drawn in zip(cases, bars, strict=True):
-        states = {group.states[0]: number for group, number in zip(GROUPS, numbers, strict=True)}
-        for ours, theirs in zip(segments(states), drawn, strict=True):
+        named = {group.style: number for group, number in zip(GROUPS, numbers, strict=True)}
+        for ours, theirs in zip(segments(named), drawn, strict=True):
             assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
     assert words == [*map(format_duration, times), *map(format_rate, rates), *map(format_count, cases[0])]

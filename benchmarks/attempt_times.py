@@ -1,0 +1,84 @@
+"""What it costs to record the times of attempts: processor time of runs with and without it, in pairs.
+
+The graph is one memory drop, then no-op applications with a memory drop each, in worker processes: the cheapest
+attempts that there are, so that the share of the recording is the largest. Each pair runs in a fresh process,
+alternately with the recording first and without it first, and counts the processor time of all processes. The
+reference is the run without.
+
+Usage: ``python benchmarks/attempt_times.py [DROPS [PAIRS]]``; prints JSON.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dropflow import local, session_factory
+from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.testing.shapes import fan
+
+DROPS, PAIRS, WORKERS = 60_000, 15, 2
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
+def run(drops: int, *, records: bool) -> float:
+    """Run a graph once; return the processor time that it took."""
+
+    def nothing(*_: Any) -> None:
+        """Record nothing."""
+
+    session_factory.AttemptTimes = AttemptTimes if records else nothing  # type: ignore[assignment, misc]
+    graph = fan(drops)
+    with tempfile.TemporaryDirectory() as directory:
+        before = processor_seconds()
+        result = local.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
+        used = processor_seconds() - before
+    if result.failures:
+        raise SystemExit(result.failures[0].text)
+    return used
+
+
+def main() -> None:
+    """Measure all pairs and print one JSON object."""
+    if sys.argv[1:2] == ["--one"]:
+        drops, first = int(sys.argv[2]), sys.argv[3] == "with"
+        run(1_000, records=True)
+        found = {records: run(drops, records=records) for records in (first, not first)}
+        print(json.dumps({"with": found[True], "without": found[False]}))
+        return
+    drops, pairs = (*map(int, sys.argv[1:]), *(DROPS, PAIRS)[len(sys.argv) - 1 :])
+    rows = [
+        json.loads(
+            subprocess.check_output([sys.executable, __file__, "--one", str(drops), ("with", "without")[number % 2]])
+        )
+        for number in range(pairs)
+    ]
+    shares = [row["with"] / row["without"] - 1 for row in rows]
+    extra = statistics.median(row["with"] - row["without"] for row in rows)
+    print(
+        json.dumps(
+            {
+                "benchmark": "attempt_times",
+                "attempts": drops // 2,
+                "pairs": pairs,
+                "without_us_per_attempt": round(statistics.median(row["without"] for row in rows) / drops * 2e6, 1),
+                "recording_us_per_attempt": round(extra / drops * 2e6, 2),
+                "share_percent": round(statistics.median(shares) * 100, 2),
+                "share_percent_quartiles": [round(one * 100, 2) for one in statistics.quantiles(shares, n=4)[::2]],
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
