@@ -170,7 +170,7 @@ def replace_file(path: Path, data: bytes) -> None:
         unfinished.replace(path)
     except OSError as error:
         hint = "name another file"
-        raise BadFileError(f"the graph cannot be written: {error}", where=str(path), hint=hint) from error
+        raise BadFileError(f"cannot be written: {error}", where=str(path), hint=hint) from error
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -165,4 +165,4 @@ def graph_to_plan(
         components=component_options(elsewhere=True),
     )
     note_warnings(output, done.problems)
-    return choice.measured(done.graph)
+    return choice.measured(output, done.graph)

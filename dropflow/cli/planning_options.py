@@ -10,6 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from dropflow.cli.options import ConnectionOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
@@ -63,17 +64,21 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     seed: int = 0
     profiles: tuple[str, ...] = ()
-    """Directories of runs whose measurements take the place of estimates."""
+    """Runs, sessions and files whose measurements take the place of estimates."""
     is_given: bool = False
     """Whether the command line has one of these options."""
 
-    def measured(self, graph: "PhysicalGraph") -> "PhysicalGraph":
-        """Return a graph with what earlier runs have measured."""
+    def measured(
+        self, output: "CommandOutput", graph: "PhysicalGraph", manager: ConnectionOptions | None = None
+    ) -> "PhysicalGraph":
+        """Return a graph with what earlier runs have measured; sessions are those of `manager`."""
         if not self.profiles:
             return graph
-        from translator.planning.measured import read_measured_run, with_measured_weights
+        from dropflow.cli.measured_profiles import measured_by
+        from translator.planning.measured import with_measured_nodes
 
-        return with_measured_weights(graph, [read_measured_run(Path(directory)) for directory in self.profiles])
+        where = environment_connection() if manager is None else manager
+        return with_measured_nodes(graph, measured_by(output, where, self.profiles))
 
     def options(self, parts: int) -> "PartitionOptions":
         """Return the options of the stage, for a number of parts."""
@@ -119,8 +124,9 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--profile",
         "profiles",
         multiple=True,
-        metavar="DIR",
-        help="Plan with the times and sizes that the run in DIR has measured, not with those of GRAPH; repeatable.",
+        metavar="RUN",
+        help="Plan with the times and sizes that RUN has measured, not with those of GRAPH: the directory of a run, a "
+        "session of a manager, or a file of dropflow profile; repeatable.",
     )
     @functools.wraps(function)
     def command(
@@ -176,6 +182,11 @@ def machines_and_parts(output: "CommandOutput", source: str | None, parts: int |
     return machines, len(machines.nodes) if parts is None else parts
 
 
+def environment_connection() -> ConnectionOptions:
+    """Return the manager and the token in the environment, for commands without the options of a connection."""
+    return ConnectionOptions(url=os.environ.get("DROPFLOW_URL") or None, token=os.environ.get("DROPFLOW_TOKEN") or None)
+
+
 def is_url(source: str) -> bool:
     """Whether this names a manager, rather than a file or nodes."""
     return "://" in source
@@ -190,11 +201,11 @@ def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
         No node is alive there.
     """
     from dropflow.cli.connection import connect_to, manager_url
-    from dropflow.cli.options import ConnectionOptions
 
     # A token in the environment is for the manager of DROPFLOW_URL, if that names one.
-    environment = ConnectionOptions(url=os.environ.get("DROPFLOW_URL") or url, token=os.environ.get("DROPFLOW_TOKEN"))
-    with connect_to(manager_url(ConnectionOptions(url=url)), environment) as client:
+    environment = environment_connection()
+    credentials = msgspec.structs.replace(environment, url=environment.url or url)
+    with connect_to(manager_url(ConnectionOptions(url=url)), credentials) as client:
         return usable_nodes(output, client)
 
 

@@ -1,6 +1,7 @@
 """``dropflow profile``: what the attempts of a run took, by logical node."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,12 +9,15 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import output_options
+from dropflow.cli.measured_profiles import measured_by, run_of
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.recorded_times import runs_argument
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_duration, format_size, plural
 
 if TYPE_CHECKING:
+    from dropflow.measured_run import MeasuredRun
     from dropflow.times.statistics import NodeProfile, SlowAttempt
 
 __all__ = ["command"]
@@ -66,26 +70,41 @@ def _duration(seconds: float) -> str:
 @click.option(
     "--slowest", "most", metavar="N", type=click.IntRange(0), default=0, help="Also list the N slowest attempts."
 )
-@click.argument("directories", metavar="DIR...", nargs=-1, required=True)
-def command(output: CommandOutput, *, most: int, directories: tuple[str, ...]) -> Exit:
+@click.option("-o", "target", metavar="FILE", help="Write what was measured to FILE, for --profile of other commands.")
+@click.option(
+    "--with",
+    "others",
+    metavar="RUN",
+    multiple=True,
+    help="Also write what RUN has measured, a run, a session or a file; repeatable.",
+)
+@connection_options
+@runs_argument
+def command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    most: int,
+    target: str | None,
+    others: tuple[str, ...],
+    runs: tuple[str, ...],
+) -> Exit:
     """Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.
 
-    DIR is the directory of a run, also of one that is running or was killed. For a session of managers, give the
-    directories that it has on its nodes (ROOT/sessions/SESSION) together. Times are those of attempts that have ended;
+    RUN is a session of a manager, or the directory of a run, also of one that runs or was killed. The directories that
+    a session has on its nodes (ROOT/sessions/SESSION) are given together. Times are those of attempts that have ended;
     'waited' is the median from when an attempt could begin until it was given to the workers, and 'queued' from then
     until one of them began it.
     """
-    import numpy as np
-
-    from dropflow.errors import NotFoundError
-    from dropflow.measured_run import read_records, read_run
+    from dropflow.errors import UsageError
     from dropflow.times.by_template import profile, slowest
 
-    first, *others = (Path(directory) for directory in directories)
-    graph, found = read_run(first)
-    records = np.concatenate([found, *(read_records(other) for other in others)])
-    if len(records) and records["drop"].max() >= graph.drops:
-        raise NotFoundError("these directories are not of one session", where=directories[0])
+    if others and target is None:
+        raise UsageError("--with merges measurements into a file", hint="name it with -o FILE")
+    run = run_of(output, manager, runs)
+    graph, records = run
+    if target is not None:
+        _write(output, manager, run, others, Path(target))
     output.answer(
         ProfileReply(
             graph=graph.name,
@@ -95,3 +114,17 @@ def command(output: CommandOutput, *, most: int, directories: tuple[str, ...]) -
         )
     )
     return Exit.FINISHED
+
+
+def _write(
+    output: CommandOutput, manager: ConnectionOptions, run: "MeasuredRun", others: tuple[str, ...], target: Path
+) -> None:
+    """Write what a run and others have measured to a file, which is replaced as a whole."""
+    from dropflow.cli.graph_files import replace_file
+    from translator.planning.measured import measured_nodes, merged_nodes
+    from translator.planning.profile_file import write_profile
+
+    nodes = merged_nodes([*measured_nodes(run), *measured_by(output, manager, others)])
+    content = BytesIO()
+    write_profile(nodes, content)
+    replace_file(target, content.getvalue())

@@ -214,7 +214,8 @@ def command(
     with connect(manager) as client:
         options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
         whole = without_fusion(translation.graph) if no_fuse else translation.graph
-        parted = fit(whole, usable_nodes(output, client), options)
+        weighted = choice.measured(output, whole, manager)
+        parted = replace(fit(weighted, usable_nodes(output, client), options), weight=whole.weight)
         query = SubmitQuery(
             session=session,
             anew=anew,
@@ -262,8 +263,7 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
         parted = _at_random(graph, count, options.random)
     elif options.is_given or graph.parts == 1:
         where = machines if count <= len(nodes.nodes) else None
-        weighted = options.choice.measured(graph)
-        parted = replace(partition(weighted, options.choice.options(count), where), weight=graph.weight)
+        parted = partition(graph, options.choice.options(count), where)
     else:
         parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
     names = [node.name for node in machines.nodes]

@@ -1,7 +1,7 @@
 """Weights of drops as earlier runs have measured them, in place of the estimates of a graph."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,45 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.measured_run import MeasuredRun, read_run
 
-__all__ = ["read_measured_run", "with_measured_weights"]
+__all__ = [
+    "MeasuredNode",
+    "measured_nodes",
+    "merged_nodes",
+    "read_measured_run",
+    "with_measured_nodes",
+    "with_measured_weights",
+]
 
 Floats = npt.NDArray[np.float64]
+_Wide = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """What was measured of one logical node.
+
+    Attributes
+    ----------
+    key : str
+        Its id.
+    kind : Kind
+        Application or data.
+    shape : tuple of int
+        That of its index space, in the runs that were measured.
+    instance : int64 array, shape (measured,)
+        The instances that were measured, ascending.
+    mean : float array, shape (measured,)
+        Seconds of an application, bytes of data; the mean of all measurements of an instance.
+    count : float array, shape (measured,)
+        How many measurements that were.
+    """
+
+    key: str
+    kind: Kind
+    shape: tuple[int, ...]
+    instance: _Wide
+    mean: Floats
+    count: Floats
 
 
 def read_measured_run(directory: Path) -> MeasuredRun:
@@ -34,37 +70,65 @@ def read_measured_run(directory: Path) -> MeasuredRun:
     return run
 
 
+def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
+    """Return what a run has measured, by logical node. What an application has written is divided among its outputs."""
+    return tuple(
+        MeasuredNode(node.key, node.kind, node.shape, instance, values, np.ones(len(values)))
+        for node, instance, values in _measured(run)
+    )
+
+
+def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
+    """Return one record for each logical node and shape, with the means of all measurements."""
+    alike: dict[tuple[str, Kind, tuple[int, ...]], list[MeasuredNode]] = {}
+    for node in nodes:
+        alike.setdefault((node.key, node.kind, node.shape), []).append(node)
+    found = []
+    for (key, kind, shape), some in alike.items():
+        instance, place = np.unique(np.concatenate([one.instance for one in some]), return_inverse=True)
+        counts = np.concatenate([one.count for one in some])
+        sums = np.concatenate([one.mean * one.count for one in some])
+        count = np.bincount(place.reshape(-1), weights=counts, minlength=len(instance)).astype(np.float64)
+        total = np.bincount(place.reshape(-1), weights=sums, minlength=len(instance))
+        found.append(MeasuredNode(key, kind, shape, instance, total / count, count))
+    return tuple(found)
+
+
 def with_measured_weights(graph: PhysicalGraph, runs: Sequence[MeasuredRun]) -> PhysicalGraph:
-    """Return the graph with the seconds and the bytes that runs have measured.
+    """Return the graph with the seconds and the bytes that runs have measured; see `with_measured_nodes`."""
+    return with_measured_nodes(graph, [node for run in runs for node in measured_nodes(run)])
+
+
+def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> PhysicalGraph:
+    """Return the graph with the seconds and the bytes that were measured.
 
     A drop gets the mean of its measurements, which are found by the id of its logical node and its instance. If a run
     had another number of instances, or did not come to this one, the drop gets the mean of its node. A node that no run
-    has measured keeps its estimate. What an application has written is divided equally among its outputs.
+    has measured keeps its estimate.
 
     Parameters
     ----------
     graph : PhysicalGraph
         What is to be planned.
-    runs : sequence of MeasuredRun
-        Runs of this graph, or of others with the same logical nodes.
+    nodes : iterable of MeasuredNode
+        Of runs of this graph, or of others with the same logical nodes.
     """
     sums, counts = np.zeros(graph.drops), np.zeros(graph.drops)
     node_sums, node_counts = np.zeros(len(graph.templates)), np.zeros(len(graph.templates))
     rows_of = {template.key: row for row, template in enumerate(graph.templates)}
-    for run in runs:
-        for node, instance, values in _measured(run):
-            row = rows_of.get(node.key)
-            if row is None or graph.templates[row].kind is not node.kind:
-                continue
-            node_sums[row] += values.sum()
-            node_counts[row] += len(values)
-            if graph.templates[row].shape == node.shape:
-                drops = np.flatnonzero(graph.template == row)
-                place = np.full(int(np.prod(node.shape, dtype=np.int64)), -1, dtype=np.int64)
-                place[graph.instance[drops]] = drops
-                known = place[instance] >= 0
-                np.add.at(sums, place[instance[known]], values[known])
-                np.add.at(counts, place[instance[known]], 1)
+    for node in nodes:
+        row = rows_of.get(node.key)
+        if row is None or graph.templates[row].kind is not node.kind:
+            continue
+        node_sums[row] += (node.mean * node.count).sum()
+        node_counts[row] += node.count.sum()
+        if graph.templates[row].shape == node.shape:
+            drops = np.flatnonzero(graph.template == row)
+            place = np.full(int(np.prod(node.shape, dtype=np.int64)), -1, dtype=np.int64)
+            place[graph.instance[drops]] = drops
+            known = place[node.instance] >= 0
+            np.add.at(sums, place[node.instance[known]], (node.mean * node.count)[known])
+            np.add.at(counts, place[node.instance[known]], node.count[known])
     estimates = np.array([max(template.weight, 0.0) for template in graph.templates], dtype=np.float64)
     by_node = np.where(node_counts > 0, node_sums / np.maximum(node_counts, 1), estimates)
     weight: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), by_node[graph.template])
