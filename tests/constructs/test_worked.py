@@ -268,8 +268,9 @@ def test_constructs_run(draw: Callable[[], Worked], tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", WORKED, ids=lambda draw: draw.__name__)
-def test_constructs_run_alike_on_three_nodes(draw: Callable[[], Worked], make_cluster: Make, tmp_path: Path) -> None:
+def test_constructs_run_alike_on_three_nodes(make_cluster: Make) -> None:
     """With every drop on a random one of three nodes, the results are those of a run in one process."""
-    graph = unrolled(draw())
-    assert run_on_nodes(graph, make_cluster, seed=12) == run_here(graph, tmp_path / "run")
+    cluster = make_cluster(3)
+    found = {draw.__name__: run_on_nodes(unrolled(draw()), cluster, seed=12, session=draw.__name__) for draw in WORKED}
+
+    assert found == RESULTS

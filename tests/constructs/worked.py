@@ -1,7 +1,6 @@
 """Drawings that run: each application returns its name around what it read, so that results show the structure."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -68,18 +67,17 @@ def run_here(graph: PhysicalGraph, directory: Path) -> list[str]:
     return sorted(_text(path.read_bytes()) for path in (directory / "results").iterdir())
 
 
-def run_on_nodes(graph: PhysicalGraph, make_cluster: Callable[..., Cluster], seed: int) -> list[str]:
+def run_on_nodes(graph: PhysicalGraph, cluster: Cluster, seed: int, session: str) -> list[str]:
     """Run a graph on three nodes, each drop on a random one; return the contents of its leaves, sorted."""
-    cluster = make_cluster(3)
     part = np.random.default_rng(seed).integers(0, 3, graph.drops).astype(np.int32)
     part[:3] = np.arange(3)[: len(part)]
     placed = replace(graph, part=part)
-    ended = cluster.run(placed)
+    ended = cluster.run(placed, session)
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
     rows = leaves(graph)
     names = list(cluster.nodes)
     found = [
-        b"".join(cluster[names[part[row]]].data("s", oid).chunks)
+        b"".join(cluster[names[part[row]]].data(session, oid).chunks)
         for row, oid in zip(rows.tolist(), oids(graph, rows.tolist()), strict=True)
     ]
     return sorted(_text(one) for one in found)

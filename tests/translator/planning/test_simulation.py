@@ -81,6 +81,24 @@ def test_processors_and_memory_are_never_exceeded() -> None:
 
 @given(plans())
 @settings(max_examples=30)
+def test_capacities_are_kept_at_all_times(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:
+    """Whenever an application starts, those that run on its node fit into its processors and memory, or it is alone."""
+    graph, machines, order = plan
+    work = work_of(graph)
+    priority = None if order is None else np.array(order, dtype=np.int32)
+    run = simulate(work, machines, graph.part, priority)
+    for app in work.apps.tolist():
+        node = machines.nodes[int(graph.part[app])]
+        here = work.apps[(graph.part[work.apps] == graph.part[app])]
+        now = run.start[app]
+        running = here[((run.start[here] <= now) & (now < run.end[here])) | (here == app)]
+        if run.end[app] > now:
+            fits = work.cpus[running].sum() <= node.cores and work.memory[running].sum() <= node.memory
+            assert fits or len(running) == 1
+
+
+@given(plans())
+@settings(max_examples=30)
 def test_no_plan_beats_the_lower_bound(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:
     """The completion time is at least the bound, and loads add up to the work."""
     graph, machines, _ = plan
