@@ -50,8 +50,8 @@ from managers.node.session_resources import SessionResources
 from managers.node.shared_files import SharedFile
 from managers.node.view_events import ViewEvents
 from managers.node.view_states import adopt_copies, continuation_in_view, report_of
+from managers.recovery.explain_decision import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
-from managers.recovery.replan import explain_decision
 
 __all__ = ["HostedSession"]
 

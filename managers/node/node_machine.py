@@ -5,7 +5,7 @@ a session, and which may follow which, are in `managers.node.session_table`. The
 after its thread has ended.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from dropflow.errors import (
     ConflictError,
@@ -13,15 +13,13 @@ from dropflow.errors import (
     GoneError,
     LinkError,
     NotFoundError,
-    RestartedError,
-    UsageError,
 )
-from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.node.closing import Closing
+from managers.node.deployment_checks import cancelled_early, is_connecting, refuse_other_process, to_continue
 from managers.node.drain_events import ContentsRead
 from managers.node.draining import Draining
 from managers.node.events import (
@@ -40,7 +38,6 @@ from managers.node.events import (
     NotConnected,
     Over,
     PeerChanged,
-    PeerEvent,
     PeerRestarted,
     PeerSent,
     PeersProbed,
@@ -56,7 +53,8 @@ from managers.node.events import (
 )
 from managers.node.lifecycle import Lifecycle
 from managers.node.member_operations import MemberOperations
-from managers.node.peer_monitor import Loss, PeerMonitor
+from managers.node.peer_losses import PeerLosses
+from managers.node.peer_monitor import PeerMonitor
 from managers.node.session_table import FinishedRecord, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
@@ -114,6 +112,15 @@ class NodeMachine:
         self._members = MemberOperations(
             name, incarnation, views=self._views, visible=self._visible, actions=self._actions
         )
+        self._losses = PeerLosses(
+            table=self.table,
+            peers=self.peers,
+            sessions=self._sessions,
+            views=self._views,
+            members=self._members,
+            stop=self._stop,
+            actions=self._actions,
+        )
         self._closing = Closing(name, self.table, self._sessions, self._timers, self._actions)
         self.draining = Draining(
             name,
@@ -153,7 +160,7 @@ class NodeMachine:
             case ContentUnavailable():
                 self._views.on_unavailable(event)
             case PeersRead() | PeerChanged() | PeersProbed() | LinkRefused() | PeerRestarted() | PeerStopped():
-                self._on_peers(event, now)
+                self._losses.on_peers(event, now)
             case ContentsRead():
                 self.draining.contents_read(event, now)
             case CancelRecorded():
@@ -163,9 +170,9 @@ class NodeMachine:
                 self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
                 self._on_record(event, now)
-        self._take_losses(now)
+        self._losses.take(now)
         self.draining.look(now)
-        self._take_losses(now)
+        self._losses.take(now)
         self._closing.finish()
         return self._take_actions()
 
@@ -186,9 +193,9 @@ class NodeMachine:
             self._actions += [ProbePeers(addresses)] if addresses else []
         self._timers.run(now)
         self._views.tick(now)
-        self._take_losses(now)
+        self._losses.take(now)
         self.draining.look(now)
-        self._take_losses(now)
+        self._losses.take(now)
         return self._take_actions()
 
     def deadline(self) -> float:
@@ -205,7 +212,7 @@ class NodeMachine:
     def _prepare(self, call: int, now: float, *, deployment: Deployment, seconds: float) -> None:
         """Begin to build a session; answered once its peers have answered."""
         name, epoch = deployment.session, deployment.epoch
-        _check_deployment(deployment, self._name, self._incarnation)
+        refuse_other_process(deployment, self._name, self._incarnation)
         if self._closing.has_begun:
             raise LinkError(f"node {self._name} is stopping")
         if self.draining.has_begun:
@@ -229,7 +236,7 @@ class NodeMachine:
             return
         if (name, epoch) in self._withdrawn and not deployment.is_joining:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
-        former = None if record is None else _to_continue(record, deployment)
+        former = None if record is None else to_continue(record, deployment)
         if former is not None and not former.phase.is_quiet:
             former.postponed.append((call, deployment, seconds))
             return
@@ -286,12 +293,12 @@ class NodeMachine:
         request = CancelRequest(reason=reason, grace=grace)
         record = self.table.get(session)
         if record is not None and record.phase in (Phase.BUILDING, Phase.ABANDONED):
-            self._sessions.withdraw(record, now, _cancelled_early(session, request))
+            self._sessions.withdraw(record, now, cancelled_early(session, request))
             self._actions.append(Return(call, None))
             return
         record = self._visible(session)
-        if not record.phase.is_live or _is_connecting(record, self.peers):
-            self._stop(record, now, request, _cancelled_early(session, request))
+        if not record.phase.is_live or is_connecting(record, self.peers):
+            self._stop(record, now, request, cancelled_early(session, request))
             self._actions.append(Return(call, record.instance))
             return
         self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
@@ -321,7 +328,7 @@ class NodeMachine:
 
         Another one that is connecting is removed, and its deployer gets `error`.
         """
-        if record.phase is Phase.CONNECTING and not _is_connecting(record, self.peers):
+        if record.phase is Phase.CONNECTING and not is_connecting(record, self.peers):
             self._sessions.prepared(record, now)
         self._sessions.cancel(record, now, request, error)
 
@@ -342,7 +349,7 @@ class NodeMachine:
                 record.result = event.status
                 self._members.over(record, event.failure)
                 sessions.over(record)
-                self._lose(self.peers.release(record.name, now), now)
+                self._losses.lose(self.peers.release(record.name, now), now)
             case Ended():
                 sessions.ended(record)
                 self._prepare_postponed(record, now)
@@ -388,134 +395,6 @@ class NodeMachine:
             lambda now: self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers))),
         )
         asked = {**record.peers, **record.witnesses}
-        self._lose(self.peers.need(record.name, asked, now), now)
+        self._losses.lose(self.peers.need(record.name, asked, now), now)
         addresses = {node: place.address for node, place in asked.items()}
         self._actions += [ConnectPeers(record.name, record.epoch, addresses), ReadPeers()]
-
-    # Peers.
-
-    def _on_peers(self, event: PeerEvent, now: float) -> None:
-        match event:
-            case PeersRead():
-                self._update_peers(event, now)
-            case PeerChanged():
-                self.peers.changed(event.peer, is_down=event.is_down)
-                self._check_connecting()
-            case LinkRefused():
-                self.peers.refused(event.peer, event.text)
-                self._check_connecting()
-            case PeerRestarted():
-                if event.peer in self.peers.needed:
-                    again = "its process was started again"
-                    self._lose([Loss(event.peer, event.incarnation, again, is_final=True)], now)
-                self._check_connecting()
-            case PeersProbed():
-                self._lose(self.peers.probed(event.refused, now), now)
-            case PeerStopped():
-                self._peer_stopped(event, now)
-
-    def _peer_stopped(self, event: PeerStopped, now: float) -> None:
-        """Another node gave up a session: it was cancelled there, or lost a node or its engine."""
-        record = self.table.get(event.session, event.epoch)
-        if record is None or (record.views is not None and event.peer not in record.peers):
-            return  # the session goes on without that node
-        if event.failure is None:
-            self._stop(record, now, CancelRequest(reason=event.reason))
-        elif event.node != event.peer or not self._views.lose(
-            record, event.peer, event.failure.text, now, is_final=True
-        ):
-            self._sessions.fail(record, now, event.node, event.failure)
-
-    def _check_connecting(self) -> None:
-        if any(record.phase is Phase.CONNECTING for record in self.table):
-            self._actions.append(ReadPeers())
-
-    def _update_peers(self, event: PeersRead, now: float) -> None:
-        paused = self.peers.paused
-        losses = self.peers.update(event.last_received, now)
-        if self.peers.needed and self.peers.paused > paused:
-            self._actions.append(Log(f"this process was paused for {self.peers.paused - paused:.1f} s"))
-        self._lose(losses, now)
-        for record in self.table:
-            if record.phase is not Phase.CONNECTING:
-                continue
-            missing = self.peers.missing(record.peers)
-            trouble = self.peers.trouble(missing)
-            if not missing:
-                self._sessions.prepared(record, now)
-            elif trouble is not None:
-                self._sessions.withdraw(record, now, trouble)
-
-    def _take_losses(self, now: float) -> None:
-        self._members.take_adopted(now)
-        while self._views.losses:
-            losses, self._views.losses = self._views.losses, []
-            self._lose(losses, now)
-
-    def _lose(self, losses: Iterable[Loss], now: float) -> None:
-        """Change the views of the sessions that need a process of a lost peer; those that cannot go on fail."""
-        for loss in losses:
-            self._actions.append(Log(f"node {loss.peer} is lost: {loss.reason}"))
-            failure = Failure(
-                code=LinkError.code,
-                kind="NodeLost",
-                text=f"node {loss.peer} is lost: {loss.reason}",
-                hint=f"look at the log of node {loss.peer}; start it again, and submit the graph again",
-                retryable=True,
-            )
-            for record in self.table:
-                place = record.peers.get(loss.peer) or record.witnesses.get(loss.peer)
-                if place is None or place.incarnation >= loss.before:
-                    continue
-                goes_on = self._views.lose(record, loss.peer, loss.reason, now, is_final=loss.is_final)
-                if not goes_on and loss.peer not in record.witnesses:
-                    self._sessions.fail(record, now, loss.peer, failure)
-
-
-def _check_deployment(deployment: Deployment, node: str, incarnation: int) -> None:
-    """Refuse a deployment that is for another process."""
-    own = next((place for place in deployment.places if place.node == node), None)
-    if own is None:
-        raise UsageError(
-            f"the deployment of {deployment.session!r} is not for node {node}",
-            hint=f"it is for {', '.join(sorted(place.node for place in deployment.places)) or 'no node'}",
-        )
-    if own.incarnation != incarnation:
-        raise RestartedError(
-            f"node {node} was restarted after session {deployment.session!r} was planned for it",
-            hint="submit the graph again",
-        )
-
-
-def _to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
-    """Return the session of a name that is there, if it is over and the deployment continues it.
-
-    Raises
-    ------
-    ConflictError
-        It is another session, it is not over, or it was deployed later.
-    """
-    if not deployment.is_continuation:
-        raise ConflictError(
-            f"there is a session {record.name!r} already, {record.status.name}",
-            hint="delete it, or give the new one another name",
-        )
-    if not record.phase.is_quiet and record.phase not in (Phase.ENDING, Phase.RETIRING):
-        raise ConflictError(
-            f"session {record.name!r} cannot be continued: it is {record.status.name}",
-            hint="try again when it is over",
-        )
-    if record.epoch >= deployment.epoch:
-        raise ConflictError(f"session {record.name!r} was deployed again meanwhile", hint="look at its status")
-    return record
-
-
-def _is_connecting(record: SessionRecord, peers: PeerMonitor) -> bool:
-    """Return whether a session waits for peers that have never answered: if it is cancelled, nothing is left."""
-    return record.phase is Phase.CONNECTING and bool(peers.missing(record.peers))
-
-
-def _cancelled_early(session: str, request: CancelRequest) -> GoneError:
-    """Return what the deployer of a session gets that was cancelled while it was prepared."""
-    why = f": {request.reason}" if request.reason else ""
-    return GoneError(f"session {session!r} was cancelled before it started{why}")

@@ -24,8 +24,9 @@ from dropflow.testing.shapes import triples
 from dropflow.testing.strategies import graphs
 from managers.deployment import Place
 from managers.recovery.events import PlanView
+from managers.recovery.explain_decision import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
-from managers.recovery.replan import decide, explain_decision
+from managers.recovery.replan import decide
 from tests.engine.test_known_states import World, outcomes
 
 N, W, C, E, S, X = (
