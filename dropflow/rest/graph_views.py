@@ -19,6 +19,7 @@ from dropflow.formatting import plural
 from dropflow.graph.drawing import selections
 from dropflow.graph.drawing.boxes import Grouping
 from dropflow.graph.drawing.draw import draw
+from dropflow.graph.drawing.logical import draw_logical
 from dropflow.graph.drawing.packed import pack_drawing, pack_edges, pack_selection
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import oid, oids, row_of
@@ -118,6 +119,11 @@ class GraphViews:
             )
 
         return self._answer((source.key, query), make, call)
+
+    def logical(self, source: GraphSource) -> Response:
+        """Return the drawing of the logical graph."""
+        drawing = self._answers.get((source.key, "logical"), lambda: draw_logical(self._graph(source)))
+        return Response(body=msgspec.to_builtins(drawing))
 
     def edges(self, source: GraphSource, call: Request) -> Response:
         """Return the edges of a graph."""

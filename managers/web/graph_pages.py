@@ -52,6 +52,7 @@ def graph_routes(manager: Manager, templates: PageTemplates, hub: StateHub) -> l
             summary="Where its boxes and drops are.",
             query=DrawingQuery,
         ),
+        route(path=f"{one}/logical", handler=lambda call: views.logical(source(call)), summary="Its logical graph."),
         octets(path=f"{one}/edges", handler=lambda call: views.edges(source(call), call), summary="Its edges."),
         octets(
             path=f"{one}/selection",

@@ -1,8 +1,9 @@
 // The picture of a physical graph: its canvas, and what is around it.
 
-import { fetchColumns } from "./graph_columns.js";
+import { fetchColumns, refusal } from "./graph_columns.js";
 import { Camera } from "./graph_camera.js";
 import { BoxList } from "./graph_list.js";
+import { LogicalGraph } from "./graph_logical.js";
 import { Matrix } from "./graph_matrix.js";
 import { GROUPS, Model } from "./graph_model.js";
 import { distance, paint } from "./graph_paint.js";
@@ -74,6 +75,21 @@ const panel = new Panel(root.querySelector("#graph-panel"), { api, page, names: 
   },
 });
 
+const logical = new LogicalGraph(root.querySelector("#graph-logical"), (key) => select("key", 0, key));
+
+async function loadLogical() {
+  try {
+    const answer = await fetch(`${base}/logical`);
+    if (!answer.ok) throw new Error(await refusal(answer));
+    logical.show(await answer.json());
+    if (!model) return;
+    logical.update(model);
+    if (model.selected >= 0) logical.choose(model.columns.template[model.selected]);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
 function redraw() {
   if (isDirty) return;
   isDirty = true;
@@ -141,6 +157,7 @@ async function load() {
   if (!(isFirst && readAddress())) fit(false);
   listSoon(true);
   legend();
+  logical.update(model);
   canvas.dataset.boxes = String(model.boxes);
   root.dataset.ready = "yes";
   redraw();
@@ -151,6 +168,7 @@ function fit(isGliding = true) {
   const whole = camera.framing(0, 0, width, height);
   camera.least = Math.min(whole.scale * 0.5, 0.5);
   camera.go(whole, isGliding);
+  camera.isFree = false;
 }
 
 function zoomTo(box) {
@@ -165,6 +183,7 @@ function resize() {
     Object.assign(camera, { width, height });
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
+    if (model && !camera.isFree) fit(false);
   }
   redraw();
 }
@@ -174,6 +193,7 @@ function resize() {
 function chooseDrop(drop, isShown = false) {
   model.selected = drop;
   chosenBox = -1;
+  logical.choose(model.columns.template[drop]);
   panel.showDrop(model, drop);
   if (isShown) {
     const { x, y } = model.centre(drop);
@@ -186,6 +206,7 @@ function chooseDrop(drop, isShown = false) {
 
 function chooseBox(box) {
   model.selected = -1;
+  logical.choose(-1);
   chosenBox = box;
   panel.showBox(model, box);
   writeAddress();
@@ -195,6 +216,7 @@ function chooseBox(box) {
 function unchoose() {
   model.selected = -1;
   chosenBox = -1;
+  logical.choose(-1);
   panel.clear();
   writeAddress();
   redraw();
@@ -324,6 +346,7 @@ function listSoon(isNew = false) {
       listed = performance.now();
       list.show(model);
       legend();
+      logical.update(model);
       if (chosenBox >= 0 && !root.querySelector("#graph-panel").contains(document.activeElement)) panel.showBox(model, chosenBox);
     },
     Math.max(0, listed + LIST_PACE - performance.now()),
@@ -518,3 +541,4 @@ if (events) {
 grouping = new URLSearchParams(location.hash.slice(1)).get("by") ?? grouping;
 root.querySelector("#graph-by").value = grouping;
 load();
+loadLogical();

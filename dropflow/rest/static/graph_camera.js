@@ -14,6 +14,8 @@ export class Camera {
     this.least = 0.001;
     this.onMove = onMove;
     this.glide = 0;
+    /** Whether it shows something else than the whole drawing. */
+    this.isFree = true;
     this.isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
 
@@ -28,6 +30,7 @@ export class Camera {
 
   pan(dx, dy) {
     this.#stop();
+    this.isFree = true;
     this.x -= dx / this.scale;
     this.y -= dy / this.scale;
     this.onMove();
@@ -36,6 +39,7 @@ export class Camera {
   /** Zoom by a factor, and keep the drawing under a place of the canvas. */
   zoom(factor, x = this.width / 2, y = this.height / 2) {
     this.#stop();
+    this.isFree = true;
     const scale = Math.min(LARGEST, Math.max(this.least, this.scale * factor));
     this.x += x / this.scale - x / scale;
     this.y += y / this.scale - y / scale;
@@ -61,6 +65,7 @@ export class Camera {
   /** Move there at once, or in a short glide. */
   go({ scale, x, y }, isGliding = true) {
     this.#stop();
+    this.isFree = true;
     if (!isGliding || this.isCalm) {
       Object.assign(this, { scale, x, y });
       this.onMove();

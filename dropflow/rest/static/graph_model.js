@@ -35,6 +35,7 @@ export class Model {
     this.marked = before?.marked ?? null;
     this.selected = before?.selected ?? -1;
     this.counts = new Uint32Array(this.boxes * GROUPS.length);
+    this.templateCounts = new Uint32Array(head.templates.length * GROUPS.length);
     this.totals = new Uint32Array(GROUPS.length);
     this.markedIn = new Uint32Array(this.boxes);
     this.size = new Uint32Array(this.boxes);
@@ -63,12 +64,14 @@ export class Model {
   }
 
   recount() {
-    const { box } = this.columns;
+    const { box, template } = this.columns;
     this.counts.fill(0);
+    this.templateCounts.fill(0);
     this.totals.fill(0);
     for (let drop = 0; drop < this.drops; drop += 1) {
       const group = this.group[drop];
       this.counts[box[drop] * GROUPS.length + group] += 1;
+      this.templateCounts[template[drop] * GROUPS.length + group] += 1;
       this.totals[group] += 1;
     }
     this.markedIn.fill(0);
@@ -91,7 +94,7 @@ export class Model {
    * @param {Uint8Array} states
    */
   changeStates(drops, states) {
-    const { box } = this.columns;
+    const { box, template } = this.columns;
     const width = GROUPS.length;
     for (let at = 0; at < drops.length; at += 1) {
       const drop = drops[at];
@@ -102,6 +105,8 @@ export class Model {
       this.group[drop] = after;
       this.counts[box[drop] * width + before] -= 1;
       this.counts[box[drop] * width + after] += 1;
+      this.templateCounts[template[drop] * width + before] -= 1;
+      this.templateCounts[template[drop] * width + after] += 1;
       this.totals[before] -= 1;
       this.totals[after] += 1;
       this.changed?.push(drop);

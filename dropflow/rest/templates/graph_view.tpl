@@ -27,6 +27,7 @@
 <span class="live" role="status" data-state="off" hidden></span>
 % end
 </div>
+<details class="graph-logical-part" open><summary>Logical graph</summary><div id="graph-logical" class="graph-logical"></div></details>
 <ul class="legend" id="graph-legend" aria-label="Colours"></ul>
 <div class="graph-body">
 <div class="graph-stage">

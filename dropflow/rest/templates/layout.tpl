@@ -17,8 +17,8 @@
 % for sheet in layout.style_sheets:
 <link rel="stylesheet" href="/static/{{sheet}}">
 % end
-% if defined("sheet") and sheet:
-<link rel="stylesheet" href="/static/{{sheet}}">
+% if defined("page_sheet"):
+<link rel="stylesheet" href="/static/{{page_sheet}}">
 % end
 % if twin:
 <link rel="alternate" type="application/json" href="{{twin}}">

@@ -24,6 +24,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.operation_records import TimesQuery
 from dropflow.rest.schema import DropQuery
+from dropflow.states import DropState
 from dropflow.testing.shapes import chain, fan
 from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.records import RECORD
@@ -112,6 +113,27 @@ def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
 
     two.refuse("results", LinkError("nothing listens there"))
     assert island.results("s").missing == ("n2",)
+
+
+def test_states_of_all_nodes_are_merged(world: World) -> None:
+    """The first answer has all drops, the next ones what has changed; nodes that do not answer are named."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    first = island.states("s")
+    assert sorted(first.rows.tolist()) == list(range(41))
+    assert set(first.values.tolist()) == {DropState.INITIALIZED}
+
+    row = two.drops("s", DropQuery()).drops[0].drop
+    two.advance("s", {row: "COMPLETED"})
+    second = island.states("s", since=first.cursor)
+    states = dict(zip(second.rows.tolist(), second.values.tolist(), strict=True))
+    assert states[row] == DropState.COMPLETED
+    assert not {drop.drop for drop in one.drops("s", DropQuery(limit=100)).drops} & set(states)
+    assert island.states("s", since=second.cursor).rows.tolist() == []
+    two.refuse("states", LinkError("nothing listens there"))
+    assert island.states("s", since=second.cursor).missing == ("n2",)
+    assert len(island.states("s", since="of another manager").rows) < 41
 
 
 def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None:

@@ -95,6 +95,23 @@ def test_the_graph_of_a_session(serve: Any, look: Any) -> None:
     expect(page.locator("#graph .live")).to_have_text("over")
 
 
+def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> None:
+    """With a key or a click; and the node of the drop that is chosen is marked. Numbers of its states are live."""
+    manager = manager_with_sessions()
+    page = look(serve(manager)).page
+    opened(page, "running", "#drop=32")
+    node = page.locator("#graph-logical [role=button]", has_text="data")
+    expect(node).to_have_class(re.compile("chosen"))
+    expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 19 waiting")
+
+    manager.fail("running", 12, "the disk is full", also=(32,))
+    expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 1 error, 18 waiting")
+    node.press("Enter")
+    expect(page.locator(".graph-note")).to_have_text("Shown: 20 drops.Show all")
+    page.locator("#graph-logical [role=button]", has_text="root").click()
+    expect(page.locator(".graph-note")).to_have_text("Shown: 1 drop.Show all")
+
+
 def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> None:
     """At 100 and 10,000 drops, on a screen and on a phone: axe-core finds nothing, and nothing scrolls aside.
 
@@ -112,5 +129,6 @@ def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> N
             expect(total(page, "error")).to_have_text("2")
             page.locator("#graph-boxes button").first.click()
 
+            assert page.locator("#graph canvas").bounding_box()["height"] > 200
             assert accessibility_findings(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
