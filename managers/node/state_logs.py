@@ -1,10 +1,10 @@
 """The states of the drops of a node's sessions, and their changes since a client last asked."""
 
-from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import numpy as np
 
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.state_records import DropStates, StateLog
 from managers.node.session_views import LiveSession, SessionCaller
@@ -16,7 +16,8 @@ class StateLogs:
     """The log of each session that a client has asked for. A log is read and written in the thread of its session."""
 
     def __init__(self) -> None:
-        self._logs: WeakKeyDictionary[Any, StateLog] = WeakKeyDictionary()
+        self._logs: dict[int, tuple[ref[PhysicalGraph], StateLog]] = {}
+        """By the identity of the graph of the slice: in another view of a session, it is another graph."""
 
     def read(self, session: SessionCaller, piece: Slice, since: str) -> DropStates:
         """Return the states of the drops of this node, or their changes since the answer with the cursor `since`.
@@ -24,7 +25,7 @@ class StateLogs:
         Parameters
         ----------
         session : SessionCaller
-            A session that runs here, or ran before. In another view it is another object.
+            A session that runs here, or ran before.
         piece : Slice
             Its drops.
         """
@@ -32,10 +33,18 @@ class StateLogs:
         def look(live: LiveSession) -> DropStates:
             if live.core.graph is not piece.graph:  # the view has just changed: the next request has the new one
                 return DropStates(cursor=since)
-            log = self._logs.get(session)
-            if log is None:
-                log = self._logs[session] = StateLog(piece.drop[piece.is_own])
+            log = self._log(piece)
             log.update(np.frombuffer(bytes(live.core.drops.states), dtype=np.uint8)[piece.is_own])
             return log.since(since)
 
         return session.call(look)
+
+    def _log(self, piece: Slice) -> StateLog:
+        known = self._logs.get(id(piece.graph))
+        if known is not None and known[0]() is piece.graph:
+            return known[1]
+        for key in [key for key, (graph, _) in list(self._logs.items()) if graph() is None]:
+            self._logs.pop(key, None)
+        log = StateLog(piece.drop[piece.is_own])
+        self._logs[id(piece.graph)] = (ref(piece.graph), log)
+        return log
