@@ -14,7 +14,8 @@ branches. Every step notes in a file when it starts and ends. Measured:
   those on the lost node too. The results of both runs are compared to the same numbers computed in this process.
 * ``readiness``: steps that do not sleep, in turns on three nodes that continue after a loss (``ready``), on three that
   do not (``unready``: only their `FEWEST_VOTERS` is greater), and on three that have neither a journal nor a stored
-  copy of the graph (``bare``). ``cpu_s`` is the median of the processor time of the three nodes and their workers.
+  copy of the graph (``bare``). ``cpu_s`` is the median of the processor time of the three nodes and their workers,
+  ``least_cpu_s`` the least, which other programs disturb least.
   ``cpu_ratio`` is the median over the turns of that of ready nodes to that of the others in the same turn, with
   quartiles, and ``throughput_ratio`` the same for drops per second: 1 means that readiness costs nothing.
 * ``decision``: `decide` with the reports of three nodes of four, half of the stages done; best of three.
@@ -286,6 +287,7 @@ def readiness(drops: int, turns: int) -> dict[str, Any]:
         "turns": turns,
         "seconds": {name: round(statistics.median(found), 3) for name, found in seconds.items()},
         "cpu_s": {name: round(statistics.median(found), 3) for name, found in cpu.items()},
+        "least_cpu_s": {name: round(min(found), 3) for name, found in cpu.items()},
         **{
             f"to_{name}": {
                 "cpu_ratio": _ratio(cpu["ready"], cpu[name]),
