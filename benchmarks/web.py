@@ -177,6 +177,9 @@ def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
             page.wait_for_timeout(1000)
             for _ in range(presses):
                 page.keyboard.press("+")
+            while name == "near" and canvas.get_attribute("data-distance") != "near":
+                page.keyboard.press("+")
+                page.wait_for_timeout(100)
             page.wait_for_timeout(1000)
             found[name] = _frames(page, seconds)
             found[f"{name}_is"] = canvas.get_attribute("data-distance")

@@ -36,7 +36,7 @@
 </div>
 <aside class="graph-side" aria-label="Details and list">
 <section id="graph-panel" class="graph-panel" aria-label="Chosen" hidden></section>
-<section class="graph-list" aria-labelledby="graph-boxes-title"><h2 id="graph-boxes-title">Boxes, those with errors first</h2><ul id="graph-boxes"></ul></section>
+<section class="graph-list" aria-labelledby="graph-boxes-title"><h2 id="graph-boxes-title">Boxes{{", those with errors first" if events else ""}}</h2><ul id="graph-boxes"></ul></section>
 </aside>
 </div>
 </div>
