@@ -7,10 +7,18 @@ An expression has numbers, placeholders (``{n}``, ``~n``, ``~{n}``, ``$n``, ``${
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-__all__ = ["ExpressionError", "UnknownNameError", "evaluate", "names_in"]
+__all__ = [
+    "ExpressionError",
+    "NoValueError",
+    "UnknownNameError",
+    "evaluate",
+    "names_in",
+    "replace_names",
+    "uses_names",
+]
 
 Number = int | float
 
@@ -37,6 +45,10 @@ _ONE_VALUE = frozenset({"ceil", "floor", "round"})
 
 class ExpressionError(Exception):
     """The text is no expression, or has no value. Its text says why."""
+
+
+class NoValueError(ExpressionError):
+    """The text is an expression, which has no value for these values of its names."""
 
 
 class UnknownNameError(ExpressionError):
@@ -76,6 +88,45 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Number:
     if parser.kind != "end":
         raise ExpressionError(f"{parser.token!r} is unexpected")
     return value
+
+
+def replace_names(text: str, value_of: Callable[[str], str | None]) -> str:
+    """Return an expression with texts in place of names.
+
+    Parameters
+    ----------
+    value_of : callable
+        Returns the text of a number for a name, or None if the name stays.
+
+    Raises
+    ------
+    ExpressionError
+        The text has a sign that no expression has. `value_of` may raise it, too.
+    """
+    found = []
+    for kind, token, is_name in _named(text):
+        value = value_of(token) if is_name else None
+        if value is None:
+            found.append(f"{{{token}}}" if kind == "parameter" else token)
+        else:
+            found.append(f"({value})" if value.startswith("-") else value)
+    return " ".join(found)
+
+
+def uses_names(text: str, names: Collection[str]) -> bool:
+    """Return whether a text is made of the signs of expressions, and uses one of some names."""
+    try:
+        return any(is_name and token in names for _, token, is_name in _named(text))
+    except ExpressionError:
+        return False
+
+
+def _named(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the kind of each token, the token, and whether it is the name of a value."""
+    tokens = _tokens(text) if len(text) <= _LONGEST else []
+    for (kind, token), (_, following) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
+        is_function = kind == "name" and token in _FUNCTIONS and following == "("
+        yield kind, token, kind in ("parameter", "name") and not is_function
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -133,7 +184,7 @@ class _Parser:
         while sign := self._take("*", "/", "//", "%"):
             other = self._signed(depth)
             if sign != "*" and not other:
-                raise ExpressionError("it divides by zero")
+                raise NoValueError("it divides by zero")
             value = _bounded(_OPERATIONS[sign](value, other))
         return value
 
@@ -152,9 +203,9 @@ class _Parser:
             return base
         exponent = self._signed(depth + 1)
         if abs(exponent) * max(math.log2(abs(base)) if base else 0.0, 1.0) > 64:  # noqa: PLR2004 - bits of a number
-            raise ExpressionError("its value is too large")
+            raise NoValueError("its value is too large")
         if (base < 0 and not float(exponent).is_integer()) or (not base and exponent < 0):
-            raise ExpressionError("a power in it is not a number")
+            raise NoValueError("a power in it is not a number")
         return _bounded(base**exponent)
 
     def _atom(self, depth: int) -> Number:
@@ -223,5 +274,5 @@ def _number(text: str) -> Number:
 
 def _bounded(value: Number) -> Number:
     if not math.isfinite(value) or abs(value) >= _LARGEST:
-        raise ExpressionError("its value is too large")
+        raise NoValueError("its value is too large")
     return value

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
 from dropflow.problems import Problem, Severity
-from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in
+from translator.estimate_expressions import INPUT_NAMES, is_estimate, is_expression, settled_estimate
+from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in, uses_names
 from translator.global_variables import find_variables, placeholder_name, substitute, unresolved
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
@@ -183,7 +184,9 @@ def _substituted(
         if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
             continue
         for place, field in enumerate(node.fields):
-            if isinstance(field.effective, str) and is_numeric(node, field):
+            if is_expression(node, field, variables):
+                value = settled_estimate(node, field, variables, used, problems)
+            elif isinstance(field.effective, str) and is_numeric(node, field):
                 value = _computed(node, field, variables, used, problems)
             else:
                 value = _replaced(field.effective, variables, used, tilde=tilde) if variables else field.effective
@@ -275,7 +278,7 @@ def _typed_fields(graph: LogicalGraph) -> Iterator[tuple[LogicalNode, int, Field
     for node in graph.nodes:
         if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
             for place, field in enumerate(node.fields):
-                if field.type in _CONVERTED and not _is_left(field.value, field.type):
+                if field.type in _CONVERTED and not _is_left(field.value, field.type) and not _depends(node, field):
                     yield node, place, field
 
 
@@ -315,6 +318,11 @@ def _spelled(fields: Mapping[str, str]) -> Problem:
     return problem("LG094", text, where=where, hint="open the graph in EAGLE and save it")
 
 
+def _depends(node: LogicalNode, field: Field) -> bool:
+    """Whether a field is an estimate that depends on the sizes of inputs."""
+    return is_estimate(node, field) and isinstance(field.value, str) and uses_names(field.value, INPUT_NAMES)
+
+
 def _is_left(value: Any, type_: str) -> bool:
     """Whether a value is not converted: it is empty, or a text that is replaced later (``$DLG_ROOT``, ``{x}``)."""
     replaced = isinstance(value, str) and (value.lstrip().startswith("$") or unresolved(value))
@@ -338,7 +346,8 @@ def _set(graph: LogicalGraph, addresses: list[Address], value: Any, problems: li
     node_id, place = addresses[0]
     node = graph.by_id[node_id]
     field = node.fields[place]
-    if field.type in (*_CONVERTED, "Select") and not _is_left(value, field.type):
+    is_text = isinstance(value, str) and is_estimate(node, field)  # an expression, perhaps
+    if field.type in (*_CONVERTED, "Select") and not _is_left(value, field.type) and not is_text:
         try:
             value = convert_field(value, field.type, options=field.options)
         except Unusable as complaint:

@@ -21,6 +21,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
+from translator.estimate_expressions import META, take_estimates, with_estimates
 from translator.fill_document import TemplateNote, note_of, read_note
 from translator.fill_parameters import fill
 from translator.formats import Family, Reading, read_file, read_logical
@@ -154,6 +155,7 @@ def finish(
     """
     refuse_errors(found.problems)
     graph = found.graph if found.plan is None else unroll(found.plan)
+    graph = None if graph is None else with_estimates(graph)
     if graph is None:
         raise BadGraphError("there is no graph in this file", problems=found.problems)
     if partition_options is not None:
@@ -251,7 +253,10 @@ def _planned(
     component_options: ComponentOptions | None,
 ) -> Checked:
     """Validate and plan a logical graph with its values filled in; `found` are the problems so far."""
+    logical, expressions = take_estimates(logical)
     planned = plan(logical, unroll_options)
+    if expressions:
+        planned = replace(planned, meta={**planned.meta, META: msgspec.json.encode(expressions).decode()})
     notes: tuple[Problem, ...] = ()
     if unroll_options is not None and unroll_options.rehearsal:
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)

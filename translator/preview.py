@@ -2,11 +2,13 @@
 
 Counts and sums are products of the plan, so that nothing is unrolled for them. Times are those of the graph with one
 copy of each scatter: copies do not wait for each other, so that they all run at the same times. Only loops, whose
-iterations follow each other, are unrolled.
+iterations follow each other, are unrolled. Estimates that depend on the sizes of inputs need the whole graph; if that
+is too large, they are computed for one copy of each scatter.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from translator.estimate_expressions import META, with_estimates
 from translator.logical import LogicalGraph, LogicalNode
 from translator.stage_options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
@@ -102,6 +105,11 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
     options : UnrollOptions, optional
         The options of the plan.
     """
+    expressions: dict[str, str] = json.loads(planned.meta.get(META, "{}"))
+    whole = None
+    if expressions and planned.drops <= MOST_UNROLLED:
+        whole = with_estimates(unroll(planned), expressions)
+        planned = replace(planned, templates=whole.templates)  # with the means of their drops
     sizes = planned.sizes
     counted = list(zip(sizes, planned.templates, strict=True))
     data = sum(size for size, template in counted if template.kind is Kind.DATA)
@@ -113,7 +121,9 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
         volume=sum(size * _weight(template, Kind.DATA) for size, template in counted),
         work=sum(size * _weight(template, Kind.APP) * template.cpus for size, template in counted),
     )
-    reduced = _reduced(graph, planned, options)
+    reduced = whole or _reduced(graph, planned, options)
+    if reduced is not None and whole is None:
+        reduced = with_estimates(reduced, expressions)
     if reduced is None:
         return plain
     times = _times(reduced, {template.key: size for size, template in counted})
@@ -168,7 +178,7 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
     """Return when applications run if each starts as early as possible, counted with all copies."""
     if not graph.drops:
         return _Times(0.0, ())
-    seconds = np.array([_weight(template, Kind.APP) for template in graph.templates])[graph.template]
+    seconds = np.where(graph.kinds[graph.template] == np.uint8(Kind.APP), graph.drop_weights, 0.0)
     start: _Floats = longest_before(graph, seconds)
     here = np.bincount(graph.template, minlength=len(graph.templates))
     copies = np.array([sizes.get(one.key, 0) / max(count, 1) for one, count in zip(graph.templates, here, strict=True)])

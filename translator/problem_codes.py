@@ -58,6 +58,7 @@ CODES: dict[str, tuple[Severity, str]] = {
         "a number is written as text, or a fraction is in a field of type Integer; the value is used",
     ),
     "LG095": (_I, "placeholders replace the applications and data of the graph"),
+    "LG096": (_E, "an estimate of time or volume cannot be computed"),
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
     "LG120": (_E, "the graph would become larger than allowed"),

@@ -129,9 +129,9 @@ def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> 
             known = place[node.instance] >= 0
             np.add.at(sums, place[node.instance[known]], (node.mean * node.count)[known])
             np.add.at(counts, place[node.instance[known]], node.count[known])
-    estimates = np.array([max(template.weight, 0.0) for template in graph.templates], dtype=np.float64)
-    by_node = np.where(node_counts > 0, node_sums / np.maximum(node_counts, 1), estimates)
-    weight: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), by_node[graph.template])
+    by_node = (node_sums / np.maximum(node_counts, 1))[graph.template]
+    estimates = np.where((node_counts > 0)[graph.template], by_node, graph.drop_weights)
+    weight: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), estimates)
     weight.flags.writeable = False
     return replace(graph, weight=weight)
 
