@@ -63,6 +63,11 @@ class Followers:
         return len(self._given)
 
     @property
+    def has_chains(self) -> bool:
+        """Whether the session has chains at all."""
+        return self._column is not None
+
+    @property
     def attempts(self) -> Mapping[int, int]:
         """The attempts that wait with the runner for the one before them, by drop."""
         return {drop: given.attempt for drop, given in self._given.items()}

@@ -177,11 +177,7 @@ class ReadyRuns:
         room = self._runner.window - self._inputs.in_flight + len(followers)
         if room <= 0 or not self._ready or self._core.status is SessionState.PAUSED:
             return
-        batch: list[Run] = []
-        chains: list[list[Run]] = []
-        while self._ready and len(batch) < room and not followers.is_full:
-            batch.append(self._ready.popleft())
-            chains.append(followers.give(batch[-1]))
+        batch, chains = self._take(room)
         if not batch:
             return
         tasks = self._tasks.build_chains(batch, chains, self._core, self._contents.contents, self._streams)
@@ -193,3 +189,15 @@ class ReadyRuns:
         self._runner.submit(tasks)
         if self._on_submit is not None:
             self._on_submit()
+
+    def _take(self, room: int) -> tuple[list[Run], list[list[Run]]]:
+        """Remove and return the first attempts, and those that follow each of them in a chain."""
+        followers = self._followers
+        if not followers.has_chains:
+            return [self._ready.popleft() for _ in range(min(room, len(self._ready)))], []
+        batch: list[Run] = []
+        chains: list[list[Run]] = []
+        while self._ready and len(batch) < room and not followers.is_full:
+            batch.append(self._ready.popleft())
+            chains.append(followers.give(batch[-1]))
+        return batch, chains

@@ -225,7 +225,7 @@ class SessionInputs:
         if drop in settled or not self._core.drops.is_current(drop, result.attempt):
             self._contents.discard(result.handles.values())
             return []
-        if is_not_begun(result):
+        if result.failure is not None and is_not_begun(result):
             followers.returned.append(Run(drop, result.attempt))
             return []
         settled.add(drop)
