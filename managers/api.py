@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     DEFAULT_STATISTICS,
@@ -184,6 +185,16 @@ class Manager(SessionContents, Protocol):
         ------
         NotFoundError
             It is not a child.
+        """
+        ...
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of a node, at or below this manager, during the last hour.
+
+        Raises
+        ------
+        NotFoundError
+            The node is not at or below this manager.
         """
         ...
 

@@ -13,6 +13,7 @@ from dropflow.errors import LinkError
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_caller import OperationCaller, session_events, state_events
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -108,6 +109,10 @@ class _ManagerCalls(OperationCaller):
     def remove_child(self, url: str) -> None:
         """Remove a child."""
         self.call(operations.REMOVE_CHILD, query=ChildQuery(url=url))
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of a node during the last hour."""
+        return self.call(operations.NODE_HISTORY, node)
 
     def drain(self, node: str, request: DrainRequest | None = None) -> DrainReply:
         """Have a node give its sessions to their other nodes, and end."""

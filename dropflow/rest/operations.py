@@ -26,6 +26,7 @@ from dropflow.errors import (
 )
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     CancelRequest,
     ChildList,
@@ -218,6 +219,15 @@ DRAIN = Operation(
     answer=DrainReply,
     body=DrainRequest,
     summary="Have a node give its sessions to their other nodes, and end",
+    tag="managers",
+    errors=(NotFoundError, LinkError),
+)
+NODE_HISTORY = Operation(
+    name="node_history",
+    method="GET",
+    path="/api/v1/nodes/{node}/history",
+    answer=NodeHistory,
+    summary="The load of a node during the last hour",
     tag="managers",
     errors=(NotFoundError, LinkError),
 )
@@ -594,6 +604,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     ADD_CHILD,
     REMOVE_CHILD,
     DRAIN,
+    NODE_HISTORY,
     PROBE,
     SESSIONS,
     SUBMIT,

@@ -37,6 +37,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
+from dropflow.rest.node_history import LoadSample, NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     DrainedSession,
@@ -261,6 +262,17 @@ class _ManagerAndChildren(_Controls):
         """Remove an address that was added."""
         if self._children.pop(url, None) is None:
             raise NotFoundError(f"{url} is not a child", where=self.name)
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return a minute of made-up load."""
+        if node not in self._nodes:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name)
+        now = self.clock.now()
+        samples = [
+            LoadSample(now - 60 + at, 20.0 + 30 * (at % 3), at << 25, at << 28, at << 20, at << 18, 2, at % 4)
+            for at in range(0, 60, 5)
+        ]
+        return NodeHistory(node=node, every=5.0, samples=tuple(samples))
 
     def drain(self, node: str, request: DrainRequest) -> DrainReply:
         """Have a node take no sessions any more."""

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 
 from dropflow.errors import DropflowError, NotFoundError, UsageError
-from dropflow.rest.operation_records import DrainReply, DrainRequest
 from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
@@ -171,7 +170,7 @@ class CompositeMachine:
             "children": self._list_children,
             "add_child": self._add_child,
             "remove_child": self._remove_child,
-            "drain": self._drain,
+            "drain": partial(self._forward, "drain"),
             "submit": self._sessions.submit,
             "prepare": self._deployments.prepare,
             "start": self._deployments.start,
@@ -189,6 +188,7 @@ class CompositeMachine:
             "ask_children": self._ask_children,
             "parts": self._parts,
             "holder": self._holder,
+            "node_history": partial(self._forward, "node_history"),
         }
 
     # The three methods of a machine.
@@ -372,16 +372,15 @@ class CompositeMachine:
         self._remove(url)
         yield from ()
 
-    def _drain(self, node: str, request: DrainRequest) -> Routine[DrainReply]:
-        """Have the child through which a node is reached drain it."""
+    def _forward(self, operation: str, node: str, **arguments: Any) -> Routine[Any]:
+        """Call an operation on a node of the child through which the node is reached."""
         yield from self._requests.settle()
         view: ChildView = yield from self._holder(node)
-        outcomes = yield Gather((Question(view.url, "drain", {"node": node, "request": request}),), SECONDS)
+        outcomes = yield Gather((Question(view.url, operation, {"node": node, **arguments}),), SECONDS)
         outcome = outcomes[view.url]
         if outcome.error is not None:
             raise outcome.error
-        reply: DrainReply = outcome.value
-        return reply
+        return outcome.value
 
     def _remove(self, url: str) -> None:
         address = self._children.remove(url)

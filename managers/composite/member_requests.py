@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.composite.content_queries import ContentQueries
@@ -28,3 +29,7 @@ class MemberRequests(ContentQueries):
     def force_continue(self, session: str) -> SessionInfo:
         """Have the members of a session that are left go on without a majority."""
         return cast(SessionInfo, self._owner.call("force_continue", session=session))
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of a node below during the last hour."""
+        return cast(NodeHistory, self._owner.call("node_history", node=node))

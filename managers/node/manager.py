@@ -46,6 +46,7 @@ from managers.node.earlier_sessions import recover_all
 from managers.node.fetch_pool import FetchPool
 from managers.node.file_watcher import FileWatcher
 from managers.node.incarnation import next_incarnation
+from managers.node.load_history import LoadHistory, sample_of
 from managers.node.member_calls import MemberCalls
 from managers.node.node_machine import NodeMachine
 from managers.node.processor_use import ProcessorUse
@@ -169,6 +170,8 @@ class NodeManager(MemberCalls):
         )
         self._owner.start()
         self._processor_use = ProcessorUse(self._clock)
+        self._history = LoadHistory(name, lambda: sample_of(self.nodes()[0], self._clock.now()))
+        self._history.start()
 
     @property
     def links_address(self) -> str:
@@ -319,6 +322,7 @@ class NodeManager(MemberCalls):
 
     def close(self) -> None:
         """Cancel all sessions, and stop. Idempotent."""
+        self._history.close()
         with suppress(LinkError):  # when it was closed before
             self._owner.call("close")
         self._owner.close()

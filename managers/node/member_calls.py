@@ -1,9 +1,12 @@
 """The operations of a node manager on the nodes of sessions, in the thread of the caller."""
 
+from dropflow.errors import NotFoundError
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.deployment import deployment_download
 from managers.node.joining_deployment import joining_deployment
+from managers.node.load_history import LoadHistory
 from managers.node.session_queries import SessionQueries
 from managers.owner_thread import Owner
 
@@ -14,6 +17,7 @@ class MemberCalls(SessionQueries):
     """`managers.node.member_operations.MemberOperations`, as methods of `managers.api.Manager`."""
 
     _owner: Owner
+    _history: LoadHistory
 
     def deployment(self, session: str) -> Download:
         """Return what another node needs to join a session."""
@@ -32,3 +36,9 @@ class MemberCalls(SessionQueries):
         """Have the members of a session that are left go on without a majority."""
         self._owner.call("force_continue", session=session)
         return self._find(session).info()
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of this node during the last hour."""
+        if node != self.name:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
+        return self._history.read()

@@ -34,6 +34,7 @@ from managers.web.addresses import (
     drop_url,
     drops_url,
     picture_url,
+    quoted,
     session_api,
     session_url,
     sessions_url,
@@ -41,6 +42,7 @@ from managers.web.addresses import (
 )
 from managers.web.graph_pages import graph_routes
 from managers.web.page_templates import manager_templates
+from managers.web.plots import plots_of
 from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
 from managers.web.submission import submission_routes
 from managers.web.views import (
@@ -49,6 +51,7 @@ from managers.web.views import (
     SessionView,
     causes_view,
     drop_view,
+    node_view,
     nodes_view,
     overview_view,
     session_view,
@@ -100,6 +103,12 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         view = nodes_view(manager)
         return page_response(templates.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
 
+    def node(call: Request) -> Response:
+        view = node_view(manager, call.path["node"])
+        twin = f"/api/v1/nodes/{quoted(view.node.name)}/history"
+        shown = {"view": view, "plots": plots_of(view.history, view.node.load)}
+        return page_response(templates.render("node", manager=view.manager, twin=twin, **shown), call)
+
     def sessions(call: Request) -> Response:
         view = sessions_view(manager, call.query)
 
@@ -114,6 +123,7 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         _page("/", overview, "The manager, its nodes and its youngest sessions."),
         _page("/overview.json", lambda _: overview_view(manager), "The first page as JSON."),
         _page("/nodes", nodes, "All nodes with their load."),
+        _page("/nodes/{node}", node, "One node, and its load during the last hour."),
         _page("/nodes.json", lambda _: nodes_view(manager), "The page of the nodes as JSON."),
         _page("/sessions", sessions, "All sessions.", SessionQuery),
         _page("/sessions.json", lambda call: sessions_view(manager, call.query), "Sessions as JSON.", SessionQuery),

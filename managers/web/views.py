@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from dropflow.errors import DropflowError
+from dropflow.errors import DropflowError, NotFoundError
+from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -33,6 +34,7 @@ from managers.web.preview import LogTail, Preview, preview_of, tail_of
 __all__ = [
     "CausesView",
     "DropView",
+    "NodeView",
     "NodesView",
     "OverviewView",
     "SessionQuery",
@@ -41,6 +43,7 @@ __all__ = [
     "TimelineView",
     "causes_view",
     "drop_view",
+    "node_view",
     "nodes_view",
     "overview_view",
     "session_view",
@@ -80,6 +83,15 @@ class NodesView(msgspec.Struct, frozen=True, kw_only=True):
 
     manager: ManagerInfo
     nodes: tuple[NodeInfo, ...]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One node manager, and its load during the last hour."""
+
+    manager: ManagerInfo
+    node: NodeInfo
+    history: NodeHistory
+    warnings: tuple[str, ...] = ()
 
 
 class SessionsView(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +215,22 @@ def overview_view(manager: Manager) -> OverviewView:
 def nodes_view(manager: Manager) -> NodesView:
     """Return all node managers with their load."""
     return NodesView(manager=manager.info(), nodes=manager.nodes())
+
+
+def node_view(manager: Manager, name: str) -> NodeView:
+    """Return the page of a node.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such node.
+    """
+    node = next((node for node in manager.nodes() if node.name == name), None)
+    if node is None:
+        raise NotFoundError(f"there is no node {name!r}", hint="see the list of nodes")
+    optional = _OptionalParts()
+    history = optional.read(lambda: manager.node_history(name), NodeHistory(node=name, every=0.0))
+    return NodeView(manager=manager.info(), node=node, history=history, warnings=tuple(optional.warnings))
 
 
 def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:

@@ -1,0 +1,32 @@
+% node = view.node
+% rebase("page.tpl", title=f"Node {shown_name(node.name, 80)}", here="Nodes", script="page.js")
+<div class="page-head">
+<div>
+<p class="crumbs"><a href="/nodes">Nodes</a></p>
+<h1><bdi>{{shown_name(node.name, 120)}}</bdi></h1>
+<p><bdi>{{shown_name(node.host)}}</bdi>, {{node.state}}</p>
+</div>
+<span class="live" id="live" role="status" data-state="off" hidden></span>
+</div>
+<div data-part="node">
+% include("warnings.tpl", warnings=view.warnings)
+<section class="block">
+% include("nodes_table.tpl", nodes=(node,))
+</section>
+<section class="block" aria-labelledby="history-title">
+<div class="section-head"><h2 id="history-title">Load</h2>
+% if plots:
+<span class="muted">the last {{format_duration(view.history.samples[-1].time - view.history.samples[0].time)}}</span>
+% end
+</div>
+% if plots:
+<div class="plots">
+% for plot in plots:
+% include("plot.tpl", plot=plot)
+% end
+</div>
+% else:
+<div class="empty"><p>The first samples are taken now.</p></div>
+% end
+</section>
+</div>
