@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from managers.simulation.faults import BadNetwork, CrashInStep, Disturbed, SessionRequest
+from managers.simulation.faults import BadNetwork, CrashInStep, Disturbed, FullDisk, SessionRequest
 from managers.simulation.loss_sweep import sweep
 from managers.simulation.random_losses import LossTrial
 
@@ -33,6 +33,16 @@ def test_an_attempt_that_fails_after_its_input_was_lost_waits_for_it(tmp_path: P
         CrashInStep(seconds=30.0, step=7, count=1, is_before=True),
     )
     outcome = LossTrial(80, tmp_path, faults=faults).run()
+    assert outcome.violations == ()
+
+
+def test_a_drop_that_could_not_get_an_input_is_taken_over_with_its_cause(tmp_path: Path) -> None:
+    """Its input is complete on the only node that is left, whose engine accepts that as the cause of an error."""
+    faults = (
+        CrashInStep(seconds=0.5, step=6, count=1, is_before=False),
+        FullDisk(at=20.1, seconds=25.0, node=35),
+    )
+    outcome = LossTrial(310706, tmp_path, faults=faults).run()
     assert outcome.violations == ()
 
 
