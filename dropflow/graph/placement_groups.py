@@ -15,9 +15,10 @@ import numpy.typing as npt
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
-__all__ = ["PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
+__all__ = ["FREE", "PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
 
 FREE = -1
+"""Number of the group of a drop without constraint."""
 _EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
 
 

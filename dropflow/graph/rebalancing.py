@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.placement_groups import FREE, placement_groups
 from dropflow.graph.templates import Kind
 
 __all__ = ["excess_drops", "may_move"]
@@ -20,7 +21,8 @@ _NOTHING = -1
 def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: BooleanColumn) -> BooleanColumn:
     """Return which drops can be given to another node without anything being done twice.
 
-    Applications that have not begun, and data that have not begun and have nothing of what their producers write.
+    Applications that have not begun, and data that have not begun and have nothing of what their producers write. Drops
+    that must be on one node (`dropflow.graph.placement_groups`) may move only if all of them may.
 
     Parameters
     ----------
@@ -31,6 +33,13 @@ def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: Boolea
     """
     is_app: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.APP)
     found: BooleanColumn = has_not_begun & (is_app | ~written)
+    groups = placement_groups(graph)
+    if groups is not None:
+        # The last element is for drops without a group, whose number is -1.
+        split = np.zeros(len(groups.names) + 1, dtype=np.bool_)
+        split[groups.group[~found]] = True
+        split[FREE] = False
+        found &= ~split[groups.group]
     return found
 
 
@@ -48,6 +57,7 @@ def excess_drops(
     Each drop follows its first input if that is movable and on the same member, which makes trees. A member that has
     more than its share gives away whole trees that fit into the difference, and of trees that are larger than that,
     whole subtrees. So what depends on each other stays together, and no member has less than its share afterwards.
+    Drops of placement groups stay, and a member with an exclusive group is not one that others give to.
 
     Parameters
     ----------
@@ -65,6 +75,12 @@ def excess_drops(
         How much each does in the same time.
     """
     chosen = np.zeros(graph.drops, dtype=np.bool_)
+    groups = placement_groups(graph)
+    if groups is not None:
+        alone = set(owner[groups.is_exclusive & (work > 0)].tolist())
+        pairs = [pair for pair in zip(members, capacities, strict=True) if pair[0] not in alone]
+        members, capacities = [member for member, _ in pairs], [capacity for _, capacity in pairs]
+        movable = movable & (groups.group == FREE)
     load = np.bincount(owner[owner >= 0], weights=work[owner >= 0], minlength=max(members, default=0) + 1)
     total, speed = float(load[list(members)].sum()), float(sum(capacities))
     surplus = {

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.recovery import must_run_again
 from dropflow.errors import DropflowError, ProtocolError
+from dropflow.graph.group_reassignment import reassign_together
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.reassignment import reassign
 from dropflow.graph.rebalancing import excess_drops, may_move
 from dropflow.graph.templates import Kind
 from dropflow.retried_drops import RETRY_REASON, causes_to_retry
@@ -281,7 +281,7 @@ class _Placement:
         if moved.any():
             load = np.bincount(stays[~moved], weights=work[~moved], minlength=len(self._everybody))
             had = [float(load[number]) for number in targets]
-            placed = reassign(graph, stays, moved, targets, had, capacities=speed, work=work)
+            placed = reassign_together(graph, stays, moved, targets, had, capacities=speed, work=work, runs=runs)
         index = np.zeros(len(self._everybody), dtype=np.int32)
         index[self._numbers] = np.arange(len(self._numbers), dtype=np.int32)
         return moved | is_left, index[placed]
