@@ -48,10 +48,11 @@ def check(core: Core) -> None:
             "a session that is being cancelled waits for the end of attempts, and of nothing else",
         )
     _hold(not over or unsettled == 0, "nothing is open when the session is over")
-    # Another node may be unable to get the content of a drop that completed here: then this drop is the cause, also
-    # when that node is lost and its drops are here.
-    may_be_out_of_reach = core.drops.has_known_states or bool(core.drops.remote)
-    causes = {DropState.ERROR, DropState.CANCELLED} | ({DropState.COMPLETED} if may_be_out_of_reach else set())
+    # Another node may be unable to get the content of a drop that completed here: then this drop is the cause. When
+    # that node is lost, its drops are here, and the cause is complete here, or runs again for others.
+    causes = {DropState.ERROR, DropState.CANCELLED} | ({DropState.COMPLETED} if core.drops.remote else set())
+    if core.drops.has_known_states:
+        causes = set(DropState) - {DropState.SKIPPED}
     for drop, cause in core.drops.error_causes().items():
         is_cancelled = drop in core.drops.cancelled and states[drop] is DropState.CANCELLED
         _hold(states[drop] is DropState.ERROR or is_cancelled, f"drop {drop} has a cause and is in ERROR")

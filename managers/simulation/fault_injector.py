@@ -28,6 +28,7 @@ from managers.simulation.faults import (
     Crash,
     CrashAbove,
     CrashInStep,
+    CutInStep,
     CutOneWay,
     Disturbed,
     DyingWorkers,
@@ -35,6 +36,7 @@ from managers.simulation.faults import (
     FullDisk,
     SessionRequest,
     SlowDisk,
+    SlowLinks,
     Split,
     Stop,
 )
@@ -64,11 +66,15 @@ STEPS: tuple[type, ...] = (
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {"cancel": {"reason": "enough", "grace": 1.0}}
 _USUAL_JOB = 0.002
+_STEP_SECONDS = 0.0005
+"""In which most of what a node sends in a step arrives."""
 
 
 @dataclass
-class _StepCrash:
-    fault: CrashInStep
+class _InStep:
+    """A fault that waits for a step, and how often the step is still to be done."""
+
+    fault: CrashInStep | CutInStep
     left: int
 
 
@@ -113,22 +119,22 @@ class FaultInjector:
         self._sessions = sessions
         self._chance = chance
         self._names = sorted(cluster.nodes)
-        self._step_crashes: list[_StepCrash] = []
+        self._in_steps: list[_InStep] = []
         self._disturbances: list[Disturbances] = []
         self._dying: dict[str, float] = {}
 
     def begin(self, faults: tuple[Fault, ...]) -> float:
         """Schedule the faults; return after how many seconds the last one has ended, except for crashes in steps."""
         for fault in faults:
-            if isinstance(fault, CrashInStep):
-                self._step_crashes.append(_StepCrash(fault, fault.count))
+            if isinstance(fault, CrashInStep | CutInStep):
+                self._in_steps.append(_InStep(fault, fault.count))
             else:
                 self._cluster.simulation.call_later(fault.at, partial(self._begin, fault))
         return max((fault.at + fault.seconds for fault in faults), default=0.0)
 
     def stop(self) -> None:
         """End everything that lasts, and begin nothing more."""
-        self._step_crashes.clear()
+        self._in_steps.clear()
         for disturbances in self._disturbances:
             disturbances.stop()
         self._cluster.network.faults = NetworkFaults()
@@ -140,20 +146,23 @@ class FaultInjector:
         return share > 0.0 and self._chance.random() < share
 
     def on_action(self, node: str, action: Any) -> None:
-        """Crash a node in the step that it is about to do."""
+        """Crash a node in the step that it is about to do, or cut it off after it."""
         kind = type(action.message) if isinstance(action, SendToPeer) else type(action)
-        for crash in list(self._step_crashes):
-            if STEPS[crash.fault.step % len(STEPS)] is not kind:
+        for one in list(self._in_steps):
+            if STEPS[one.fault.step % len(STEPS)] is not kind:
                 continue
-            crash.left -= 1
-            if crash.left:
+            one.left -= 1
+            if one.left:
                 continue
-            self._step_crashes.remove(crash)
-            if crash.fault.is_before:
-                self._crash(node, f"crashes before {kind.__name__}", crash.fault.seconds)
+            self._in_steps.remove(one)
+            if isinstance(one.fault, CutInStep):
+                others = [name for name in self._names if name != node]
+                # After what it sends at this moment has arrived.
+                self._later(_STEP_SECONDS, partial(self._separate, [node], others, one.fault.seconds))
+            elif one.fault.is_before:
+                self._crash(node, f"crashes before {kind.__name__}", one.fault.seconds)
             else:
-                crash_it = partial(self._crash, node, f"crashes after {kind.__name__}", crash.fault.seconds)
-                self._cluster.simulation.call_later(0.0, crash_it)
+                self._later(0.0, partial(self._crash, node, f"crashes after {kind.__name__}", one.fault.seconds))
 
     def may_lose(self, name: str) -> bool:
         """Return whether the sessions are to survive the loss of a process: a majority of voters has never crashed.
@@ -227,12 +236,24 @@ class FaultInjector:
     @_begin.register
     def _split(self, fault: Split) -> None:
         names = self._processes(fault.nodes)
-        apart, others = names[: fault.size], names[fault.size :]
-        self._note(f"{', '.join(apart)} are cut off for {fault.seconds:g} s")
+        self._separate(names[: fault.size], names[fault.size :], fault.seconds)
+
+    def _separate(self, apart: list[str], others: list[str], seconds: float) -> None:
+        """Have two groups of processes not reach each other."""
+        self._note(f"{', '.join(apart)} cannot reach {', '.join(others)} for {seconds:g} s")
         for a in apart:
             for b in others:
                 self._cluster.network.block(a, b)
-                self._later(fault.seconds, partial(self._cluster.network.unblock, a, b))
+                self._later(seconds, partial(self._cluster.network.unblock, a, b))
+
+    @_begin.register
+    def _slow_links(self, fault: SlowLinks) -> None:
+        sender, *receivers = self._processes(fault.nodes)
+        self._note(f"what {sender} sends to {', '.join(receivers)} is {fault.delay:g} s late for {fault.seconds:g} s")
+        late = self._cluster.network.late
+        for receiver in receivers:
+            late[sender, receiver] = fault.delay
+            self._later(fault.seconds, partial(late.pop, (sender, receiver), None))
 
     @_begin.register
     def _cut_one_way(self, fault: CutOneWay) -> None:

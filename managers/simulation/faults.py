@@ -9,7 +9,7 @@ import random
 
 import msgspec
 
-__all__ = ["Fault", "draw_faults", "happens"]
+__all__ = ["Fault", "draw_faults", "happens", "until_restart"]
 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -53,6 +53,16 @@ class CrashInStep(_Fault, frozen=True, kw_only=True):
     is_before: bool
 
 
+class CutInStep(_Fault, frozen=True, kw_only=True):
+    """The node that is the `count`-th to do a certain step of a change of view is cut off from other nodes after it.
+
+    Managers reach it, so what users ask for arrives.
+    """
+
+    step: int
+    count: int
+
+
 class Stop(_Fault, frozen=True, kw_only=True):
     """A node is stopped as with SIGSTOP, and continues."""
 
@@ -76,6 +86,13 @@ class CutOneWay(_Fault, frozen=True, kw_only=True):
     """Nothing of the first of some nodes arrives at the others."""
 
     nodes: tuple[int, ...]
+
+
+class SlowLinks(_Fault, frozen=True, kw_only=True):
+    """What the first of some nodes sends to the others of them takes `delay` seconds more."""
+
+    nodes: tuple[int, ...]
+    delay: float
 
 
 class Disturbed(_Fault, frozen=True, kw_only=True):
@@ -137,9 +154,11 @@ class DyingWorkers(_Fault, frozen=True, kw_only=True):
 Fault = (
     Crash
     | CrashInStep
+    | CutInStep
     | Stop
     | Split
     | CutOneWay
+    | SlowLinks
     | Disturbed
     | BadNetwork
     | FullDisk
@@ -173,7 +192,7 @@ def draw_faults(chance: random.Random, steps: int) -> tuple[Fault, ...]:
             step=chance.randrange(steps),
             count=chance.choice((1, 1, 1, 2, 2, 3, 5, 8)),
             is_before=happens(chance, 0.5),
-            seconds=_until_restart(chance),
+            seconds=until_restart(chance),
         )
         for _ in range(chance.choice((0, 1, 1, 2, 3)))
     ]
@@ -186,7 +205,7 @@ def draw_faults(chance: random.Random, steps: int) -> tuple[Fault, ...]:
         later = Crash(
             at=at,
             node=chance.randrange(_MANY),
-            seconds=_until_restart(chance),
+            seconds=until_restart(chance),
             is_later=True,
             power=happens(chance, 0.3),
         )
@@ -199,7 +218,8 @@ def happens(chance: random.Random, share: float) -> bool:
     return chance.random() < share
 
 
-def _until_restart(chance: random.Random) -> float:
+def until_restart(chance: random.Random) -> float:
+    """Return after how many seconds a node is started again that crashed; 0 for never."""
     return chance.choice((0.0, 0.0, 0.0, 0.5, 3.0, 30.0))
 
 
@@ -208,7 +228,7 @@ def _draw(chance: random.Random, at: float) -> Fault:
 
 
 def _crash(chance: random.Random, at: float) -> Fault:
-    return Crash(at=at, node=_number(chance), seconds=_until_restart(chance), power=happens(chance, 0.3))
+    return Crash(at=at, node=_number(chance), seconds=until_restart(chance), power=happens(chance, 0.3))
 
 
 def _stop(chance: random.Random, at: float) -> Fault:

@@ -105,6 +105,8 @@ class SimulatedNetwork:
         self._endpoints: dict[str, Endpoint] = {}
         self._connections: dict[bytes, _SimulatedConnection] = {}
         self._blocked: set[tuple[str, str]] = set()
+        self.late: dict[tuple[str, str], float] = {}
+        """By names of sender and receiver: seconds that packets take in addition."""
         self.dark: set[str] = set()
         """Processes that crashed with their hosts: nothing there refuses connections."""
         self._routes = itertools.count(1)
@@ -206,7 +208,7 @@ class SimulatedNetwork:
             return
         for _ in range(2 if draw() < faults.duplicate else 1):
             may_overtake = draw() < faults.reorder and not is_data
-            arrival = self.simulation.time + self.delay()
+            arrival = self.simulation.time + self.delay() + self._lateness(connection, direction)
             if not may_overtake:
                 arrival = direction.last = max(arrival, direction.last)
             self.simulation.call_at(arrival, lambda: self._arrive(connection, direction, copies))
@@ -214,6 +216,12 @@ class SimulatedNetwork:
     def delay(self) -> float:
         """Draw how many seconds a packet takes."""
         return self.faults.delay + self.simulation.random.random() * self.faults.jitter
+
+    def _lateness(self, connection: _SimulatedConnection, direction: _Direction) -> float:
+        if not self.late or connection.server is None:
+            return 0.0
+        ends = connection.client.name, connection.server.name
+        return self.late.get(ends if direction is connection.forward else ends[::-1], 0.0)
 
     def _arrive(self, connection: _SimulatedConnection, direction: _Direction, frames: Frames) -> None:
         client, server = connection.client, connection.server

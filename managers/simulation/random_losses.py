@@ -17,6 +17,7 @@ from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, SendToPeer, SilenceSession
 from managers.node.hosted_session import HostedSession
+from managers.simulation.aimed_faults import draw_aimed_faults
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.fault_injector import STEPS, FaultInjector
 from managers.simulation.faults import Crash, Fault, FullDisk, draw_faults
@@ -27,7 +28,7 @@ from managers.simulation.simulated_disks import SimulatedDisks
 from managers.simulation.simulated_node import Workload
 from managers.simulation.trial_checks import Expected, TrialChecks, kept_contents, states_of
 
-__all__ = ["LossTrial", "TrialOutcome"]
+__all__ = ["AIMED", "LossTrial", "TrialOutcome"]
 
 _MOST_CALLS = 10
 """How often a paused session is continued: a fault that lasts may keep a request from a node."""
@@ -85,6 +86,10 @@ _SHAPES = (
 )
 _LARGE_SHAPES = (_Shape(2, 10, has_master=True), _Shape(5, 10, has_master=True))
 _LARGE_SHARE = 0.01
+_AIMED_SHAPES = (_Shape(1, 5, has_master=False), _Shape(1, 5, has_master=False), _Shape(2, 2, has_master=True))
+"""With which the agreement survives two losses at once: most sessions have five voters."""
+AIMED = 4
+"""In every fourth trial, the faults are aimed at the agreement about views: if the seed is 3 modulo 4."""
 
 
 class LossTrial:
@@ -111,15 +116,19 @@ class LossTrial:
         self, seed: int, directory: Path, *, faults: Sequence[Fault] | None = None, keep_trace: bool = False
     ) -> None:
         chance = random.Random(seed)  # noqa: S311 - not for secrets
-        shape = chance.choice(_LARGE_SHAPES if chance.random() < _LARGE_SHARE else _SHAPES)
+        is_aimed = seed % AIMED == AIMED - 1
+        shapes = _LARGE_SHAPES if chance.random() < _LARGE_SHARE else _SHAPES
+        shape = chance.choice(_AIMED_SHAPES if is_aimed else shapes)
         nodes = shape.islands * shape.nodes
         self.graphs: dict[str, RandomGraph] = {
-            f"s{number}": draw_graph(f"s{number}", chance.randint(1, nodes), chance)
+            f"s{number}": draw_graph(f"s{number}", nodes if is_aimed else chance.randint(1, nodes), chance)
             for number in range(chance.choice((1, 1, 1, 2, 3)))
         }
         self._workload = draw_workload(self.graphs, chance)
         self._copies = {name: (chance.choice((1, 1, 2, 3)), chance.choice((0.0, 0.0, 0.05))) for name in self.graphs}
-        self.faults = draw_faults(chance, len(STEPS)) if faults is None else tuple(faults)
+        if faults is None:
+            faults = draw_aimed_faults(seed // AIMED, chance, STEPS) if is_aimed else draw_faults(chance, len(STEPS))
+        self.faults = tuple(faults)
         self._directory = directory
         root = directory / "cluster"
         root.mkdir()

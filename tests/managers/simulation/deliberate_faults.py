@@ -20,8 +20,9 @@ from managers.node.view_changes import ViewChanges
 from managers.node.view_events import ViewEvents
 from managers.recovery import replan
 from managers.recovery.records import MemberReport, View, pack_column
+from managers.recovery.view_change import ViewChange
 
-__all__ = ["FAULTS"]
+__all__ = ["AIM_OF", "FAULTS"]
 
 Patch = pytest.MonkeyPatch
 
@@ -59,6 +60,53 @@ def early_messages_are_dropped(patch: Patch) -> None:
             pass_on(self, peer, events)
 
     patch.setattr(ViewEvents, "_pass_on", passed)
+
+
+def earlier_messages_are_taken(patch: Patch) -> None:
+    """Messages of earlier views are passed on as if they were of the present one."""
+    pass_on = ViewEvents._pass_on
+
+    def passed(self: Any, peer: str, events: Any) -> None:
+        if events.view < self._view:
+            self._exchange.receive(peer, events)
+        else:
+            pass_on(self, peer, events)
+
+    patch.setattr(ViewEvents, "_pass_on", passed)
+
+
+def promises_leave_out_the_accepted_decision(patch: Patch) -> None:
+    """A voter that has accepted a decision does not tell the next candidate about it."""
+    promise = ViewChange._promise
+
+    def promised(self: Any, peer: str, ballot: Any) -> None:
+        accepted, self._accepted = self._accepted, ((0, 0), b"")
+        promise(self, peer, ballot)
+        self._accepted = accepted
+
+    patch.setattr(ViewChange, "_promise", promised)
+
+
+def smaller_ballots_are_promised(patch: Patch) -> None:
+    """A voter promises to any candidate that asks, also after a promise to one with a greater ballot."""
+    on_prepare = ViewChange._on_prepare
+
+    def on_any(self: Any, peer: str, message: Any, now: float) -> None:
+        self._promised = min(self._promised, message.ballot)
+        on_prepare(self, peer, message, now)
+
+    patch.setattr(ViewChange, "_on_prepare", on_any)
+
+
+def cancelled_sessions_commit_after_a_promise(patch: Patch) -> None:
+    """A session that is cancelled while it is frozen commits what came in meanwhile."""
+    step = Session.step
+
+    def stepped(self: Any, timeout: float | None = 0.0) -> None:
+        self._stops_frozen = False
+        step(self, timeout)
+
+    patch.setattr(Session, "step", stepped)
 
 
 def settled_states_are_not_told_again(patch: Patch) -> None:
@@ -123,6 +171,18 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         half_of_the_voters_decide,
         contents_are_not_committed,
         former_members_keep_their_part,
+        earlier_messages_are_taken,
+        promises_leave_out_the_accepted_decision,
+        smaller_ballots_are_promised,
+        cancelled_sessions_commit_after_a_promise,
     )
 }
 """By name: what replaces a function of the product."""
+
+AIM_OF = {
+    "smaller_ballots_are_promised": 0,
+    "promises_leave_out_the_accepted_decision": 1,
+    "cancelled_sessions_commit_after_a_promise": 2,
+    "earlier_messages_are_taken": 3,
+}
+"""Number in `managers.simulation.aimed_faults.AIMS` of the trials that find a fault which the others rarely find."""

@@ -1,0 +1,97 @@
+"""Faults of a simulated cluster that are aimed at the agreement about views, which faults at random times rarely reach.
+
+Each kind needs that several things happen at once: two candidates that do not see each other, a candidate that is lost
+right after its decision, a voter that is cut off after its promise, a message that arrives after the view has changed.
+"""
+
+import random
+
+from managers.messages import AcceptView, AdoptView, PromiseView, ProposeView
+from managers.node.events import ContinueSession
+from managers.simulation.faults import (
+    Crash,
+    CrashInStep,
+    CutInStep,
+    CutOneWay,
+    Fault,
+    SessionRequest,
+    SlowLinks,
+    happens,
+    until_restart,
+)
+
+__all__ = ["AIMS", "draw_aimed_faults"]
+
+AIMS = ("two candidates", "lost candidate", "cut voter", "late messages")
+"""What the faults of trials are aimed at."""
+_MANY = 64
+
+
+def draw_aimed_faults(number: int, chance: random.Random, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """Return the faults of one trial.
+
+    Parameters
+    ----------
+    number : int
+        Which of `AIMS`, modulo their number.
+    steps : tuple of type
+        The steps of a change of view, as `CrashInStep` counts them.
+    """
+    at = chance.choice((2.0, 5.0, 8.0, 12.0, 20.0))
+    draw = (_two_candidates, _lost_candidate, _cut_voter, _late_messages)[number % len(AIMS)]
+    return draw(chance, at, steps)
+
+
+def _two_candidates(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """Two neighbours in the order of members lose each other, and both ask the others, which reach both.
+
+    The second one finds out first. All that they send takes so long that their candidacies overlap: it asks before the
+    other one does, and proposes after that one's proposal has arrived, and before the decision does.
+    """
+    del steps
+    first, late = chance.randrange(_MANY), chance.choice((1.0, 1.5, 2.0))
+    pair, everybody = (first, first + 1), range(_MANY)
+    is_slow, lasts = at + 10.0, chance.choice((30.0, 50.0))
+    return (
+        CutOneWay(at=at, nodes=pair, seconds=late + lasts),
+        CutOneWay(at=at + late, nodes=pair[::-1], seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[0], *everybody), delay=late, seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[1], *everybody), delay=1.75 * late, seconds=lasts),
+    )
+
+
+def _lost_candidate(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """After the loss of a member, the candidate is lost too, about when the others accept its decision."""
+    step = CrashInStep(
+        step=steps.index(chance.choice((ProposeView, AcceptView, AdoptView, ContinueSession))),
+        count=chance.choice((1, 1, 1, 2, 3)),
+        is_before=happens(chance, 0.3),
+        seconds=until_restart(chance),
+    )
+    return step, _crash(chance, at)
+
+
+def _cut_voter(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """After the loss of a member, a voter or candidate is cut off between two steps; often the session is cancelled."""
+    step = CutInStep(
+        step=steps.index(chance.choice((PromiseView, PromiseView, AcceptView, AdoptView, ContinueSession))),
+        count=chance.choice((1, 1, 2, 3)),
+        seconds=chance.choice((8.0, 20.0, 40.0)),
+    )
+    cancel = SessionRequest(at=at + chance.choice((5.0, 8.0, 15.0)), operation="cancel", session=0)
+    return (step, _crash(chance, at), *([cancel] if happens(chance, 0.6) else []))
+
+
+def _late_messages(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """What one member tells some others arrives after the view has changed because of the loss of another one."""
+    del steps
+    nodes, delay = _shuffled(chance)[: chance.choice((2, 3, 3, 4))], chance.choice((4.0, 6.0, 10.0, 14.0))
+    return SlowLinks(at=max(at - delay, 0.0), nodes=nodes, delay=delay, seconds=delay + 30.0), _crash(chance, at)
+
+
+def _crash(chance: random.Random, at: float) -> Crash:
+    return Crash(at=at, node=chance.randrange(_MANY), seconds=until_restart(chance))
+
+
+def _shuffled(chance: random.Random) -> tuple[int, ...]:
+    return tuple(chance.sample(range(_MANY), _MANY))
