@@ -25,6 +25,7 @@ __all__ = ["AIMS", "draw_aimed_faults"]
 AIMS = ("two candidates", "lost candidate", "cut voter", "late messages")
 """What the faults of trials are aimed at."""
 _MANY = 64
+_MOST_SESSIONS = 3
 
 
 def draw_aimed_faults(number: int, chance: random.Random, steps: tuple[type, ...]) -> tuple[Fault, ...]:
@@ -72,14 +73,15 @@ def _lost_candidate(chance: random.Random, at: float, steps: tuple[type, ...]) -
 
 
 def _cut_voter(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
-    """After the loss of a member, a voter or candidate is cut off between two steps; often the session is cancelled."""
+    """After the loss of a member, a voter or candidate is cut off between two steps; often sessions are cancelled."""
     step = CutInStep(
-        step=steps.index(chance.choice((PromiseView, PromiseView, AcceptView, AdoptView, ContinueSession))),
+        step=steps.index(chance.choice((PromiseView, PromiseView, PromiseView, AcceptView, ContinueSession))),
         count=chance.choice((1, 1, 2, 3)),
-        seconds=chance.choice((8.0, 20.0, 40.0)),
+        seconds=chance.choice((20.0, 40.0)),
     )
-    cancel = SessionRequest(at=at + chance.choice((5.0, 8.0, 15.0)), operation="cancel", session=0)
-    return (step, _crash(chance, at), *([cancel] if happens(chance, 0.6) else []))
+    requested = at + chance.choice((6.0, 8.0, 15.0))
+    cancels = [SessionRequest(at=requested, operation="cancel", session=number) for number in range(_MOST_SESSIONS)]
+    return (step, _crash(chance, at), *(cancels if happens(chance, 0.7) else []))
 
 
 def _late_messages(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
