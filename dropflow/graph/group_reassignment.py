@@ -28,7 +28,7 @@ def reassign_together(
 ) -> IntColumn:
     """Return a placement as `reassign` does, which keeps placement groups together, and exclusive ones alone.
 
-    The drops of a group that move go where drops of it stay that are to run. An exclusive group of which none does goes
+    The drops of a group that move go where drops of it stay that are to run. An exclusive group without such drops goes
     to a member with nothing else to run, as long as one is left for what is not exclusive, or else to the one with
     least to do. Drops of other groups go where most of them would go. What is not exclusive goes to members without an
     exclusive group, if there are any. Nothing moves that need not: a member that must take both has both.

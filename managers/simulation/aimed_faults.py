@@ -51,13 +51,13 @@ def _two_candidates(chance: random.Random, at: float, steps: tuple[type, ...]) -
     """
     del steps
     first, late = chance.randrange(_MANY), chance.choice((1.0, 1.5, 2.0))
-    pair, everybody = (first, first + 1), range(_MANY)
+    pair, all_numbers = (first, first + 1), range(_MANY)
     is_slow, lasts = at + 10.0, chance.choice((30.0, 50.0))
     return (
         CutOneWay(at=at, nodes=pair, seconds=late + lasts),
         CutOneWay(at=at + late, nodes=pair[::-1], seconds=lasts),
-        SlowLinks(at=is_slow, nodes=(pair[0], *everybody), delay=late, seconds=lasts),
-        SlowLinks(at=is_slow, nodes=(pair[1], *everybody), delay=1.75 * late, seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[0], *all_numbers), delay=late, seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[1], *all_numbers), delay=1.75 * late, seconds=lasts),
     )
 
 

@@ -115,6 +115,7 @@ class FaultInjector:
         self.full: set[str] = set()
         self.on_crash: Callable[[], None] = lambda: None
         self._cluster = cluster
+        self._later = cluster.simulation.call_later
         self._disks = disks
         self._sessions = sessions
         self._chance = chance
@@ -158,7 +159,9 @@ class FaultInjector:
             if isinstance(one.fault, CutInStep):
                 others = [name for name in self._names if name != node]
                 # After what it sends at this moment has arrived.
-                self._later(_STEP_SECONDS, partial(self._separate, [node], others, one.fault.seconds))
+                cut_off = partial(self._cluster.network.separate, [node], others, one.fault.seconds)
+                self._later(_STEP_SECONDS, cut_off)
+                self._note(f"{node} is cut off from other nodes after {kind.__name__} for {one.fault.seconds:g} s")
             elif one.fault.is_before:
                 self._crash(node, f"crashes before {kind.__name__}", one.fault.seconds)
             else:
@@ -188,9 +191,6 @@ class FaultInjector:
 
     def _note(self, text: str) -> None:
         self.notes.append(f"{self._cluster.simulation.time:.1f} s: {text}")
-
-    def _later(self, seconds: float, call: Callable[[], object]) -> None:
-        self._cluster.simulation.call_later(seconds, call)
 
     # Each kind of fault.
 
@@ -236,15 +236,9 @@ class FaultInjector:
     @_begin.register
     def _split(self, fault: Split) -> None:
         names = self._processes(fault.nodes)
-        self._separate(names[: fault.size], names[fault.size :], fault.seconds)
-
-    def _separate(self, apart: list[str], others: list[str], seconds: float) -> None:
-        """Have two groups of processes not reach each other."""
-        self._note(f"{', '.join(apart)} cannot reach {', '.join(others)} for {seconds:g} s")
-        for a in apart:
-            for b in others:
-                self._cluster.network.block(a, b)
-                self._later(seconds, partial(self._cluster.network.unblock, a, b))
+        apart, others = names[: fault.size], names[fault.size :]
+        self._note(f"{', '.join(apart)} are cut off for {fault.seconds:g} s")
+        self._cluster.network.separate(apart, others, fault.seconds)
 
     @_begin.register
     def _slow_links(self, fault: SlowLinks) -> None:

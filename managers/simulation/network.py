@@ -1,6 +1,8 @@
 """A simulated network: connections between processes, with delays and faults drawn from a seed."""
 
 import itertools
+from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -146,6 +148,13 @@ class SimulatedNetwork:
     def unblock(self, a: str, b: str) -> None:
         """Undo `block`."""
         self._blocked -= {(a, b), (b, a)}
+
+    def separate(self, apart: Sequence[str], others: Sequence[str], seconds: float) -> None:
+        """Block two groups of processes from each other for a while."""
+        for a in apart:
+            for b in others:
+                self.block(a, b)
+                self.simulation.call_later(seconds, partial(self.unblock, a, b))
 
     def is_blocked(self, sender: str, receiver: str) -> bool:
         """Whether packets from one process to another are dropped."""
