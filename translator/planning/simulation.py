@@ -79,7 +79,9 @@ class _Simulation:
         speed = np.array([node.speed for node in nodes], dtype=np.float64)
         self._part = part.tolist()
         self._seconds: list[float] = (work.seconds / speed[part]).tolist()
-        need = np.minimum(work.cpus, cores[part])
+        # What asks for more than there is takes all processors, as in the runners, so that it runs alone.
+        excessive = (work.cpus > cores[part]) | (work.memory > memory[part])
+        need = np.where(excessive, cores[part], work.cpus)
         self._need: list[int] = need.tolist()
         bytes_needed = np.minimum(work.memory, memory[part])
         self._memory: list[float] = bytes_needed.tolist()

@@ -7,7 +7,9 @@ from fractions import Fraction
 
 from dropflow.engine.core import Core
 from dropflow.engine.events import Assemble, Assembled, Begin, Event, Finished, Run
+from dropflow.engine.runners.capacity import Capacity
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.resource_needs import ResourceNeeds
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 from translator.planning.graph_work import work_of
@@ -143,18 +145,22 @@ class CoreOnVirtualTime:
     def admit(self, node: int) -> None:
         """Start applications in the order of their priorities, until one does not fit."""
         capacity = self.machines.nodes[node]
-        need = lambda app: min(int(self.work.cpus[app]), capacity.cores)  # noqa: E731
-        memory = lambda app: min(float(self.work.memory[app]), capacity.memory)  # noqa: E731
         ready = [app for app in self.ready_since if self.home[app] == node and app not in self.starts]
         ready.sort(key=lambda app: (-self.priority[app] if self.priority else self.ready_since[app], app))
         for app in ready:
-            here = [other for other in self.running if self.home[other] == node]
-            fits = sum(map(need, here)) + need(app) <= capacity.cores
-            if not fits or sum(map(memory, here)) + memory(app) > capacity.memory:
+            rule = Capacity(capacity.cores, capacity.memory)  # that of the runners
+            for other in self.running:
+                if self.home[other] == node:
+                    rule.take(rule.admitted(self.needs(other)))
+            if not rule.fits(rule.admitted(self.needs(app))):
                 break
             self.starts[app] = self.now
             seconds = Fraction(float(self.work.seconds[app])) / Fraction(capacity.speed)
             self.running[app] = self.now + seconds
+
+    def needs(self, app: int) -> ResourceNeeds:
+        """Return what an application declares."""
+        return ResourceNeeds(int(self.work.cpus[app]), float(self.work.memory[app]))
 
     def rates(self) -> dict[tuple[str, int, int, int], Fraction]:
         """Return the max-min fair rates of the moves whose latency is over."""

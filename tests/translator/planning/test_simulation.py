@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from tests.translator.planning.core_on_virtual_time import CoreOnVirtualTime
 from tests.translator.planning.drawn_plans import plans
 from translator.planning.graph_work import work_of
@@ -77,6 +78,15 @@ def test_processors_and_memory_are_never_exceeded() -> None:
     run = simulate(work_of(builder.build()), Machines(nodes=(NodeCapacity(name="n", cores=2),)), np.zeros(3, np.int32))
 
     assert sorted(run.start.tolist()) == [0, 1, 2]
+
+
+def test_more_memory_than_there_is_takes_the_whole_node() -> None:
+    """As in the runners, nothing runs beside an application that declares more memory than its node has."""
+    memory = (Argument(name="memory", value="2 KiB"),)
+    graph = GraphBuilder().app("A", weight=1, arguments=memory).app("B", weight=1).app("C", weight=1).build()
+    machines = Machines(nodes=(NodeCapacity(name="n", cores=2, memory=1024),))
+
+    assert simulate(work_of(graph), machines, np.zeros(3, np.int32)).start.tolist() == [0, 1, 1]
 
 
 @given(plans())
