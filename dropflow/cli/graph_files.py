@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypedDict
 
@@ -13,6 +14,7 @@ from dropflow.cli.output import CommandOutput
 from dropflow.errors import BadFileError, DropflowError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
+from dropflow.graph.exports.writers import WRITERS, Writer
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph_file import save
@@ -34,7 +36,16 @@ __all__ = [
 ]
 
 _SHOWN_WARNINGS = 8
-_FORMATS: dict[str, GraphFormat] = {".dfg": "dfg", ".json": "json", ".pg": "json", ".pgt": "json"}
+_FORMATS: dict[str, GraphFormat] = {
+    ".dfg": "dfg",
+    ".json": "json",
+    ".pg": "json",
+    ".pgt": "json",
+    ".dot": "dot",
+    ".graphml": "graphml",
+    ".csv": "csv",
+}
+_EDGES = ".edges.csv"
 
 
 def examine_graph(
@@ -120,6 +131,12 @@ class GraphTarget(msgspec.Struct, frozen=True):
         """Whether the graph takes the place of the answer."""
         return self.path == "-"
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are written; the edges of a table of drops are in another one."""
+        path = Path(self.path)
+        return (path, path.with_suffix(_EDGES)) if self.form == "csv" else (path,)
+
     def write(self, graph: PhysicalGraph) -> None:
         """Write `graph`; a file is written whole or not at all.
 
@@ -133,20 +150,30 @@ class GraphTarget(msgspec.Struct, frozen=True):
         elif self.form == "dfg":
             save(graph, Path(self.path))
         else:
-            self._write_json(graph, Path(self.path))
+            self._write_texts(graph)
 
-    def _write_json(self, graph: PhysicalGraph, path: Path) -> None:
-        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            with unfinished.open("xb") as stream:
-                write_pg(graph, stream)
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+    def _write_texts(self, graph: PhysicalGraph) -> None:
+        with ExitStack() as stack:
+            files = []
+            for path, writer in zip(self.files, self._writers(), strict=True):
+                unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+                stack.callback(unfinished.unlink, missing_ok=True)
+                with unfinished.open("xb") as stream:
+                    writer(graph, stream)
+                files.append((unfinished, path))
+            for unfinished, path in files:
+                unfinished.replace(path)
+
+    def _writers(self) -> tuple[Writer, ...]:
+        """Return what writes each of the files of a text format."""
+        if self.form == "csv":
+            return WRITERS["csv"], WRITERS["edges.csv"]
+        return (write_pg if self.form == "json" else WRITERS[self.form],)
 
     def _write_out(self, graph: PhysicalGraph) -> None:
-        if self.form == "json":
-            write_pg(graph, sys.stdout.buffer)
+        if self.form != "dfg":
+            for writer in self._writers():
+                writer(graph, sys.stdout.buffer)
         elif sys.stdout.isatty():
             hint = "write it to a file with -o, or use --format json"
             raise UsageError("a terminal cannot show a .dfg file", hint=hint)
@@ -186,10 +213,11 @@ def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:
         A graph cannot be written there, or the suffix is unknown and no format is given.
     """
     if path == "-":
+        if form == "csv":
+            hint = "name a file with -o: the edges are written to another one beside it"
+            raise UsageError("CSV is two tables, and standard output takes one", hint=hint)
         return GraphTarget(path, form or "json")
     file = Path(path)
-    if file.exists() and not file.is_file():
-        raise UsageError("not a regular file", where=path, hint="name a file for -o")
     if not file.parent.is_dir():
         raise UsageError("no such directory", where=str(file.parent), hint="make it, or name another file")
     suffix = file.suffix.lower()
@@ -197,9 +225,13 @@ def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:
         raise UsageError(
             f"{suffix!r} is not the suffix of a graph" if suffix else "the name of the file has no suffix",
             where=path,
-            hint=f"use {', '.join(_FORMATS)}, or --format dfg or --format json with any name",
+            hint=f"use {', '.join(_FORMATS)}, or any name with --format {', '.join(dict.fromkeys(_FORMATS.values()))}",
         )
-    return GraphTarget(path, form or _FORMATS[suffix])
+    target = GraphTarget(path, form or _FORMATS[suffix])
+    for one in target.files:
+        if one.exists() and not one.is_file():
+            raise UsageError("not a regular file", where=str(one), hint="name a file for -o")
+    return target
 
 
 class GraphCounts(TypedDict):

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 import msgspec
@@ -134,7 +134,7 @@ session_argument = click.argument("session", metavar="SESSION")
 
 graph_argument = click.argument("graph", metavar="GRAPH")
 
-GraphFormat = Literal["dfg", "json"]
+GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
 
 
 def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +179,8 @@ target_option = click.option(
     "-o",
     "target",
     metavar="FILE",
-    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg or .pgt.",
+    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg, .pgt, .dot, "
+    ".graphml, or .csv: the drops, and their edges in FILE.edges.csv.",
 )
 
 elsewhere_option = click.option(
@@ -189,7 +190,10 @@ elsewhere_option = click.option(
 )
 
 form_option = click.option(
-    "--format", "form", type=click.Choice(["dfg", "json"]), help="Format of the graph: .dfg, or DALiuGE's JSON."
+    "--format",
+    "form",
+    type=click.Choice(list(get_args(GraphFormat))),
+    help="Format of the graph: .dfg, DALiuGE's JSON, or one that only other programs read: DOT, GraphML, CSV.",
 )
 
 fuse_option = click.option(

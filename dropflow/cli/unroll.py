@@ -104,7 +104,8 @@ def command(
     written = None if target is None else graph_target(target, form)
     if no_fuse and written is not None and written.form != "dfg":
         raise UsageError(
-            "DALiuGE's JSON has no place for --no-fuse", hint="write a .dfg file, or use --no-fuse of run or submit"
+            f"{written.form} files have no place for --no-fuse",
+            hint="write a .dfg file, or use --no-fuse of run or submit",
         )
     family = ""
     try:

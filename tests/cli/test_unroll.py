@@ -67,6 +67,39 @@ def test_a_target_that_cannot_be_written_is_bad_input(command: Command, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("name", "start"), [("g.dot", b"digraph "), ("g.graphml", b"<?xml "), ("g.csv", b"oid,kind,")])
+@pytest.mark.parametrize(
+    "arguments", [["unroll"], ["partition", "-k", 2, "-a", "blocks"], ["map", "--nodes", "a,b", "-a", "blocks"]]
+)
+def test_graphs_are_written_for_other_programs(
+    command: Command, tmp_path: Path, name: str, start: bytes, arguments: list[object]
+) -> None:
+    """The suffix selects DOT, GraphML or CSV; the edges of a CSV table are in a file beside it."""
+    verb, *options = arguments
+    others = ["g.edges.csv"] if name == "g.csv" else []
+    answer = command(verb, NESTED, *options, "-o", tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+
+    assert answer.status == 0
+    assert content.startswith(start)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, *others])
+    assert sum((tmp_path / other).read_bytes().count(b"\r\n") for other in others) == 78 * len(others)
+    if name == "g.dot":
+        assert content.count(b"subgraph") == (0 if verb == "unroll" else 2)
+        assert (b"on b" in content) == (verb == "map")
+
+
+def test_formats_of_one_file_go_to_standard_output(command: Command, tmp_path: Path) -> None:
+    """DOT and GraphML take the place of the answer; CSV needs two files, and neither may be a directory."""
+    assert command("unroll", NESTED, "--format", "dot").out.startswith(b"digraph ")
+    assert command("unroll", NESTED, "--format", "graphml", "-o", "-").out.endswith(b"</graphml>\n")
+    refused = command("unroll", NESTED, "--format", "csv")
+    assert (refused.status, "CSV is two tables" in refused.err) == (2, True)
+    (tmp_path / "g.edges.csv").mkdir()
+    refused = command("unroll", NESTED, "-o", tmp_path / "g.csv")
+    assert (refused.status, "g.edges.csv" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize("arguments", [["unroll"], ["partition", "-n", 2], ["map", "--nodes", "a,b"]])
 @pytest.mark.parametrize("name", ["graph.txt", "graph", "graph.dfg.bak"])
 def test_an_unknown_suffix_is_bad_input(command: Command, tmp_path: Path, name: str, arguments: list[object]) -> None:
@@ -74,7 +107,7 @@ def test_an_unknown_suffix_is_bad_input(command: Command, tmp_path: Path, name: 
     verb, *options = arguments
     refused = command(verb, NESTED, *options, "-o", tmp_path / name)
     assert refused.status == 2
-    assert ".dfg, .json, .pg, .pgt" in refused.err
+    assert ".dfg, .json, .pg, .pgt, .dot, .graphml, .csv" in refused.err
     assert list(tmp_path.iterdir()) == []
 
     assert command(verb, NESTED, *options, "-o", tmp_path / name, "--format", "json").status == 0

@@ -4,7 +4,7 @@ from functools import partial
 
 from dropflow.rest.operation_records import Done
 from dropflow.rest.route import Request, Response, Route
-from translator.web.downloads import dfg_file, pg_json, source_file
+from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
 from translator.web.records import (
     Deployed,
     DeployRequest,
@@ -60,6 +60,15 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
             handler=handlers.pg,
             summary="The physical graph as a list of drops.",
             gives="application/json",
+        ),
+        *(
+            download(
+                path=f"{_ONE}/{file}",
+                handler=partial(exported, service, file),
+                summary=f"The physical graph for other programs: {form}.",
+                gives=content_type,
+            )
+            for file, (form, content_type) in EXPORTS.items()
         ),
         download(path=f"{_ONE}/source", handler=handlers.source, summary="The graph as it was sent."),
         graph(

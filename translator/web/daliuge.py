@@ -188,7 +188,7 @@ class _DaliugeHandlers:
         body: _GenPgSpec = call.body
         nodes = body.node_list or _placeholders(body.tpl_nodes_len)
         islands = (body.manager_host,) if body.manager_host else ()
-        return Response(body=self._service.export(body.pgt_id, nodes=nodes, islands=islands, spec=True))
+        return Response(body=self._service.export(body.pgt_id, nodes=nodes, islands=islands, form="spec"))
 
     def methods(self, _call: Request) -> Response:
         return Response(body={"methods": ["SERVER"] if self._service.deployer.managers else []})

@@ -1,14 +1,27 @@
 """Downloads of a translation, with names that are safe for browsers."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from dropflow.errors import GoneError
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.route import Response
+from dropflow.rest.route import Request, Response
+from translator.web.export import ExportForm
 from translator.web.service import TranslatorService
 
-__all__ = ["dfg_file", "pg_json", "source_file"]
+__all__ = ["EXPORTS", "dfg_file", "exported", "pg_json", "source_file"]
+
+EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
+    {
+        "graph.dot": ("dot", "text/vnd.graphviz"),
+        "graph.graphml": ("graphml", "application/xml"),
+        "graph.csv": ("csv", "text/csv"),
+        "graph.edges.csv": ("edges.csv", "text/csv"),
+    }
+)
+"""Downloads for other programs: their name in an address, what writes them, and their type."""
 
 
 def dfg_file(service: TranslatorService, identity: str) -> Response:
@@ -26,6 +39,15 @@ def pg_json(service: TranslatorService, identity: str) -> Response:
     """Return the physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
     name = service.get(identity).name
     return Response(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
+
+
+def exported(service: TranslatorService, file: str, call: Request) -> Response:
+    """Return one of `EXPORTS`, streamed. Raises as `TranslatorService.export`."""
+    identity = call.path["translation"]
+    form, content_type = EXPORTS[file]
+    name = service.get(identity).name
+    headers = (attachment(f"{name}.{form}"),)
+    return Response(body=service.export(identity, form=form), content_type=content_type, headers=headers)
 
 
 def source_file(service: TranslatorService, identity: str) -> Response:

@@ -1,4 +1,4 @@
-"""The process that writes a graph as DALiuGE's JSON to standard output, in blocks of drops.
+"""The process that writes a graph as DALiuGE's JSON, or for other programs, to standard output, in blocks of drops.
 
 Started as ``python -m translator.web.export FOLDER`` by `translator.web.jobs`, with an `ExportOrder` as JSON on the
 first line of standard input. It is a process, because writing a million drops takes an interpreter seconds,
@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from dropflow import graph_file
+from dropflow.graph.exports.writers import WRITERS
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
@@ -21,7 +22,9 @@ from dropflow.graph.text_ids import oids
 from dropflow.standard_output import reserve
 from translator.web.worker import GRAPH, leave_with_parent, restrict
 
-__all__ = ["ExportOrder", "main", "write"]
+__all__ = ["ExportForm", "ExportOrder", "main", "write"]
+
+ExportForm = Literal["list", "spec", "dot", "graphml", "csv", "edges.csv"]
 
 _ESCAPES = ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"))
 
@@ -37,7 +40,7 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
         Names of islands, which share the nodes in blocks.
     form : str
         ``list`` for the list of drops; ``spec`` for the answer of DALiuGE's ``gen_pg_spec``: a JSON text that contains
-        another, with the keys ``pg_spec`` and ``root_uids``.
+        another, with the keys ``pg_spec`` and ``root_uids``; else one of `dropflow.graph.exports.writers`.
     has_plan : bool
         Whether parts and priorities are written; DALiuGE's ``unroll`` answers without.
     memory, seconds
@@ -46,7 +49,7 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: tuple[str, ...] = ()
     islands: tuple[str, ...] = ()
-    form: Literal["list", "spec"] = "list"
+    form: ExportForm = "list"
     has_plan: bool = True
     memory: int
     seconds: float
@@ -76,6 +79,9 @@ def write(graph: PhysicalGraph, order: ExportOrder, stream: BinaryIO) -> None:
         graph = replace(graph, meta=graph.meta | {"islands": msgspec.json.encode(islands).decode()})
     if order.form == "list":
         write_pg(graph, stream, places=places)
+        return
+    if order.form != "spec":
+        WRITERS[order.form](replace(graph, places=tuple(places)) if places else graph, stream)
         return
     quoted = _Quoted(stream)
     stream.write(b'"')

@@ -94,7 +94,7 @@ class TranslationQueue:
                 self._cancelled.add(identity)  # its process is being started
 
     def export(self, folder: Path, order: ExportOrder) -> Iterator[bytes]:
-        """Return a graph as JSON in pieces, written by a process of its own.
+        """Return a graph in pieces, written by a process of its own.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class TranslationQueue:
         GoneError
             The folder has been removed.
         WorkerDiedError
-            While iterating: the process was killed or failed, and the JSON is incomplete.
+            While iterating: the process was killed or failed, and what it wrote is incomplete.
         """
         if not self._exports.acquire(blocking=False):
             raise HttpError(503, "too many graphs are being written already", hint="try again in a moment")

@@ -22,7 +22,7 @@ from dropflow.rest.route import Request, Response, Route
 from translator.partition.registry import ALGORITHMS
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import value_text
-from translator.web.downloads import dfg_file, pg_json, source_file
+from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
 from translator.web.eagle import read_eagle, whole_number
 from translator.web.forms import Form, read_form
 from translator.web.graph_pages import graph_routes
@@ -78,6 +78,15 @@ def page_routes(service: TranslatorService, places: Places) -> list[Route]:
         *graph_routes(service, handlers.templates),
         page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
         page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
+        *(
+            page(
+                path=f"{one}/{file}",
+                handler=partial(exported, service, file),
+                summary="Download.",
+                gives=content_type,
+            )
+            for file, (_, content_type) in EXPORTS.items()
+        ),
         page(path=f"{one}/source", handler=handlers.source, summary="Download.", gives="application/octet-stream"),
         *(back(path=f"{one}/{form_of}") for form_of in ("partition", "fill", "deploy", "delete")),
         form(path=f"{one}/partition", handler=handlers.partition, summary="Translate it again, with other parts."),

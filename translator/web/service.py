@@ -15,7 +15,7 @@ from dropflow.rest.schema import NodeInfo
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import value_text
 from translator.web.deployer import Deployer, ManagerClient
-from translator.web.export import ExportOrder
+from translator.web.export import ExportForm, ExportOrder
 from translator.web.jobs import TranslationQueue
 from translator.web.records import (
     BAD_PARTITION,
@@ -269,14 +269,14 @@ class TranslatorService:
         *,
         nodes: Sequence[str] = (),
         islands: Sequence[str] = (),
-        spec: bool = False,
+        form: ExportForm = "list",
         has_plan: bool = True,
     ) -> Iterator[bytes]:
-        """Return the physical graph as DALiuGE's JSON in pieces, to be exhausted or closed.
+        """Return the physical graph as DALiuGE's JSON, or for other programs, in pieces, to be exhausted or closed.
 
         Parameters
         ----------
-        nodes, islands, spec, has_plan
+        nodes, islands, form, has_plan
             See `translator.web.export.ExportOrder`.
 
         Raises
@@ -290,7 +290,7 @@ class TranslatorService:
         order = ExportOrder(
             nodes=tuple(nodes),
             islands=tuple(islands),
-            form="spec" if spec else "list",
+            form=form,
             has_plan=has_plan,
             memory=self.limits.memory,
             seconds=self.limits.seconds,

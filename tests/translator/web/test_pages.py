@@ -186,6 +186,12 @@ def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
     assert len(drops) - 1 == graph.drops
     assert {drop["node"] for drop in drops[:-1]} == {"#0", "#1"}
     assert served.ask("GET", f"{address}/source").body == nested.read_bytes()
+    dot = served.ask("GET", f"{address}/graph.dot")
+    assert (dot.body.count(b"subgraph"), dot.headers["Content-Type"]) == (2, "text/vnd.graphviz")
+    assert served.ask("GET", f"{address}/graph.graphml").body.count(b"<node ") == graph.drops
+    assert served.ask("GET", f"{address}/graph.csv").body.count(b"\r\n") == graph.drops + 1
+    edges = served.ask("GET", f"{address}/graph.edges.csv")
+    assert (edges.body.count(b"\r\n"), ".edges.csv" in edges.headers["Content-Disposition"]) == (graph.edges + 1, True)
 
 
 def test_partitioning_again_has_a_new_page(served: Served, nested: Path) -> None:
