@@ -85,6 +85,8 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Name of its drops in text ids. The first embedded application of a construct has the id of the construct.
     pointer : str
         JSON pointer of the node in its document.
+    position : tuple of float or None
+        Where EAGLE drew it, in its units; None if the file does not have it, and for embedded applications.
     """
 
     id: str
@@ -98,6 +100,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     app_name: str = ""
     fields: tuple[Field, ...] = ()
     pointer: str = ""
+    position: tuple[float, float] | None = None
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:

@@ -15,12 +15,15 @@ import msgspec
 from dropflow import graph_file
 from dropflow.errors import BadGraphError
 from dropflow.graph import codec
+from dropflow.graph.drawing.drawn_places import META as DRAWN
+from dropflow.graph.drawing.drawn_places import place_note
 from dropflow.graph.interchange import read_pg_stream
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
+from translator.drawn_places import drawn_places
 from translator.estimate_expressions import META, take_estimates, with_estimates
 from translator.fill_document import TemplateNote, note_of, read_note
 from translator.fill_parameters import fill
@@ -255,6 +258,8 @@ def _planned(
     """Validate and plan a logical graph with its values filled in; `found` are the problems so far."""
     logical, expressions = take_estimates(logical)
     planned = plan(logical, unroll_options)
+    if places := drawn_places(logical):
+        planned = replace(planned, meta={**planned.meta, DRAWN: place_note(places)})
     if expressions:
         planned = replace(planned, meta={**planned.meta, META: msgspec.json.encode(expressions).decode()})
     notes: tuple[Problem, ...] = ()

@@ -1,6 +1,6 @@
 """Writing of logical graphs: the model as a document of the family OJS-id or V4, which EAGLE and this package read.
 
-Layout, colours and provenance are not in the model, so they are not in the document. Reading it gives the same graph.
+Colours and provenance are not in the model, so they are not in the document. Reading it gives the same graph.
 """
 
 from collections.abc import Iterable, Iterator
@@ -88,6 +88,7 @@ def _head(node: LogicalNode) -> Json:
         "category": node.category,
         "categoryType": _TYPES[KINDS.get(node.category, node.kind)],
         "parentId": node.parent,
+        **({} if node.position is None else {"x": node.position[0], "y": node.position[1]}),
     }
 
 
@@ -95,8 +96,6 @@ def _ojs_node(graph: LogicalGraph, node: LogicalNode) -> Json:
     made: Json = {
         **_head(node),
         "isGroup": node.kind is NodeKind.CONSTRUCT,
-        "x": 0,
-        "y": 0,
         "fields": [_field(field) for field in node.fields],
         "inputAppFields": [],
         "outputAppFields": [],
@@ -181,8 +180,6 @@ def _v4_node(graph: LogicalGraph, node: LogicalNode) -> Json:
         "name": node.name if owner is None else _app_name(owner, node),
         "parentId": node.parent if owner is None else None,
         "embedId": None if owner is None else owner.id,
-        "x": 0,
-        "y": 0,
         "fields": dict(_by_id(fields)),
         "inputApplicationId": None,
         "outputApplicationId": None,

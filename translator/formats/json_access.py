@@ -1,13 +1,17 @@
 """Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.schema` reports them."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["Json", "escape", "items", "objects", "text", "truth", "unescape"]
+from dropflow.graph.drawing.drawn_places import FARTHEST
+
+__all__ = ["Json", "escape", "items", "objects", "position", "text", "truth", "unescape"]
 
 Json = Mapping[str, Any]
 """A JSON object of a file."""
 
+_NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,20})?")
 _TRUE = frozenset({"true", "1", "yes"})
 _FALSE = frozenset({"false", "0", "no", "", "none", "null"})
 
@@ -45,6 +49,24 @@ def text(holder: Json, *names: str) -> str:
         if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
             return str(value)
     return ""
+
+
+def position(node: Json) -> tuple[float, float] | None:
+    """Return where a node was drawn: `x` and `y`, or `loc` ("x y") of old files; None if they are no usable numbers."""
+    x, y = node.get("x"), node.get("y")
+    loc = node.get("loc")
+    if x is None and y is None and isinstance(loc, str) and loc.count(" ") == 1:
+        x, y = loc.split(" ")
+        if not (_NUMBER.fullmatch(x) and _NUMBER.fullmatch(y)):
+            return None
+        x, y = float(x), float(y)
+    if not (_is_coordinate(x) and _is_coordinate(y)):
+        return None
+    return float(x), float(y)
+
+
+def _is_coordinate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST
 
 
 def truth(value: Any) -> bool | None:

@@ -73,6 +73,7 @@ def _node(record: NodeRecord, nature: Nature) -> LogicalNode:
         key=record.id,
         fields=canonical_fields(fields, category, kind, record.switches),
         pointer=record.pointer,
+        position=record.position,
     )
 
 

@@ -39,6 +39,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     applications: tuple[ApplicationRecord, ...] = ()
     switches: Mapping[str, bool] = {}
     pointer: str = ""
+    position: tuple[float, float] | None = None
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.formats.identity import APPLICATION_IDS, Identity, choose_identity, identity_text
-from translator.formats.json_access import Json, objects, text, truth
+from translator.formats.json_access import Json, objects, position, text, truth
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import Field, LogicalLink, Role
 
@@ -108,6 +108,7 @@ def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Probl
         applications=applications,
         switches={new: True for old, new in _SWITCHES.items() if truth(raw.get(old)) is True},
         pointer=pointer,
+        position=position(raw),
     )
 
 

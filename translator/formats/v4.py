@@ -8,7 +8,7 @@ from dropflow.problems import Problem
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import read_fields
-from translator.formats.json_access import Json, objects, text, truth, unescape
+from translator.formats.json_access import Json, objects, position, text, truth, unescape
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import LogicalLink, Role
 
@@ -79,6 +79,7 @@ def _node(id_: str, raw: Json, parent: str, pointer: str, problems: list[Problem
         parent=parent or None,
         fields=read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems),
         pointer=pointer,
+        position=position(raw),
     )
 
 

@@ -1,14 +1,18 @@
 """Draws the logical graph of a physical one: its logical nodes, in frames of the constructs around them.
 
-The nodes of a frame are in columns, each right of those that it depends on. A frame is laid out first, and is then one
-node of the frame around it.
+Nodes are where an editor drew them, as the note of `drawn_places` has it: in its proportions, moved apart where they
+would overlap. In a frame without such places the nodes are in columns, each right of those that it depends on. A frame
+is laid out first, and is then one node of the frame around it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
+from dropflow.graph.drawing.drawn_places import Place, places_of
+from dropflow.graph.drawing.separate import scale_for, separated
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
@@ -20,6 +24,11 @@ _COLUMN_GAP = 56.0
 _ROW_GAP = 20.0
 _PADDING = 18.0
 _HEADER = 26.0
+_DRAWN_GAPS = (40.0, 24.0)
+_MOST_DRAWN = 2000
+"""Of the nodes in a frame, of which each two are compared. More are in columns."""
+_DISTINCT = 0.75
+"""Share of the nodes of a frame that must have a place of their own; else they were not drawn by hand."""
 
 
 class LogicalShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,12 +89,14 @@ class _Block:
     y: float = 0.0
     width: float = NODE_WIDTH
     height: float = NODE_HEIGHT
+    drawn: Place | None = None
 
 
 def draw_logical(graph: PhysicalGraph) -> LogicalDrawing:
     """Return the drawing of the logical graph of a physical graph."""
     whole, path_of = _tree(graph)
     ends = {(link.source, link.target) for link in graph.links if not link.carry and link.source != link.target}
+    _take_places(whole, _scaled(places_of(graph)))
     _lay_out(whole, path_of, sorted(ends), depth=0)
     nodes: list[LogicalShape] = []
     frames: list[LogicalFrame] = []
@@ -141,30 +152,99 @@ def _lay_out(
             _lay_out(block, path_of, own, depth=depth + 1)
     number = {id(block): at for at, block in enumerate(around.inside)}
     pairs = {(number[id(path_of[source][depth])], number[id(path_of[target][depth])]) for source, target in ends}
-    layer = _layers(len(around.inside), {pair for pair in pairs if pair[0] != pair[1]})
-    top = _HEADER + _PADDING if depth else 0.0
-    side = _PADDING if depth else 0.0
+    pairs = {pair for pair in pairs if pair[0] != pair[1]}
+    if _is_drawn(around, pairs):
+        _as_drawn(around)
+    else:
+        _in_columns(around, pairs, number)
+    _enclose(around, is_frame=depth > 0)
+
+
+def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, int]) -> None:
+    """Place what is in a block in columns, each right of those that it depends on."""
+    layer = _layers(len(around.inside), pairs)
     columns = [
         [block for at, block in enumerate(around.inside) if layer[at] == one]
         for one in range(max(layer, default=-1) + 1)
     ]
     heights = [sum(block.height for block in column) + _ROW_GAP * (len(column) - 1) for column in columns]
     tallest = max(heights, default=0.0)
-    left = side
+    left = 0.0
     before: dict[int, float] = {}
     for column, height in zip(columns, heights, strict=True):
         column.sort(
             key=lambda block: _mean([before[one] for one, two in pairs if two == number[id(block)] and one in before])
         )
         wide = max(block.width for block in column)
-        down = top + (tallest - height) / 2
+        down = (tallest - height) / 2
         for block in column:
             block.x, block.y = left + (wide - block.width) / 2, down
             before[number[id(block)]] = down + block.height / 2
             down += block.height + _ROW_GAP
         left += wide + _COLUMN_GAP
-    around.width = max(left - _COLUMN_GAP + side, NODE_WIDTH if depth else 0.0)
-    around.height = top + tallest + side
+
+
+def _scaled(places: dict[int, Place]) -> dict[int, Place]:
+    """Return the places in units of the drawing."""
+    if not 0 < len(places) <= _MOST_DRAWN:
+        return {}
+    wide, high = NODE_WIDTH + _DRAWN_GAPS[0], NODE_HEIGHT + _DRAWN_GAPS[1]
+    scale = scale_for(np.array(list(places.values()), dtype=np.float64), wide, high)
+    return {row: (x * scale, y * scale) for row, (x, y) in places.items()}
+
+
+def _take_places(block: _Block, places: dict[int, Place]) -> None:
+    """Set where blocks were drawn: a frame is in the middle of what is in it."""
+    block.drawn = places.get(block.template)
+    if block.template < 0:
+        for inner in block.inside:
+            _take_places(inner, places)
+        block.drawn = _middle([inner.drawn for inner in block.inside if inner.drawn is not None])
+
+
+def _middle(places: Sequence[Place]) -> Place | None:
+    if not places:
+        return None
+    xs, ys = zip(*places, strict=True)
+    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+
+
+def _is_drawn(around: _Block, pairs: set[tuple[int, int]]) -> bool:
+    """Whether all that is in a block has a place; what the translator added gets one between its neighbours."""
+    blocks = around.inside
+    known = {at: block.drawn for at, block in enumerate(blocks) if block.drawn is not None}
+    if not known or len({(round(x), round(y)) for x, y in known.values()}) < len(known) * _DISTINCT:
+        return False
+    near: dict[int, list[Place]] = {}
+    for one, two in [*pairs, *((two, one) for one, two in pairs)]:
+        if one not in known and two in known:
+            near.setdefault(one, []).append(known[two])
+    for at, places in near.items():
+        xs, ys = zip(*sorted(places), strict=True)
+        blocks[at].drawn = _mean(xs), _mean(ys)
+    return len(blocks) <= _MOST_DRAWN and all(block.drawn is not None for block in blocks)
+
+
+def _as_drawn(around: _Block) -> None:
+    """Place what is in a block where it was drawn, without overlaps."""
+    blocks = around.inside
+    wanted = np.array([block.drawn for block in blocks], dtype=np.float64)
+    sizes = np.array([(block.width, block.height) for block in blocks], dtype=np.float64)
+    for block, (x, y) in zip(blocks, separated(wanted, sizes, _DRAWN_GAPS).tolist(), strict=True):
+        block.x, block.y = x - block.width / 2, y - block.height / 2
+
+
+def _enclose(around: _Block, *, is_frame: bool) -> None:
+    """Move what is in a block to its upper left corner, and set its size."""
+    blocks = around.inside
+    side, top, least = (_PADDING, _HEADER + _PADDING, NODE_WIDTH) if is_frame else (0.0, 0.0, 0.0)
+    left = min((block.x for block in blocks), default=0.0)
+    upper = min((block.y for block in blocks), default=0.0)
+    for block in blocks:
+        block.x += side - left
+        block.y += top - upper
+    around.width = max(max((block.x + block.width for block in blocks), default=0.0) + side, least)
+    around.height = max((block.y + block.height for block in blocks), default=top) + side
 
 
 def _layers(count: int, pairs: set[tuple[int, int]]) -> list[int]:

@@ -44,10 +44,7 @@ export class LogicalGraph {
     for (const { source, target, is_carry: isCarry, is_streaming: isStreaming } of arrows) {
       const [from, to] = [places.get(source), places.get(target)];
       if (!from || !to) continue;
-      const [x, y] = [from.x + width, from.y + height / 2];
-      const [u, v] = [to.x, to.y + height / 2];
-      const bend = u < x ? 60 : Math.max((u - x) / 2, 16);
-      const path = `M${x} ${y}C${x + bend} ${y} ${u - bend} ${v} ${u} ${v}`;
+      const path = curve(from, to, width, height, isCarry);
       svg.append(draw("path", { class: `arrow${isCarry ? " carry" : ""}${isStreaming ? " stream" : ""}`, d: path }));
     }
     for (const node of nodes) svg.append(this.#node(node, width, height));
@@ -105,6 +102,22 @@ export class LogicalGraph {
   choose(template) {
     for (const [row, { group }] of this.nodes) group.classList.toggle("chosen", row === template);
   }
+}
+
+/** The curve of an arrow: from the right side to the left one, if there is room; else between the sides that are near. */
+function curve(from, to, width, height, isCarry) {
+  const [across, down] = [to.x - from.x, to.y - from.y];
+  if (Math.abs(across) < width && Math.abs(down) > height && !isCarry) {
+    const [x, u] = [from.x + width / 2, to.x + width / 2];
+    const [y, v] = down > 0 ? [from.y + height, to.y] : [from.y, to.y + height];
+    const bend = (v - y) / 2;
+    return `M${x} ${y}C${x} ${y + bend} ${u} ${v - bend} ${u} ${v}`;
+  }
+  const isBack = across <= -width && !isCarry;
+  const [x, y] = [from.x + (isBack ? 0 : width), from.y + height / 2];
+  const [u, v] = [to.x + (isBack ? width : 0), to.y + height / 2];
+  const bend = isBack ? Math.min((u - x) / 2, -16) : u < x ? 60 : Math.max((u - x) / 2, 16);
+  return `M${x} ${y}C${x + bend} ${y} ${u - bend} ${v} ${u} ${v}`;
 }
 
 /** The beginning of a text that has about this room. */
