@@ -14,11 +14,11 @@
 <title>{{title}} · dropflow</title>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
-% for sheet in layout.style_sheets:
-<link rel="stylesheet" href="/static/{{sheet}}">
+% for layout_sheet in layout.style_sheets:
+<link rel="stylesheet" href="/static/{{layout_sheet}}">
 % end
-% if defined("page_sheet"):
-<link rel="stylesheet" href="/static/{{page_sheet}}">
+% if defined("sheet"):
+<link rel="stylesheet" href="/static/{{sheet}}">
 % end
 % if twin:
 <link rel="alternate" type="application/json" href="{{twin}}">

@@ -1,5 +1,5 @@
 % name = session.session
-% rebase("page.tpl", title=f"Graph of {shown_name(name, 80)}", here="Sessions", script="graph.js", page_sheet="graph.css")
+% rebase("page.tpl", title=f"Graph of {shown_name(name, 80)}", here="Sessions", script="graph.js", sheet="graph.css")
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>

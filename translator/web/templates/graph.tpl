@@ -1,4 +1,4 @@
-% rebase("page.tpl", title=f"Graph of {single_line(info.name, 60)}", here="", script="graph.js", page_sheet="graph.css")
+% rebase("page.tpl", title=f"Graph of {single_line(info.name, 60)}", here="", script="graph.js", sheet="graph.css")
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/">Translate</a><span>/</span><a href="/translations/{{info.id}}"><bdi>{{single_line(info.name, 80)}}</bdi></a></p>
