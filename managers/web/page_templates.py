@@ -2,13 +2,21 @@
 
 from pathlib import Path
 
-from dropflow.rest.pages import PageLayout, PageTemplates
+from dropflow.rest.pages import PageLayout, PageTemplates, shown_name
 from dropflow.rest.places import Places
+from managers.api import ManagerInfo
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped_node, grouped_session, segments, session_style, state_style, state_word
 from managers.web.causes import causes
 
 __all__ = ["manager_templates"]
+
+
+def _shown_manager(manager: ManagerInfo) -> str:
+    """Return role and name of a manager, once if they are the same word."""
+    name = shown_name(manager.name, 60)
+    return name if name == manager.role else f"{manager.role} {name}"
+
 
 _NAMES: dict[str, object] = {
     "api_url": addresses.api_url,
@@ -24,6 +32,7 @@ _NAMES: dict[str, object] = {
     "session_api": addresses.session_api,
     "session_style": session_style,
     "session_url": addresses.session_url,
+    "shown_manager": _shown_manager,
     "state_style": state_style,
     "state_word": state_word,
     "timeline_url": addresses.timeline_url,
