@@ -46,6 +46,7 @@ from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import triples
 from managers.routes.operation_handlers import api_v1_routes
+from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import open_browser
 
@@ -114,8 +115,9 @@ class ChangingManager(FakeManager):
 def _serve(pipe: Connection, drops: int) -> None:
     manager = ChangingManager(triples(drops, 8))
     streams = StreamSlots(_STREAMS)
+    hub = StateHub(manager)
     app = make_app(
-        [*api_v1_routes(manager, streams), *page_routes(manager, streams)], AccessRules(token=None), Limits()
+        [*api_v1_routes(manager, streams, hub=hub), *page_routes(manager, hub)], AccessRules(token=None), Limits()
     )
     server = RestServer(app, streams=streams, stream_limit=_STREAMS, port=0, open_to_all=True)
     server.start()

@@ -25,6 +25,7 @@ from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes
 from managers.routes.operation_handlers import api_v1_routes
+from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 
 __all__ = ["Service", "make_access_rules", "manager_routes", "url_of"]
@@ -149,12 +150,13 @@ def manager_routes(
     reachable = msgspec.structs.replace(
         places or Places(), role=lambda: manager.info().role, below=partial(_below, manager)
     )
+    hub = StateHub(manager)
     return (
-        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe),
+        *api_v1_routes(manager, streams, limits=limits, probe=(prober or Prober("", None)).probe, hub=hub),
         *daliuge_routes(manager, stop=stop, limits=limits),
         *metrics_routes(manager),
         *login_routes(access, reachable),
-        *page_routes(manager, streams, reachable),
+        *page_routes(manager, hub, reachable),
     )
 
 

@@ -36,7 +36,12 @@ Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
 
 
 def api_v1_routes(
-    manager: Manager, streams: StreamSlots, *, limits: Limits | None = None, probe: Probe | None = None
+    manager: Manager,
+    streams: StreamSlots,
+    *,
+    limits: Limits | None = None,
+    probe: Probe | None = None,
+    hub: StateHub | None = None,
 ) -> list[Route]:
     """Return the routes of a manager's own API, and ``/openapi.json``, which describes them.
 
@@ -50,9 +55,11 @@ def api_v1_routes(
         How large a graph may be.
     probe : callable, optional
         Returns which other managers can be reached; 501 without one.
+    hub : StateHub, optional
+        Reads the states of drops; the pages of the same server share it.
     """
     limits = limits or Limits()
-    special = _SpecialHandlers(manager, streams, limits, probe or _no_probe).by_operation()
+    special = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager)).by_operation()
     routes = [
         _route(operation, special.get(operation.name) or _call_manager(manager, operation), limits)
         for operation in OPERATIONS
@@ -109,12 +116,12 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
 class _SpecialHandlers:
     """Handlers of the operations that do more than to call a method."""
 
-    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe) -> None:
+    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub) -> None:
         self._manager = manager
         self._streams = streams
         self._limits = limits
         self._probe = probe
-        self._hub = StateHub(manager)
+        self._hub = hub
 
     def by_operation(self) -> dict[str, _Handler]:
         """Return the handlers by the name of their operation."""

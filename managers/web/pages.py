@@ -20,7 +20,6 @@ from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
-from dropflow.rest.stream_slots import StreamSlots
 from dropflow.times.analysis import Analysis, analyse
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.executed import executed_picture, executed_trace
@@ -67,26 +66,22 @@ _BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
 
 
-def page_routes(
-    manager: Manager,
-    streams: StreamSlots,  # noqa: ARG001 - pages open streams by the API
-    places: Places | None = None,
-) -> list[Route]:
+def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -> list[Route]:
     """Return the routes of all pages of a manager, and of their static files.
 
     Parameters
     ----------
     manager : Manager
         What the pages show.
-    streams : StreamSlots
-        Event streams of the same server; pages use those of ``/api/v1``.
+    hub : StateHub
+        Reads the states of drops; that of ``/api/v1`` of the same server.
     places : Places, optional
         The other servers of the cluster.
     """
     templates = manager_templates(places)
     return [
         *_lists(manager, templates),
-        *graph_routes(manager, templates, StateHub(manager)),
+        *graph_routes(manager, templates, hub),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *submission_routes(manager, templates, places or Places()),

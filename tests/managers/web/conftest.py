@@ -14,6 +14,7 @@ from dropflow.rest.server import RestServer
 from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.operation_handlers import api_v1_routes
+from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import Window, open_browser, open_window
 
@@ -28,7 +29,8 @@ def serve() -> Iterator[Serve]:
 
         def start(manager: FakeManager, *, token: str | None = None, streams: int = 16, port: int = 0) -> str:
             places, access = StreamSlots(streams), AccessRules(token=token)
-            routes = [*api_v1_routes(manager, places), *login_routes(access), *page_routes(manager, places)]
+            hub = StateHub(manager)
+            routes = [*api_v1_routes(manager, places, hub=hub), *login_routes(access), *page_routes(manager, hub)]
             app = make_app(routes, access, Limits(streams=streams))
             server = RestServer(app, streams=places, stream_limit=max(streams, 1), port=port, open_to_all=token is None)
             server.start()
