@@ -258,8 +258,8 @@ def _planned(
     """Validate and plan a logical graph with its values filled in; `found` are the problems so far."""
     logical, expressions = take_estimates(logical)
     planned = plan(logical, unroll_options)
-    if places := drawn_places(logical):
-        planned = replace(planned, meta={**planned.meta, DRAWN: place_note(places)})
+    if drawn := drawn_places(logical):
+        planned = replace(planned, meta={**planned.meta, DRAWN: place_note(drawn)})
     if expressions:
         planned = replace(planned, meta={**planned.meta, META: msgspec.json.encode(expressions).decode()})
     notes: tuple[Problem, ...] = ()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dropflow.rest.pages import PageLayout, PageTemplates, shown_name
 from dropflow.rest.places import Places
-from managers.api import ManagerInfo
+from dropflow.rest.schema import ManagerInfo
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped_node, grouped_session, segments, session_style, state_style, state_word
 from managers.web.causes import causes

@@ -11,7 +11,7 @@ __all__ = ["Json", "escape", "items", "objects", "position", "text", "truth", "u
 Json = Mapping[str, Any]
 """A JSON object of a file."""
 
-_NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,20})?")
+_PAIR = re.compile(r"(-?[0-9]{1,6}(?:[.][0-9]{1,20})?) (-?[0-9]{1,6}(?:[.][0-9]{1,20})?)")
 _TRUE = frozenset({"true", "1", "yes"})
 _FALSE = frozenset({"false", "0", "no", "", "none", "null"})
 
@@ -53,20 +53,18 @@ def text(holder: Json, *names: str) -> str:
 
 def position(node: Json) -> tuple[float, float] | None:
     """Return where a node was drawn: `x` and `y`, or `loc` ("x y") of old files; None if they are no usable numbers."""
-    x, y = node.get("x"), node.get("y")
+    x, y = _coordinate(node.get("x")), _coordinate(node.get("y"))
     loc = node.get("loc")
-    if x is None and y is None and isinstance(loc, str) and loc.count(" ") == 1:
-        x, y = loc.split(" ")
-        if not (_NUMBER.fullmatch(x) and _NUMBER.fullmatch(y)):
-            return None
-        x, y = float(x), float(y)
-    if not (_is_coordinate(x) and _is_coordinate(y)):
+    if isinstance(loc, str) and node.get("x") is None and node.get("y") is None:
+        found = _PAIR.fullmatch(loc)
+        x, y = (None, None) if found is None else (float(found[1]), float(found[2]))
+    return None if x is None or y is None else (x, y)
+
+
+def _coordinate(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= FARTHEST:
         return None
-    return float(x), float(y)
-
-
-def _is_coordinate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST
+    return float(value)
 
 
 def truth(value: Any) -> bool | None:
