@@ -26,7 +26,7 @@ _PADDING = 18.0
 _HEADER = 26.0
 _DRAWN_GAPS = (40.0, 24.0)
 _MOST_DRAWN = 2000
-"""Of the nodes in a frame, of which each two are compared. More are in columns."""
+"""A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
 _DISTINCT = 0.75
 """Share of the nodes of a frame that must have a place of their own; else they were not drawn by hand."""
 
