@@ -318,6 +318,7 @@ class HostedSession:
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self._own_failure = failure
         self.exchange.give_up("", Lost(self.piece.node, failure))
+        _stop_attempts(self.session)
         note = f"the engine failed: {text_of(error)}"
         result = SessionResult(
             session=self.name,
@@ -437,6 +438,14 @@ def _write(session: Session, write: Callable[[Any], None], content: object) -> N
         write(content)
     except StorageError as error:
         session.notes.append(str(error))
+
+
+def _stop_attempts(session: Session) -> None:
+    """Stop what runs for an engine that failed: it would go on without contents, which are removed."""
+    try:
+        session.close()
+    except Exception as error:  # noqa: BLE001 - the session must end all the same
+        _log.error("a session could not stop its attempts", exc_info=error)
 
 
 def _why(result: SessionResult) -> str:

@@ -79,6 +79,18 @@ class PeerMonitor:
         self._plan(now)
         return self._losses(changes)
 
+    def replaced(self, places: Mapping[str, Place]) -> list[Loss]:
+        """Return the losses of those of these processes after which the same peer was started again.
+
+        Other sessions may know that already: then neither `need` nor a later update reports it again.
+        """
+        members, found = self._members.members, []
+        for name, place in places.items():
+            known = members[name].incarnation if name in members else 0
+            if max(known, self._incarnations.get(name, 0)) > place.incarnation:
+                found.append(Loss(name, place.incarnation + 1, "its process was started again", is_final=True))
+        return found
+
     def release(self, session: str, now: float) -> list[Loss]:
         """Forget the peers that only this session needs, and return the losses that this update finds. Idempotent."""
         time = self._uptime.read(now)

@@ -408,7 +408,8 @@ class ViewChanges:
         record.parts_done = {view.number: done}
         # Members that were lost have answered. If they are lost again, that is a new loss.
         record.lost, record.gone = {}, set()
-        self.losses += self._peers.need(record.name, {**record.peers, **record.witnesses}, now)
+        voters = {**record.peers, **record.witnesses}
+        self.losses += [*self._peers.need(record.name, voters, now), *self._peers.replaced(voters)]
         self.adopted.append((record, action.decision))
 
     def _give_up(self, record: SessionRecord, now: float) -> None:

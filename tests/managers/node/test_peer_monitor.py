@@ -127,3 +127,16 @@ def test_peers_that_are_connected_again_are_not_probed() -> None:
     monitor.peers.probed({"b": False}, 0.0)
     monitor.peers.changed("b", is_down=False)
     assert monitor.peers.to_probe() == {}
+
+
+def test_a_process_that_a_later_view_still_names_is_lost_again() -> None:
+    """A peer was started again, and another session has its new process: the older one is reported each time."""
+    monitor = _Monitor()
+    monitor.need("s", "b")
+    new, old = (Place("b", "tcp://b:1", incarnation) for incarnation in (2, 1))
+    first = monitor.peers.need("other", {"b": new}, 1.0)
+    again = monitor.peers.need("s", {"b": old}, 2.0)
+    replaced = [(loss.peer, loss.before, loss.is_final) for loss in monitor.peers.replaced({"b": old})]
+
+    assert ([loss.peer for loss in first], again, replaced) == (["b"], [], [("b", 2, True)])
+    assert monitor.peers.replaced({"b": new}) == []

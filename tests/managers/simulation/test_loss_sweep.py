@@ -46,6 +46,16 @@ def test_a_drop_that_could_not_get_an_input_is_taken_over_with_its_cause(tmp_pat
     assert outcome.violations == ()
 
 
+def test_a_view_with_a_process_that_another_session_knows_to_be_replaced(tmp_path: Path) -> None:
+    """A member that decided to rebalance is started again; its new process is in other sessions before the view begins."""
+    faults = (
+        CrashInStep(seconds=3.0, step=9, count=1, is_before=True),
+        SessionRequest(operation="rebalance", session=2),
+    )
+    outcome = LossTrial(4, tmp_path, faults=faults).run()
+    assert outcome.violations == ()
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_sessions_survive_losses() -> None:

@@ -121,6 +121,25 @@ def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> Non
     assert any("node n1-3 is lost (the engine of node n1-3 failed" in note for note in other.notes)
 
 
+@pytest.mark.slow
+def test_a_node_that_cannot_continue_stops_its_attempts(tmp_path: Path) -> None:
+    """They end with its part, before the contents that they read are removed; others finish the session."""
+    disks = SimulatedDisks(tmp_path, Random(0))  # noqa: S311 - not for secrets
+    with disks:
+        cluster = _cluster(4, tmp_path, seconds=60.0)
+        cluster.submit(_fan(8), "s")
+        hosted = cluster.nodes["n1-3"].sessions["s"]
+        assert isinstance(hosted, HostedSession)
+        while not hosted.session.runner.running:
+            cluster.simulation.wait(1.0)
+        cluster.nodes["n1-1"].process.crash()
+        disks.fill("n1-3")
+        while not hosted.state.is_terminal:
+            assert hosted.session.runner.running
+            cluster.simulation.wait(0.1)
+        assert not hosted.session.runner.running
+
+
 def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> None:
     """Results that came while its session was stopped for a report are discarded when others go on without it."""
     cluster = _cluster(2, tmp_path, seconds=12.0)
