@@ -71,6 +71,8 @@ class Recorder:
             assert read.handle is not None  # noqa: S101 - what follows is not begun without its input
             self._passed[node, session, task.oid, task.attempt] = read.oid, read.handle
             return
+        # A former process, or one in an earlier view, may have had an attempt of this number in a chain.
+        self._passed.pop((node, session, task.oid, task.attempt), None)
         self.starts[session, task.oid] += 1
         for one in task.inputs:
             if one.handle is not None and one.handle.kind != "stream":

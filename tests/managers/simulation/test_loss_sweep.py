@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from managers.simulation.faults import BadNetwork, CrashInStep, Disturbed, FullDisk, SessionRequest
+from managers.simulation.faults import BadNetwork, CrashInStep, CutOneWay, Disturbed, FullDisk, SessionRequest
 from managers.simulation.loss_sweep import sweep
 from managers.simulation.random_losses import LossTrial
 
@@ -47,12 +47,24 @@ def test_a_drop_that_could_not_get_an_input_is_taken_over_with_its_cause(tmp_pat
 
 
 def test_a_view_with_a_process_that_another_session_knows_to_be_replaced(tmp_path: Path) -> None:
-    """A member that decided to rebalance is started again; its new process is in other sessions before the view begins."""
+    """A member that decided to rebalance is started again, and is in other sessions before the view begins."""
     faults = (
         CrashInStep(seconds=3.0, step=9, count=1, is_before=True),
         SessionRequest(operation="rebalance", session=2),
     )
     outcome = LossTrial(4, tmp_path, faults=faults).run()
+    assert outcome.violations == ()
+
+
+def test_what_an_attempt_reads_is_not_taken_from_a_former_process(tmp_path: Path) -> None:
+    """An attempt has the number of one that began in a chain on its node before that was started again."""
+    faults = (
+        Disturbed(seconds=60.0, longest=25.0),
+        CrashInStep(seconds=0.5, step=10, count=2, is_before=False),
+        CutOneWay(at=5.0, seconds=40.0, nodes=(29, 62, 34, 32)),
+        FullDisk(at=10.0, seconds=3.0, node=42),
+    )
+    outcome = LossTrial(7000158, tmp_path, faults=faults).run()
     assert outcome.violations == ()
 
 
