@@ -1,6 +1,6 @@
 """``dropflow profile``: what the attempts of a run took, by logical node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.measured_profiles import measured_by, run_of
+from dropflow.cli.measured_reply import MeasuredReply, summaries
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.recorded_times import runs_argument
@@ -17,8 +18,8 @@ from dropflow.cli.tables import columns
 from dropflow.formatting import format_duration, format_size, plural
 
 if TYPE_CHECKING:
-    from dropflow.measured_run import MeasuredRun
     from dropflow.times.statistics import NodeProfile, SlowAttempt
+    from translator.planning.measured import MeasuredNode
 
 __all__ = ["command"]
 
@@ -95,16 +96,27 @@ def command(
     a session has on its nodes (ROOT/sessions/SESSION) are given together. Times are those of attempts that have ended;
     'waited' is the median from when an attempt could begin until it was given to the workers, and 'queued' from then
     until one of them began it.
+
+    RUN may also be a file that -o has written: then this shows the mean times and the largest memory in it.
     """
     from dropflow.errors import UsageError
     from dropflow.times.by_template import profile, slowest
+    from translator.planning.measured import measured_nodes, merged_nodes
 
     if others and target is None:
         raise UsageError("--with merges measurements into a file", hint="name it with -o FILE")
+    if len(runs) == 1 and Path(runs[0]).is_file():
+        if most:
+            raise UsageError("a file of measurements has no single attempts", where=runs[0], hint="leave out --slowest")
+        nodes = merged_nodes(measured_by(output, manager, (*runs, *others)))
+        if target is not None:
+            _write(nodes, Path(target))
+        output.answer(MeasuredReply(nodes=summaries(nodes)))
+        return Exit.FINISHED
     run = run_of(output, manager, runs)
     graph, records = run
     if target is not None:
-        _write(output, manager, run, others, Path(target))
+        _write(merged_nodes([*measured_nodes(run), *measured_by(output, manager, others)]), Path(target))
     output.answer(
         ProfileReply(
             graph=graph.name,
@@ -116,15 +128,11 @@ def command(
     return Exit.FINISHED
 
 
-def _write(
-    output: CommandOutput, manager: ConnectionOptions, run: "MeasuredRun", others: tuple[str, ...], target: Path
-) -> None:
-    """Write what a run and others have measured to a file, which is replaced as a whole."""
+def _write(nodes: "Sequence[MeasuredNode]", target: Path) -> None:
+    """Write measurements to a file, which is replaced as a whole."""
     from dropflow.cli.graph_files import replace_file
-    from translator.planning.measured import measured_nodes, merged_nodes
     from translator.planning.profile_file import write_profile
 
-    nodes = merged_nodes([*measured_nodes(run), *measured_by(output, manager, others)])
     content = BytesIO()
     write_profile(nodes, content)
     replace_file(target, content.getvalue())

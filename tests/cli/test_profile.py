@@ -50,6 +50,7 @@ def sections(graph: PhysicalGraph) -> list[TimesSection]:
     apps = np.flatnonzero(graph.kinds[graph.template] == Kind.APP)
     records = np.zeros(len(apps), RECORD)
     records["drop"], records["attempt"], records["ran"] = apps, 1, 2.0 ** np.arange(len(apps))
+    records["processor"], records["memory"] = records["ran"] / 2, 1e6 * (1 + np.arange(len(apps)))
     half = len(apps) // 2
     return [
         TimesSection(node="node-1", total=half, records=records[:half]),
@@ -97,15 +98,39 @@ def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp
     manager.set_times("s", sections(graph))
     save(graph, tmp_path / "g.dfg")
     one, two = tmp_path / "one.npz", tmp_path / "two.npz"
-    first = MeasuredNode("a", Kind.APP, (6,), np.arange(1), np.array([3.0]), np.array([3.0]))
+    usage = {"processor": np.array([6.0]), "memory": np.array([5e6])}
+    first = MeasuredNode("a", Kind.APP, (6,), np.arange(1), np.array([3.0]), np.array([3.0]), **usage)
     with one.open("wb") as stream:
         write_profile([first], stream)
     ask("profile", "s", "-o", two, "--with", one)
     (apps,) = (node for node in read_profile(two) if node.kind is Kind.APP)
     answer = ask("partition", tmp_path / "g.dfg", "-k", 1, "--profile", two, "--output", "json")
+    (shown, _) = ask("profile", two, "--output", "json").json["nodes"]
 
+    assert (apps.processor[:2].tolist(), apps.memory[:2].tolist()) == ([4.625, 1.0], [5e6, 2e6])
+    assert (shown["key"], shown["measurements"], shown["memory"]) == ("a", 9, 6e6)
+    assert "6.0 MB" in ask("profile", two).text
     assert (apps.mean.tolist(), apps.count.tolist()) == ([2.5, 2, 4, 8, 16, 32], [4, 1, 1, 1, 1, 1])
     assert answer.json["makespan_s"] == 64.5
+
+
+def test_profiles_of_earlier_versions_are_read(command: Command, tmp_path: Path) -> None:
+    """A file without processor time and memory has unknown ones; merging it with a new one keeps those of that."""
+    unknown, known = np.array([np.nan]), {"processor": np.array([2.0]), "memory": np.array([7.0])}
+    columns = (np.arange(1), np.array([3.0]), np.array([1.0]))
+    with (tmp_path / "new.npz").open("wb") as stream:
+        write_profile([MeasuredNode("a", Kind.APP, (1,), *columns, **known)], stream)
+    with np.load(tmp_path / "new.npz") as found:
+        np.savez(tmp_path / "old.npz", **{name: found[name] for name in ("header", "instance", "mean", "count")})
+    (old,) = read_profile(tmp_path / "old.npz")
+    command("profile", tmp_path / "old.npz", "--with", tmp_path / "new.npz", "-o", tmp_path / "both.npz")
+    (both,) = read_profile(tmp_path / "both.npz")
+    shown = command("profile", tmp_path / "old.npz", "--output", "json").json["nodes"][0]
+
+    np.testing.assert_array_equal([old.processor, old.memory], [unknown, unknown])
+    assert (both.count, both.mean, both.processor, both.memory) == (2, 3, 2, 7)
+    assert (shown["processor"], shown["memory"], shown["mean"]) == (None, None, 3.0)
+    assert command("profile", tmp_path / "old.npz", "--slowest", "1").status == 2
 
 
 def test_merging_needs_a_file(ask: Command) -> None:

@@ -1,9 +1,8 @@
 """Weights of drops as earlier runs have measured them, in place of the estimates of a graph."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from dropflow.graph.templates import Kind
 from dropflow.measured_run import MeasuredRun, read_run
 
 __all__ = [
+    "Floats",
     "MeasuredNode",
     "measured_nodes",
     "merged_nodes",
@@ -44,6 +44,10 @@ class MeasuredNode:
         Seconds of an application, bytes of data; the mean of all measurements of an instance.
     count : float array, shape (measured,)
         How many measurements that were.
+    processor : float array, shape (measured,)
+        Mean seconds of processor time of an application; NaN for data, and where it was not measured.
+    memory : float array, shape (measured,)
+        Largest resident memory of an application in bytes; NaN for data, and where it was not measured.
     """
 
     key: str
@@ -52,6 +56,8 @@ class MeasuredNode:
     instance: _Wide
     mean: Floats
     count: Floats
+    processor: Floats
+    memory: Floats
 
 
 def read_measured_run(directory: Path) -> MeasuredRun:
@@ -72,14 +78,30 @@ def read_measured_run(directory: Path) -> MeasuredRun:
 
 def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
     """Return what a run has measured, by logical node. What an application has written is divided among its outputs."""
-    return tuple(
-        MeasuredNode(node.key, node.kind, node.shape, instance, values, np.ones(len(values)))
-        for node, instance, values in _measured(run)
-    )
+    weight = _weights(run)
+    processor, memory = _usage(run)
+    graph, found = run.graph, []
+    for row in np.unique(graph.template).tolist():
+        drops = np.flatnonzero((graph.template == row) & np.isfinite(weight))
+        if len(drops):
+            node = graph.templates[row]
+            found.append(
+                MeasuredNode(
+                    key=node.key,
+                    kind=node.kind,
+                    shape=node.shape,
+                    instance=graph.instance[drops].astype(np.int64),
+                    mean=weight[drops],
+                    count=np.ones(len(drops)),
+                    processor=processor[drops],
+                    memory=memory[drops],
+                )
+            )
+    return tuple(found)
 
 
 def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
-    """Return one record for each logical node and shape, with the means of all measurements."""
+    """Return one record for each logical node and shape, with the means of all measurements, and the largest memory."""
     alike: dict[tuple[str, Kind, tuple[int, ...]], list[MeasuredNode]] = {}
     for node in nodes:
         alike.setdefault((node.key, node.kind, node.shape), []).append(node)
@@ -90,8 +112,35 @@ def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
         sums = np.concatenate([one.mean * one.count for one in some])
         count = np.bincount(place.reshape(-1), weights=counts, minlength=len(instance)).astype(np.float64)
         total = np.bincount(place.reshape(-1), weights=sums, minlength=len(instance))
-        found.append(MeasuredNode(key, kind, shape, instance, total / count, count))
+        found.append(
+            MeasuredNode(
+                key=key,
+                kind=kind,
+                shape=shape,
+                instance=instance,
+                mean=total / count,
+                count=count,
+                processor=_means(np.concatenate([one.processor for one in some]), counts, place, len(instance)),
+                memory=_largest(np.concatenate([one.memory for one in some]), place, len(instance)),
+            )
+        )
     return tuple(found)
+
+
+def _means(values: Floats, counts: Floats, place: _Wide, size: int) -> Floats:
+    """Return the mean of the values at each place that are not NaN; NaN where there are none."""
+    known = np.isfinite(values)
+    at = place.reshape(-1)[known]
+    total = np.bincount(at, weights=values[known] * counts[known], minlength=size)
+    number = np.bincount(at, weights=counts[known], minlength=size)
+    return np.where(number > 0, total / np.where(number > 0, number, 1), np.nan)
+
+
+def _largest(values: Floats, place: _Wide, size: int) -> Floats:
+    """Return the largest of the values at each place that are not NaN; NaN where there are none."""
+    found = np.full(size, np.nan)
+    np.fmax.at(found, place.reshape(-1), values)
+    return found
 
 
 def with_measured_weights(graph: PhysicalGraph, runs: Sequence[MeasuredRun]) -> PhysicalGraph:
@@ -136,8 +185,19 @@ def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> 
     return replace(graph, weight=weight)
 
 
-def _measured(run: MeasuredRun) -> Iterator[tuple[Any, npt.NDArray[np.int64], Floats]]:
-    """Yield the measurements of each logical node: its template, the instances, and their weights."""
+def _usage(run: MeasuredRun) -> tuple[Floats, Floats]:
+    """Return the processor time and the memory of each drop, NaN for data and for what was not measured."""
+    graph, done = run.graph, run.records[run.records["attempt"] > 0]
+    done = done[graph.kinds[graph.template[done["drop"]]] == Kind.APP]
+    processor, memory = np.full(graph.drops, np.nan), np.full(graph.drops, np.nan)
+    processor[done["drop"]] = done["processor"]
+    own = done[done["memory"] > 0]  # 0 if the process was not that of the attempt alone
+    np.fmax.at(memory, own["drop"], own["memory"].astype(np.float64))
+    return processor, memory
+
+
+def _weights(run: MeasuredRun) -> Floats:
+    """Return the measured weight of each drop, NaN for those without."""
     graph, done = run.graph, run.records[run.records["attempt"] > 0]
     weight = np.full(graph.drops, np.nan)
     weight[done["drop"]] = done["ran"]
@@ -152,8 +212,4 @@ def _measured(run: MeasuredRun) -> Iterator[tuple[Any, npt.NDArray[np.int64], Fl
     share = written[source] / np.maximum(outputs[source], 1)
     content = np.zeros(graph.drops)
     np.add.at(content, out.neighbour, share)
-    weight = np.where(is_data & (producers > 0), content, weight)
-    for row in np.unique(graph.template).tolist():
-        drops = np.flatnonzero((graph.template == row) & np.isfinite(weight))
-        if len(drops):
-            yield graph.templates[row], graph.instance[drops].astype(np.int64), weight[drops]
+    return np.where(is_data & (producers > 0), content, weight)

@@ -1,7 +1,7 @@
 """Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file of NumPy)."""
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from dropflow.errors import BadFileError
 from dropflow.graph.templates import Kind
-from translator.planning.measured import MeasuredNode
+from translator.planning.measured import Floats, MeasuredNode
 
 __all__ = ["read_profile", "write_profile"]
 
 _VERSION = 1
 _MAGIC = b"PK"
+_USAGE = ("processor", "memory")
 
 
 class _NodeHeader(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ def write_profile(nodes: Sequence[MeasuredNode], stream: BinaryIO) -> None:
         instance=np.concatenate([np.zeros(0, dtype=np.int64), *(node.instance for node in nodes)]),
         mean=np.concatenate(empty + [node.mean for node in nodes]),
         count=np.concatenate(empty + [node.count for node in nodes]),
+        processor=np.concatenate(empty + [node.processor for node in nodes]),
+        memory=np.concatenate(empty + [node.memory for node in nodes]),
     )
 
 
@@ -63,8 +66,10 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
             with np.load(stream, allow_pickle=False) as found:
                 profile = msgspec.json.decode(found["header"].tobytes(), type=_Profile)
                 instance = found["instance"].astype(np.int64)
-                mean, count = found["mean"].astype(np.float64), found["count"].astype(np.float64)
-        return tuple(_nodes(profile, instance, mean, count))
+                columns = {name: found[name].astype(np.float64) for name in ("mean", "count")}
+                for name in _USAGE:  # which the first profiles did not have
+                    columns[name] = found[name].astype(np.float64) if name in found else np.full(len(instance), np.nan)
+        return tuple(_nodes(profile, instance, columns))
     except OSError as error:
         raise BadFileError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError, msgspec.MsgspecError) as error:
@@ -72,21 +77,21 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
 
 
 def _nodes(
-    profile: _Profile,
-    instance: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    mean: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    count: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    profile: _Profile, instance: np.ndarray[tuple[int, ...], np.dtype[np.int64]], columns: Mapping[str, Floats]
 ) -> list[MeasuredNode]:
     ends = np.cumsum([0, *(node.measured for node in profile.nodes)]).tolist()
-    lengths = {len(instance), len(mean), len(count)}
+    lengths = {len(instance), *map(len, columns.values())}
     if profile.version != _VERSION or lengths != {ends[-1]} or any(node.measured < 1 for node in profile.nodes):
         raise ValueError("its parts do not fit together")
-    if not (np.isfinite(mean).all() and (mean >= 0).all() and np.isfinite(count).all() and (count > 0).all()):
-        raise ValueError("a number in it is not finite, or negative")
+    for name, column in columns.items():
+        known = column[~np.isnan(column)] if name in _USAGE else column  # NaN: not measured
+        if not (np.isfinite(known).all() and (known >= 0).all() and (name != "count" or known.all())):
+            raise ValueError("a number in it is not finite, or negative")
     found = []
     for node, first, last in zip(profile.nodes, ends[:-1], ends[1:], strict=True):
         here = slice(first, last)
         if instance[here].min() < 0 or instance[here].max() >= np.prod(node.shape, dtype=np.int64):
             raise ValueError(f"an instance of node {node.key!r} is out of range")
-        found.append(MeasuredNode(node.key, Kind(node.kind), node.shape, instance[here], mean[here], count[here]))
+        own = {name: column[here] for name, column in columns.items()}
+        found.append(MeasuredNode(node.key, Kind(node.kind), node.shape, instance[here], **own))
     return found

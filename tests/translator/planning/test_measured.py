@@ -17,7 +17,7 @@ from dropflow.times.records import RECORD
 from translator.partition.registry import plan
 from translator.planning.judge import judge
 from translator.planning.machines import equal_machines
-from translator.planning.measured import read_measured_run, with_measured_weights
+from translator.planning.measured import measured_nodes, read_measured_run, with_measured_weights
 from translator.stage_options import PartitionOptions
 
 
@@ -74,6 +74,18 @@ def test_what_an_application_wrote_is_divided_among_its_outputs() -> None:
 
     assert weight is not None
     assert [weight[row(graph, name)] for name in "rbc"] == [8.0, 50.0, 50.0]
+
+
+def test_processor_time_and_memory_are_kept() -> None:
+    """An application keeps both, of attempts that succeeded; a process that is not its own gives no memory."""
+    graph = draw("A -> b, C -> d")
+    run = _measured(graph, {row(graph, "A"): 1.0, row(graph, "C"): 1.0})
+    run.records["processor"], run.records["memory"] = [0.5, 0.25], [1e9, 0]
+    found = {node.key: node for node in measured_nodes(run)}
+
+    assert (found["A"].processor.tolist(), found["A"].memory.tolist()) == ([0.5], [1e9])
+    assert (found["C"].processor.tolist(), np.isnan(found["C"].memory).tolist()) == ([0.25], [True])
+    assert np.isnan([found["b"].processor, found["b"].memory]).all()
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "blocks", "breadth_first", "metis"])
