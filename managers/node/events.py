@@ -6,6 +6,7 @@ passes them on to actions and does not look into them.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import msgspec
@@ -377,10 +378,14 @@ class FinishSession(msgspec.Struct, frozen=True):
 
 
 class ShowWaiting(msgspec.Struct, frozen=True):
-    """Show users what a frozen session waits for; nothing if the text is empty."""
+    """Show users what a frozen session waits for; nothing if the text is empty.
+
+    After `seconds` without what it waits for, it fails; with infinity, it does not fail because of that.
+    """
 
     hosted: Any
     text: str
+    seconds: float = inf
 
 
 class SilenceSession(msgspec.Struct, frozen=True):

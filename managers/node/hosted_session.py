@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from dropflow.engine.statistics import Attempts, Statistics, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
+from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
@@ -200,8 +202,18 @@ class HostedSession:
         if not is_advancing:
             self._advance()  # which returns at once
 
-    def show_waiting(self, text: str) -> None:
-        """Show users what the session waits for, while it is frozen; nothing if the text is empty."""
+    def show_waiting(self, text: str, seconds: float) -> None:
+        """Show users what the session waits for, while it is frozen; nothing if the text is empty.
+
+        Parameters
+        ----------
+        seconds : float
+            After which it fails; infinity if it does not.
+        """
+        if text and seconds < inf:
+            until = format_time(self._clock.now() + seconds)
+            command = f"dropflow force-continue {self.name} --others-are-stopped"
+            text += f". It fails at {until} unless they answer; if they are stopped for good: {command}"
         self._waiting = text
         self._progress.touch()
 

@@ -159,7 +159,7 @@ class SessionHost:
             PlanNextView: self._plan,
             ContinueSession: self._continue,
             FinishSession: self._finish,
-            ShowWaiting: lambda action: action.hosted.show_waiting(action.text),
+            ShowWaiting: lambda action: action.hosted.show_waiting(action.text, action.seconds),
             SilenceSession: lambda action: action.hosted.events.silence(),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,

@@ -365,7 +365,7 @@ class ViewChanges:
         record.gives_up_at = _gives_up_at(record, now)
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
-            self._actions.append(ShowWaiting(record.instance, record.waiting))
+            self._actions.append(ShowWaiting(record.instance, record.waiting, record.gives_up_at - now))
 
     def _freeze(self, record: SessionRecord) -> None:
         if record.copies is not None:

@@ -124,12 +124,19 @@ class ViewChange:
     def waiting(self) -> str:
         """What an ended view, or the end, waits for, for users; empty if nothing does."""
         candidacy = self._candidacy
-        if candidacy is None or (candidacy.decision and not self._lost):
+        if candidacy is None:
+            candidate = self.view.voters[self._promised[1]].node if self.is_frozen else ""
+            return _waiting_for_other(self.view, candidate, self._lost)
+        if candidacy.decision and not self._lost:
             return ""
-        votes, needed = len(candidacy.accepted if candidacy.decision else candidacy.promises), self.view.majority
-        if votes >= needed:
+        answered = candidacy.accepted if candidacy.decision else candidacy.promises.keys()
+        if len(answered) >= self.view.majority:
             return ""
-        return f"waiting for a majority: {votes} of {len(self.view.voters)} voters answer, {needed} are needed"
+        counts = f"{len(answered)} of {len(self.view.voters)} voters answer, {self.view.majority} are needed"
+        heard = answered | candidacy.rejected
+        silent = [place.node for place in self.view.voters if place.node not in heard]
+        names = f"; silent: {', '.join(silent)}" if silent else ""
+        return f"waiting for a majority: {counts}{names}"
 
     @property
     def _needed(self) -> int:
@@ -381,3 +388,11 @@ class ViewChange:
             self._dispatch(*self._queue.popleft(), now)
         actions, self._actions = self._actions, []
         return actions
+
+
+def _waiting_for_other(view: View, candidate: str, lost: Mapping[str, str]) -> str:
+    """Return what a voter that has promised to a candidate waits for if that one is lost; empty otherwise."""
+    if candidate not in lost:
+        return ""
+    silent = ", ".join(place.node for place in view.voters if place.node in lost)
+    return f"waiting for another voter to decide: node {candidate} was lost while it did; silent: {silent}"

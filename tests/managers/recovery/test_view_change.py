@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from managers.deployment import Place
-from managers.messages import AdoptView, RequestView, ViewMessage
+from managers.messages import AdoptView, PrepareView, RequestView, ViewMessage
 from managers.recovery.events import (
     AdoptDecision,
     ConnectMembers,
@@ -184,12 +184,25 @@ def test_a_minority_waits_and_reports_it() -> None:
     voters.act("n0", first.lose({"n1": "silent", "n2": "silent"}, 0.0))
     voters.run()
     assert not voters.decided
-    assert first.waiting == "waiting for a majority: 1 of 3 voters answer, 2 are needed"
+    assert first.waiting == "waiting for a majority: 1 of 3 voters answer, 2 are needed; silent: n1, n2"
     voters.cut = set()
     voters.act("n0", first.lose({}, voters.now))
     voters.run()
     assert not first.waiting
     assert len(voters.decided[1].view.members) == 3
+
+
+def test_a_voter_that_stopped_for_a_lost_candidate_reports_it() -> None:
+    """The candidate is dead and one of three voters is cut off: the other one names both."""
+    voters = _Voters(_view(3), seed=1)
+    last = voters.voters["n2"]
+    voters.act("n2", last.receive("n0", PrepareView("s", 1, 0, (1, 0)), 0.0))
+    assert not last.waiting
+    voters.dead, voters.cut = {"n0"}, {frozenset({"n1", "n2"})}
+    voters.act("n2", last.lose({"n0": "silent"}, 0.0))
+    assert last.waiting == "waiting for another voter to decide: node n0 was lost while it did; silent: n0"
+    voters.run()
+    assert last.waiting == "waiting for a majority: 1 of 3 voters answer, 2 are needed; silent: n0, n1"
 
 
 def test_a_minority_goes_on_when_that_is_forced() -> None:
@@ -207,7 +220,7 @@ def test_a_minority_goes_on_when_that_is_forced() -> None:
     voters.lose("n4")
     voters.run()
     assert voters.decided.keys() == {1}
-    assert voters.voters["n3"].waiting == "waiting for a majority: 1 of 2 voters answer, 2 are needed"
+    assert voters.voters["n3"].waiting == "waiting for a majority: 1 of 2 voters answer, 2 are needed; silent: n4"
 
 
 def test_what_may_have_been_decided_is_proposed_again_also_when_it_is_forced() -> None:
