@@ -455,7 +455,11 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DropInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One drop in a row. `drop` is its row in the whole graph, `oid` its text id; `size` is None when there is none."""
+    """One drop in a row. `drop` is its row in the whole graph, `oid` its text id; `size` is None when there is none.
+
+    `is_running` is whether the attempt of an application in WRITING runs in a worker or thread, or is queued; None for
+    other drops, and if the node does not know it.
+    """
 
     drop: int
     oid: str
@@ -467,6 +471,7 @@ class DropInfo(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     attempt: int = 1
     size: int | None = None
+    is_running: bool | None = None
 
 
 class DropPage(msgspec.Struct, frozen=True, kw_only=True):

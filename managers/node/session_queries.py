@@ -65,12 +65,14 @@ class SessionQueries(SessionTimes):
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
         found = self._find(session)
-        return session_views.page(found.session, found.piece, query, whole=found.whole)
+        return session_views.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop."""
         found, row = self._find(session), self._row(session, drop)
-        return session_views.detail_of(found.session, found.piece, row, found.directory.logs, query)
+        return session_views.detail_of(
+            found.session, found.piece, row, found.directory.logs, query, running=_running(found)
+        )
 
     def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
         """Cancel one drop, and return it as it is then."""
@@ -195,6 +197,13 @@ class SessionQueries(SessionTimes):
         if row is None or not piece.is_own[row]:
             raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
         return row
+
+
+def _running(found: NodeSession) -> frozenset[int] | None:
+    """Return the drops whose attempts run now; None if the session is over."""
+    if found.state.is_terminal or not isinstance(found.session, Session):
+        return None
+    return frozenset(found.session.runner.running)
 
 
 def _write_times(live: Session) -> None:

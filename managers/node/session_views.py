@@ -1,6 +1,6 @@
 """Records about a session on this node that clients get: rows, details, counts, results."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -66,6 +66,10 @@ class LiveSession(Protocol):
     def faults(self, drop: int) -> Sequence[Fault]:
         """Return the infrastructure faults of a drop, oldest first."""
         ...
+
+
+Running = Collection[int] | None
+"""The rows of drops whose attempts run now; None if that is not known, as in a session that is over."""
 
 
 class SessionCaller(Protocol):
@@ -155,7 +159,7 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
     )
 
 
-def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int) -> DropPage:
+def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, running: Running = None) -> DropPage:
     """Return a page of the drops of this node; `whole` is the number of drops that the session has on all nodes."""
     held = int(piece.is_own.sum())
     if query.node and query.node != piece.node:
@@ -184,7 +188,8 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int) 
     facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
     drops = tuple(
-        _info(piece, row, int(states[row]), *facts[row], name=name) for row, name in zip(shown, names, strict=True)
+        _info(piece, row, int(states[row]), *facts[row], name=name, running=running)
+        for row, name in zip(shown, names, strict=True)
     )
     return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit, held=held, whole=whole)
 
@@ -213,24 +218,31 @@ def _state_names(text: str) -> list[str]:
     return names
 
 
-def _info(piece: Slice, row: int, state: int, attempt: int, handle: Handle | None, *, name: str) -> DropInfo:
+def _info(
+    piece: Slice, row: int, state: int, attempt: int, handle: Handle | None, *, name: str, running: Running
+) -> DropInfo:
     template = piece.graph.templates[piece.graph.template[row]]
+    is_app = template.kind is Kind.APP
+    is_active = is_app and state == DropState.WRITING
     return DropInfo(
         drop=int(piece.drop[row]),
         oid=name,
         name=template.name,
         key=template.key,
         category=template.category,
-        is_app=template.kind is Kind.APP,
+        is_app=is_app,
         state=DropState(state).name,
         node=piece.node,
         attempt=attempt,
         size=None if handle is None else handle.size,
+        is_running=None if running is None or not is_active else row in running,
     )
 
 
-def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery) -> DropDetail:
-    """Return everything about one drop, with the page `query` of its neighbours."""
+def detail_of(
+    session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery, *, running: Running = None
+) -> DropDetail:
+    """Return everything about one drop, with the page `query` of its neighbours; `running` as in `page`."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
     before, after = graph.predecessors, graph.successors
@@ -261,7 +273,7 @@ def detail_of(session: SessionCaller, piece: Slice, row: int, logs: Path, query:
             port=port,
         )
 
-    info = _info(piece, row, states[row], attempt, handle, name=name)
+    info = _info(piece, row, states[row], attempt, handle, name=name, running=running)
     return DropDetail(
         **{field: getattr(info, field) for field in DropInfo.__struct_fields__},
         reasons=tuple(reasons),

@@ -120,13 +120,17 @@ def segments(numbers: Mapping[str, int]) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def state_style(state: str) -> str:
-    """Return the style of a state; ``unknown`` for one that this version does not know."""
+def state_style(state: str, *, is_running: bool | None = None) -> str:
+    """Return the style of a state; ``unknown`` for one that this version does not know. See `state_word`."""
+    if is_running is False:
+        return "queued"
     return next((group.style for group in GROUPS if state in group.states), "unknown")
 
 
-def state_word(state: str) -> str:
-    """Return the word for a state."""
+def state_word(state: str, *, is_running: bool | None = None) -> str:
+    """Return the word for a state; of a drop in WRITING, whether it runs or is queued, if that is known."""
+    if is_running is not None:
+        return "running" if is_running else "queued"
     group = next((group for group in GROUPS if group.states == (state,)), None)
     known = _ACTIVE if state == DropState.WRITING.name else group.word if group else state.lower()
     return known if state in DropState.__members__ else state

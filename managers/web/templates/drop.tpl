@@ -14,7 +14,7 @@
 % include("warnings.tpl", warnings=view.warnings)
 <div class="block columns">
 <dl class="facts">
-<dt>State</dt><dd><span class="state {{state_style(drop.state)}}" title="{{drop.state}}">{{state_word(drop.state)}}</span></dd>
+<dt>State</dt><dd><span class="state {{state_style(drop.state, is_running=drop.is_running)}}" title="{{drop.state}}">{{state_word(drop.state, is_running=drop.is_running)}}</span></dd>
 <dt>Kind</dt><dd>{{"application" if drop.is_app else "data"}}, <bdi>{{shown_name(drop.category, 80)}}</bdi></dd>
 <dt>Node</dt><dd><bdi>{{shown_name(drop.node, 120)}}</bdi></dd>
 <dt>Attempt</dt><dd>{{drop.attempt}}</dd>

@@ -204,21 +204,28 @@ def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
 
 
 def test_a_session_is_paused_and_continued_on_all_nodes(make_cluster: Make, tmp_path: Path) -> None:
-    """Each node pauses its part; repeating that, and pausing a session that is over, changes nothing."""
+    """Each node pauses its part; repeating that, and pausing a session that is over, changes nothing.
+
+    The rows of drops tell which applications run, and which are queued.
+    """
     cluster = make_cluster(2)
     gate = tmp_path / "gate"
     wait = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo > %o0"
     cluster.start(_line(make=wait, take="cat %i0 > %o0"))
     until(cluster["a"], "s", lambda detail: detail.running == 1)
+    (active,) = cluster["a"].drops("s", DropQuery(state="WRITING")).drops
     seen = [cluster[name].pause("s").status for name in "abba"]
     gate.touch()
     until(cluster["a"], "s", lambda detail: detail.running == 0)
     until(cluster["b"], "s", lambda detail: detail.ready == 1)
     paused = cluster["b"].session("s")
+    (held,) = cluster["b"].drops("s", DropQuery(state="WRITING")).drops
     continued = [cluster[name].unpause("s").status for name in "ba"]
     ended = cluster.end()
 
     assert seen == ["PAUSED"] * 4
+    assert (active.is_running, held.is_running) == (True, False)
+    assert {row.is_running for row in cluster["a"].drops("s", DropQuery()).drops} == {None}
     assert (paused.status, paused.running, paused.queued) == ("PAUSED", 0, 0)
     assert continued[0] == "RUNNING"
     assert {detail.status for detail in ended.values()} == {"FINISHED"}

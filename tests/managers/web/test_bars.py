@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.states import DropState, SessionState
-from managers.web.bars import GROUPS, grouped, segments, session_style, state_style
+from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from tests.browser import needs_chromium
 
 STATES = [state.name for state in DropState]
@@ -83,3 +83,13 @@ def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
         for ours, theirs in zip(segments(named), drawn, strict=True):
             assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
     assert words == [*map(format_duration, times), *map(format_rate, rates), *map(format_count, cases[0])]
+
+
+def test_a_drop_is_active_unless_it_is_known_to_run_or_to_be_queued() -> None:
+    """The rows of drops have the words and styles of bars, if the node knows where an attempt is."""
+    assert [state_word("WRITING", is_running=known) for known in (None, True, False)] == ["active", "running", "queued"]
+    assert [state_style("WRITING", is_running=known) for known in (None, True, False)] == [
+        "running",
+        "running",
+        "queued",
+    ]
