@@ -297,7 +297,8 @@ class Draining:
             self.state = "drained"
             if not self._is_ending:
                 self._shown_at = min(now + _SHOWN_SECONDS, max(self._until, now))
-                self._timers.set(("drain", "shown"), self._shown_at, self._end)
+                if self._shown_at > now:
+                    self._timers.set(("drain", "shown"), self._shown_at, self._end)
         if now >= self._shown_at or self._is_ending:
             self._answer()
 

@@ -722,6 +722,8 @@ class AnyOrder(RuleBasedStateMachine):
             for one in self._taken(self.retirements):
                 self._send(Retired(one.session, one.epoch, Finished(one.session, one.epoch)))
 
+        if self.machine.deadline() < inf:
+            self.wait(self.machine.deadline() - self.now)  # a drained node answers once managers above can have seen it
         assert self.open == set()
         assert self.idle == set()
         assert all(record.phase.is_quiet for record in self.machine.table)
