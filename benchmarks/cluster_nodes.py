@@ -87,7 +87,7 @@ class Nodes:
         *,
         runner: str,
         watcher: Watcher | None,
-        workers: Sequence[int] = (),
+        workers: int | Sequence[int] | None = None,
         **options: Any,
     ) -> None:
         context = multiprocessing.get_context("spawn")
@@ -95,7 +95,7 @@ class Nodes:
         self.processes = []
         for number in range(count):
             ours, theirs = context.Pipe()
-            own = options | ({"workers": workers[number]} if workers else {})
+            own = options | {"workers": workers[number] if isinstance(workers, Sequence) else workers}
             arguments = (theirs, root / f"node{number}", key, runner, watcher, own)
             process = context.Process(target=_node, args=arguments)
             process.start()
@@ -175,12 +175,13 @@ def nodes(
     *,
     runner: str = "processes",
     watcher: Watcher | None = None,
-    workers: Sequence[int] = (),
+    workers: int | Sequence[int] | None = None,
     **options: Any,
 ) -> Iterator[Nodes]:
     """Run `count` node managers, and remove all their files afterwards.
 
-    `workers` has a number of worker processes for each; `options` are those of `NodeManager`, for all.
+    `workers` is the number of worker processes of each, or has one for each. `options` are those of `NodeManager`, for
+    all.
     """
     with tempfile.TemporaryDirectory() as root:
         found = Nodes(count, key, Path(root), runner=runner, watcher=watcher, workers=workers, **options)

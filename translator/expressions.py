@@ -124,7 +124,7 @@ def uses_names(text: str, names: Collection[str]) -> bool:
 def _named(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the kind of each token, the token, and whether it is the name of a value."""
     tokens = _tokens(text) if len(text) <= _LONGEST else []
-    for (kind, token), (_, following) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
+    for (kind, token), (_, following) in zip(tokens, [*tokens, ("", "")][1:], strict=True):
         is_function = kind == "name" and token in _FUNCTIONS and following == "("
         yield kind, token, kind in ("parameter", "name") and not is_function
 

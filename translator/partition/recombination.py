@@ -35,14 +35,17 @@ def recombined(nets: Nets, found: list[Found], limits: PartLimits, *, rounds: in
         How often two are combined.
     """
     draw = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    kept = sorted(_distinct(found), key=lambda one: _price(one, limits))[:_MOST]
+    kept: list[Found] = []
+    for one in sorted(found, key=lambda one: _price(one, limits)):
+        if not _is_there(kept, one, limits) and len(kept) < _MOST:
+            kept.append(one)
     for _ in range(rounds):
         if len(kept) < 2:  # noqa: PLR2004 - a pair
             break
         first, second = sorted(draw.sample(range(len(kept)), 2))
         child = _combined(nets, kept[first][0], kept[second][0], limits)
         worse = [one for one in range(len(kept)) if _price(kept[one], limits) > _price(child, limits)]
-        if worse and not _is_there(kept, child):
+        if worse and not _is_there(kept, child, limits):
             # The one that is most like it goes, so that the others stay different.
             kept[max(worse, key=lambda one: int((kept[one][0] == child[0]).sum()))] = child
             kept.sort(key=lambda one: _price(one, limits))
@@ -53,16 +56,11 @@ def _price(one: Found, limits: PartLimits) -> tuple[float, float]:
     return round(limits.excess(one[0]), 6), one[1]
 
 
-def _distinct(found: list[Found]) -> list[Found]:
-    kept: list[Found] = []
-    for one in found:
-        if not _is_there(kept, one):
-            kept.append(one)
-    return kept
-
-
-def _is_there(kept: list[Found], one: Found) -> bool:
-    return any(abs(other[1] - one[1]) <= _SAME * max(one[1], 1.0) for other in kept)
+def _is_there(kept: list[Found], one: Found, limits: PartLimits) -> bool:
+    excess, moved = _price(one, limits)
+    return any(
+        _price(other, limits)[0] == excess and abs(other[1] - moved) <= _SAME * max(moved, 1.0) for other in kept
+    )
 
 
 def _combined(nets: Nets, best: _Parts, other: _Parts, limits: PartLimits) -> Found:

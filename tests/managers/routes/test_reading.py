@@ -60,7 +60,7 @@ def test_nothing_is_changed_by_get(query: str) -> None:
             target = re.sub(r"\{(\w+)\}", lambda name: {"session": "failed", "drop": drop}.get(name[1], "x"), path)
             for headers in ({"Authorization": f"Bearer {_TOKEN}"}, {"Cookie": f"dropflow={cookie_value(_TOKEN)}"}):
                 status = ask(server.url, "GET", target + query, headers=headers | {"Accept": "text/html"}).status
-                assert status not in (401, 403, 500), path
+                assert status not in ({401, 500} if path == "/hop" else {401, 403, 500}), path  # to no known server
 
     assert len(paths) > 50
     assert recording.called.isdisjoint(_CHANGES)

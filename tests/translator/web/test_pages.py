@@ -354,6 +354,7 @@ def test_routes_without_a_token(served: Served) -> None:
         for path in (
             "/gen_pgt",
             "/translations",
+            "/translations/{translation}/fill",
             "/translations/{translation}/partition",
             "/unroll",
             "/partition",
