@@ -5,6 +5,8 @@ What it tries depends on the size of the graph and not on the speed of this mach
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from math import log
 from types import MappingProxyType
 
 import msgspec
@@ -41,6 +43,8 @@ _SEARCH_BUDGET = 400_000
 _MOVE_COST = 10
 """Drops whose simulation takes as long as that of a move that shares its links."""
 _MOST_STEPS = 1_500
+_MOST_ASSIGNMENTS = 300
+"""Of a graph with no more assignments of its tasks to nodes, all are tried."""
 _SINGLE = 1e-9
 
 
@@ -67,6 +71,8 @@ def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) ->
         _judged(name, planner, graph, work, options=options, machines=machines, bound=bound)
         for name, planner in tried.items()
     ]
+    if options.objective in ("time", "balanced"):
+        found += _best_of_all(graph, work, machines, bound)
     key = _KEYS[options.objective](found, options)
     best = min(found, key=key)
     if options.objective in ("time", "balanced") and graph.drops <= _SEARCHED:
@@ -102,6 +108,25 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
 def _one_node(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
     power = [node.cores * node.speed for node in machines.nodes]
     return PlannedParts(np.full(graph.drops, power.index(max(power)), dtype=np.int32))
+
+
+def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, bound: float) -> list[_Candidate]:
+    """Return the quickest of all assignments of the tasks, if there are few."""
+    tasks, nodes = task_graph(work), len(machines.nodes)
+    if tasks.tasks * log(nodes) > log(_MOST_ASSIGNMENTS):
+        return []
+    best = None
+    for assignment in product(range(nodes), repeat=tasks.tasks):
+        part = tasks.expanded(np.array(assignment, dtype=np.int64))
+        made = PlannedParts(part, priorities(upward_ranks(graph, work, machines, part), work))
+        run = simulate(work, machines, part, made.priority)
+        if best is None or run.completion < best[1].completion:
+            best = made, run
+    if best is None:
+        return []
+    made, run = best
+    verdict = verdict_of(work, machines, made.part, run, bound)
+    return [_Candidate("the best of all assignments", made, verdict, len(run.events.volume))]
 
 
 def _fewest(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
