@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.rest.state_records import DropStates
-from managers.node.state_log import StateLog
+from managers.node.changed_states import StateLog
 
 STATES = st.lists(st.integers(0, 3), min_size=5, max_size=5)
 
