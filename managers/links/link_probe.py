@@ -9,6 +9,7 @@ import errno
 import os
 import socket as network
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -150,7 +151,9 @@ class _Probe:
             self._watch = self._socket.get_monitor_socket(sum(CONNECTION_FAILURES) | sum(_STAGES))
             self._watch.linger = 0
             self._socket.connect(address)
-            self._socket.send(encode(Handshake(PROTOCOL, name, 0, ANY_PEER, 0)), zmq.NOBLOCK)
+            # If the other end has refused the connection by now, nothing can be sent, and its event has the reason.
+            with suppress(zmq.Again):
+                self._socket.send(encode(Handshake(PROTOCOL, name, 0, ANY_PEER, 0)), zmq.NOBLOCK)
         except (DropflowError, zmq.ZMQError) as error:
             self._end(LinkProbe(trouble=getattr(error, "text", str(error)), hint=getattr(error, "hint", "")))
 

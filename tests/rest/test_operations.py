@@ -14,6 +14,7 @@ from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.schema import Download
 from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.tickets import TICKET
 from dropflow.testing.fake_manager import FakeManager
 from managers.api import Manager
 from managers.routes.operation_handlers import api_v1_routes
@@ -83,7 +84,7 @@ def test_the_reference_names_every_operation() -> None:
         r"^\| ([A-Z]+) \| `(/(?:api/v1/|ready)[^`]*)`", _REFERENCE.read_text(encoding="utf-8"), re.MULTILINE
     )
 
-    assert set(rows) == {(operation.method, operation.path) for operation in OPERATIONS}
+    assert set(rows) == {(operation.method, operation.path) for operation in (*OPERATIONS, TICKET)}
 
 
 def test_records_are_json() -> None:
