@@ -7,6 +7,7 @@ watchers of a session ask for the same ones.
 import gzip
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -23,9 +24,9 @@ from dropflow.graph.drawing.logical import draw_logical
 from dropflow.graph.drawing.packed import pack_drawing, pack_edges, pack_selection
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import oid, oids, row_of
-from dropflow.rest.route import Request, Response
+from dropflow.rest.route import Request, Response, Route
 
-__all__ = ["DrawingQuery", "GraphSource", "GraphViews", "NamesQuery", "SelectionQuery"]
+__all__ = ["DrawingQuery", "GraphSource", "GraphViews", "SelectionQuery"]
 
 _OCTETS = "application/octet-stream"
 _MOST_GRAPHS = 4
@@ -105,6 +106,48 @@ class GraphViews:
     def __init__(self) -> None:
         self._graphs = _Kept(_MOST_GRAPHS)
         self._answers = _Kept(_MOST_ANSWERS)
+
+    def routes(self, page: Route, source: Callable[[Request], GraphSource]) -> list[Route]:
+        """Return the route of the page of a graph, and those of what its script asks for.
+
+        Parameters
+        ----------
+        page : Route
+            The page; the others are below its path, and as public as it is.
+        source : callable
+            Returns the graph that a request is about.
+        """
+        below = partial(Route, method="GET", public=page.public, tag=page.tag)
+        octets = partial(below, gives=_OCTETS)
+        return [
+            page,
+            octets(
+                path=f"{page.path}/drawing",
+                handler=lambda call: self.drawing(source(call), call),
+                summary="Where its boxes and drops are.",
+                query=DrawingQuery,
+            ),
+            below(
+                path=f"{page.path}/logical",
+                handler=lambda call: self.logical(source(call)),
+                summary="Its logical graph.",
+            ),
+            octets(
+                path=f"{page.path}/edges", handler=lambda call: self.edges(source(call), call), summary="Its edges."
+            ),
+            octets(
+                path=f"{page.path}/selection",
+                handler=lambda call: self.selection(source(call), call),
+                summary="Drops to be shown apart.",
+                query=SelectionQuery,
+            ),
+            below(
+                path=f"{page.path}/names",
+                handler=lambda call: self.names(source(call), call),
+                summary="Ids of drops.",
+                query=NamesQuery,
+            ),
+        ]
 
     def drawing(self, source: GraphSource, call: Request) -> Response:
         """Return where the boxes and drops of a graph are."""
