@@ -6,7 +6,7 @@ keeps, so that it is not asked again. Without a script, the form is posted with 
 
 from collections.abc import Sequence
 
-import bottle
+from dropflow.rest.form_page import form_page
 
 __all__ = ["CONFIRM_POLICY", "confirm_page"]
 
@@ -17,20 +17,7 @@ CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; o
 _ASKED = ("key", "token")
 
 # Everything that `{{...}}` shows is escaped.
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Please confirm · dropflow</title>
-<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/static/dropflow.css">
-<script src="/static/key.js" defer></script>
-</head>
-<body>
-<main>
-<form class="card" method="post" action="{{target}}" data-key>
+_FORM = """<form class="card" method="post" action="{{target}}" data-key>
 <h1>Please confirm</h1>
 % if wrong:
 <p role="alert">That token was not accepted.</p>
@@ -46,9 +33,6 @@ browser in, and then no page asks again. The token is at the end of the address 
 <code>/login#TOKEN</code>.</p>
 <p class="actions"><button class="primary">Confirm</button></p>
 </form>
-</main>
-</body>
-</html>
 """
 
 
@@ -64,5 +48,4 @@ def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
     """
     kept = [(name, value) for name, value in fields if name not in _ASKED]
     wrong = any(name == "token" for name, _ in fields)
-    page: str = bottle.SimpleTemplate(_PAGE).render(target=target, fields=kept, wrong=wrong)
-    return page
+    return form_page("Please confirm", _FORM, target=target, fields=kept, wrong=wrong)

@@ -7,12 +7,12 @@ the page key of the other server: a server of another user of this host, which g
 from functools import partial
 from urllib.parse import urlsplit
 
-import bottle
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError, LinkError
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.confirm_page import CONFIRM_POLICY
+from dropflow.rest.form_page import form_page
 from dropflow.rest.pages import redirect
 from dropflow.rest.places import Places, login_url
 from dropflow.rest.posted_form import FORM, posted_fields
@@ -24,28 +24,12 @@ __all__ = ["hop_routes"]
 _LIMIT = 16 * 1024
 
 # Everything that `{{...}}` shows is escaped.
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Going on · dropflow</title>
-<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/static/dropflow.css">
-<script src="/static/key.js" defer></script>
-</head>
-<body>
-<main>
-<form class="card" method="post" action="/hop" data-key data-auto>
+_FORM = """<form class="card" method="post" action="/hop" data-key data-auto>
 <h1>Going on to <bdi>{{host}}</bdi></h1>
 <p class="muted">Another manager of this cluster. You are signed in there too.</p>
 <input type="hidden" name="to" value="{{target}}">
 <p class="actions"><button class="primary">Go on</button> <a class="button" href="/">Stay here</a></p>
 </form>
-</main>
-</body>
-</html>
 """
 
 
@@ -64,7 +48,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
 
     def ask(call: Request) -> Response:
         _, base, _ = _found(places, call.query.to)
-        page = bottle.SimpleTemplate(_PAGE).render(host=urlsplit(base).netloc, target=call.query.to)
+        page = form_page("Going on", _FORM, host=urlsplit(base).netloc, target=call.query.to)
         headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
         return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
 
