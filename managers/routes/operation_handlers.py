@@ -4,7 +4,8 @@ Most operations call the method of `managers.api.Manager` that has their name (`
 graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -170,20 +171,16 @@ class _SpecialHandlers:
                     return detail
 
     def _events(self, request: Request) -> Response:
-        chunks = session_events(
-            self._manager,
-            _name(request, "session"),
-            self._streams.closing,
-            last=request.headers.get("Last-Event-Id", ""),
-            is_gone=request.is_gone,
-        )
-        if chunks is None:
-            return Response(content_type="text/plain", status=204)
-        return Response(body=self._streams.hold(chunks), content_type=operations.EVENTS.gives)
+        return self._stream(request, partial(session_events, self._manager), operations.EVENTS)
 
     def _state_events(self, request: Request) -> Response:
-        chunks = state_events(
-            self._hub,
+        return self._stream(request, partial(state_events, self._hub), operations.STATE_EVENTS)
+
+    def _stream(
+        self, request: Request, events: Callable[..., Generator[bytes] | None], operation: Operation[Download]
+    ) -> Response:
+        """Return events as they come; 204 if the client has seen the end."""
+        chunks = events(
             _name(request, "session"),
             self._streams.closing,
             last=request.headers.get("Last-Event-Id", ""),
@@ -191,7 +188,7 @@ class _SpecialHandlers:
         )
         if chunks is None:
             return Response(content_type="text/plain", status=204)
-        return Response(body=self._streams.hold(chunks), content_type=operations.STATE_EVENTS.gives)
+        return Response(body=self._streams.hold(chunks), content_type=operation.gives)
 
     def _graph(self, request: Request) -> Response:
         name = _name(request, "session")
