@@ -112,8 +112,10 @@ def _one_node(graph: PhysicalGraph, _options: PartitionOptions, machines: Machin
 
 def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, bound: float) -> list[_Candidate]:
     """Return the quickest of all assignments of the tasks, if there are few."""
-    tasks, nodes = task_graph(work), len(machines.nodes)
-    if tasks.tasks * log(nodes) > log(_MOST_ASSIGNMENTS):
+    nodes = len(machines.nodes)
+    most = int(log(_MOST_ASSIGNMENTS, nodes)) if nodes > 1 else 0
+    # Applications are counted first, since to find the tasks of a large graph takes long.
+    if work.is_app.sum() > most or (tasks := task_graph(work)).tasks > most:
         return []
     best = None
     for assignment in product(range(nodes), repeat=tasks.tasks):

@@ -80,12 +80,10 @@ def least_movement(
         limits = limits_for(tasks, shares, least + 1e-6, memory)
     nets = tasks.nets
     is_small = tasks.tasks <= _SMALL
-    ordered = sorted(found, key=lambda part: (limits.excess(part), moved_bytes(nets, part)))
-    promising = ordered[: _REFINED_SMALL if is_small else _REFINED]
-    promising += [
-        part for part in sorted(found, key=lambda part: moved_bytes(nets, part))[:1] if part is not promising[0]
-    ]
-    results = [_improved(tasks, part, limits) for part in promising]
+    priced = sorted((limits.excess(part), moved_bytes(nets, part), number) for number, part in enumerate(found))
+    least_moved = min(priced, key=lambda one: one[1:])
+    promising = dict.fromkeys([*priced[: _REFINED_SMALL if is_small else _REFINED], least_moved])
+    results = [_improved(tasks, found[number], limits) for _, _, number in promising]
     if all(limits.excess(part) > 0 for part, _ in results):
         results.append(_improved(tasks, even, limits))
     if options.goal == "cut":
