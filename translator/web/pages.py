@@ -228,7 +228,7 @@ class _PageHandlers:
             return self._shown(call, info, refused=error)
 
     def _entrance(self, url: str) -> str:
-        """Return the address that opens a page of a manager, signed in as here: the form had the page key."""
+        """Return an address that opens a page of a manager and signs in, since the form had the page key."""
         base, path = split_target(url)
         try:
             return login_url(base, self._places.ticket(base), path)
