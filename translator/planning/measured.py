@@ -1,25 +1,21 @@
 """Weights of drops as earlier runs have measured them, in place of the estimates of a graph."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.measured_run import MeasuredRun, read_run
+from dropflow.measured_run import MeasuredRun
 
 __all__ = [
     "Floats",
     "MeasuredNode",
     "measured_nodes",
     "merged_nodes",
-    "read_measured_run",
     "with_measured_nodes",
-    "with_measured_weights",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -58,22 +54,6 @@ class MeasuredNode:
     count: Floats
     processor: Floats
     memory: Floats
-
-
-def read_measured_run(directory: Path) -> MeasuredRun:
-    """Return what a session directory has recorded, to plan with it.
-
-    Raises
-    ------
-    NotFoundError
-        There is no run in this directory, or nothing of it was recorded.
-    BadFileError
-        Its graph is damaged.
-    """
-    run = read_run(directory)
-    if not len(run.records):
-        raise NotFoundError("this run has recorded no attempts", where=str(directory), hint="run it again")
-    return run
 
 
 def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
@@ -141,11 +121,6 @@ def _largest(values: Floats, place: _Wide, size: int) -> Floats:
     found = np.full(size, np.nan)
     np.fmax.at(found, place.reshape(-1), values)
     return found
-
-
-def with_measured_weights(graph: PhysicalGraph, runs: Sequence[MeasuredRun]) -> PhysicalGraph:
-    """Return the graph with the seconds and the bytes that runs have measured; see `with_measured_nodes`."""
-    return with_measured_nodes(graph, [node for run in runs for node in measured_nodes(run)])
 
 
 def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> PhysicalGraph:

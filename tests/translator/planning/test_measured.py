@@ -10,14 +10,14 @@ from dropflow import local
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.measured_run import MeasuredRun
+from dropflow.measured_run import MeasuredRun, read_run
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.shapes import fan
 from dropflow.times.records import RECORD
 from translator.partition.registry import plan
 from translator.planning.judge import judge
 from translator.planning.machines import equal_machines
-from translator.planning.measured import measured_nodes, read_measured_run, with_measured_weights
+from translator.planning.measured import measured_nodes, with_measured_nodes
 from translator.stage_options import PartitionOptions
 
 
@@ -26,6 +26,10 @@ def _measured(graph: PhysicalGraph, ran: dict[int, float], written: dict[int, fl
     records["drop"], records["ran"], records["attempt"] = list(ran), list(ran.values()), 1
     records["written"] = [(written or {}).get(drop, 0.0) for drop in ran]
     return MeasuredRun(graph, records)
+
+
+def _weighted(graph: PhysicalGraph, runs: list[MeasuredRun]) -> PhysicalGraph:
+    return with_measured_nodes(graph, [node for run in runs for node in measured_nodes(run)])
 
 
 def _apps(graph: PhysicalGraph) -> list[int]:
@@ -39,7 +43,7 @@ def test_each_instance_gets_its_mean() -> None:
     apps = _apps(graph)
     first = _measured(graph, {app: float(number) for number, app in enumerate(apps)})
     second = _measured(graph, {apps[0]: 4.0})
-    weight = with_measured_weights(graph, [first, second]).weight
+    weight = _weighted(graph, [first, second]).weight
 
     assert weight is not None
     assert weight[apps].tolist() == [2.0, 1.0, 2.0, 3.0]
@@ -48,7 +52,7 @@ def test_each_instance_gets_its_mean() -> None:
 def test_another_number_of_instances_gets_the_mean_of_the_node() -> None:
     """If a run had fewer copies of a scatter, all drops of a node have its mean."""
     before, graph = fan(4), fan(8)
-    weight = with_measured_weights(graph, [_measured(before, dict(zip(_apps(before), (1.0, 5.0), strict=True)))]).weight
+    weight = _weighted(graph, [_measured(before, dict(zip(_apps(before), (1.0, 5.0), strict=True)))]).weight
 
     assert weight is not None
     assert weight[_apps(graph)].tolist() == [3.0] * 4
@@ -60,7 +64,7 @@ def test_failed_attempts_and_unknown_nodes_do_not_count() -> None:
     failed = _measured(graph, {row(graph, "A"): 3.0})
     failed.records["attempt"] = -1
     other = draw("C -> d")
-    weight = with_measured_weights(graph, [failed, _measured(other, {row(other, "C"): 2.0})]).weight
+    weight = _weighted(graph, [failed, _measured(other, {row(other, "C"): 2.0})]).weight
 
     assert weight is not None
     assert weight[row(graph, "A")] == 7.0
@@ -70,7 +74,7 @@ def test_what_an_application_wrote_is_divided_among_its_outputs() -> None:
     """Data have the bytes that were written; without a producer, those of their initial content."""
     graph = draw("r -> A -> b, A -> c")
     run = _measured(graph, {row(graph, "A"): 1.0, row(graph, "r"): 0.1}, {row(graph, "A"): 100.0, row(graph, "r"): 8.0})
-    weight = with_measured_weights(graph, [run]).weight
+    weight = _weighted(graph, [run]).weight
 
     assert weight is not None
     assert [weight[row(graph, name)] for name in "rbc"] == [8.0, 50.0, 50.0]
@@ -94,7 +98,7 @@ def test_the_second_plan_is_faster_on_unequal_work(algorithm: str) -> None:
     graph = fan(32)
     apps = _apps(graph)
     seconds = [30.0 if number < 4 else 1.0 for number in range(len(apps))]
-    real = with_measured_weights(graph, [_measured(graph, dict(zip(apps, seconds, strict=True)))])
+    real = _weighted(graph, [_measured(graph, dict(zip(apps, seconds, strict=True)))])
     machines, options = equal_machines(4), PartitionOptions(parts=4, algorithm=algorithm)
     first, second = plan(graph, options, machines).graph, plan(real, options, machines).graph
     times = [
@@ -109,7 +113,7 @@ def test_a_run_can_be_read(tmp_path: Path) -> None:
     """What a run has recorded becomes the weights of its graph."""
     graph = fan(20)
     local.run(graph, directory=tmp_path, runner="inline")
-    weight = with_measured_weights(graph, [read_measured_run(tmp_path)]).weight
+    weight = _weighted(graph, [read_run(tmp_path)]).weight
 
     assert weight is not None
     assert (weight[_apps(graph)] > 0).all()
@@ -119,4 +123,4 @@ def test_a_run_can_be_read(tmp_path: Path) -> None:
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     """The error has the directory."""
     with pytest.raises(NotFoundError, match="no run in this directory"):
-        read_measured_run(tmp_path)
+        read_run(tmp_path)
