@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["narrowest", "pack_columns", "unpack_columns"]
+__all__ = ["narrowest", "pack_columns"]
 
 _TYPES: dict[str, type[np.generic]] = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "f32": np.float32}
 _NAMES = {np.dtype(kind).str: name for name, kind in _TYPES.items()}
@@ -39,18 +39,6 @@ def pack_columns(head: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]
     text = msgspec.json.encode({**head, "columns": entries})
     text += b" " * (-len(text) % _WORD)
     return b"".join((len(text).to_bytes(_WORD, "little"), text, *pieces))
-
-
-def unpack_columns(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return the head and the columns in what `pack_columns` returned."""
-    length = int.from_bytes(data[:_WORD], "little")
-    head = msgspec.json.decode(data[_WORD : _WORD + length])
-    start = _WORD + length
-    found = {
-        entry["name"]: np.frombuffer(data, _TYPES[entry["type"]], entry["length"], start + entry["at"])
-        for entry in head.pop("columns")
-    }
-    return head, found
 
 
 def narrowest(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,12 +1,29 @@
 """Columns for a browser."""
 
+from typing import Any
+
+import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from dropflow.graph.drawing.columns import narrowest, pack_columns, unpack_columns
+from dropflow.graph.drawing.columns import narrowest, pack_columns
 from dropflow.graph.drawing.draw import draw
 from dropflow.graph.drawing.packed import pack_drawing, pack_edges
 from dropflow.testing.shapes import fan
+
+_TYPES = {"u8": "u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
+
+
+def unpack_columns(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Read the head and the columns as the script of the page does."""
+    start = 4 + int.from_bytes(data[:4], "little")
+    head = msgspec.json.decode(data[4:start])
+    found = {
+        entry["name"]: np.frombuffer(data, _TYPES[entry["type"]], entry["length"], start + entry["at"])
+        for entry in head.pop("columns")
+    }
+    return head, found
 
 
 def test_columns_are_read_as_they_were_written() -> None:
