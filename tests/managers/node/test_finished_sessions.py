@@ -1,5 +1,6 @@
 """A node manager that is started again, and the sessions that it ran before."""
 
+import os
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -38,14 +39,12 @@ def _graph(code: str) -> PhysicalGraph:
 
 def _copy(root: Path, directory: Path) -> None:
     """Copy the directory as kill -9 would leave it: what is on the disk now."""
-    directory.mkdir()
-    for path in sorted(root.rglob("*")):
-        target = directory / path.relative_to(root)
-        if path.is_dir() and not path.is_symlink():
-            target.mkdir(parents=True, exist_ok=True)
-        elif path.is_file() and "tmp" not in path.relative_to(root).parts:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+    for folder, _, files in os.walk(root):  # which passes over folders of 'tmp' that the node removes meanwhile
+        target = directory / Path(folder).relative_to(root)
+        target.mkdir()
+        for name in files if "tmp" not in Path(folder).relative_to(root).parts else ():
+            if (path := Path(folder, name)).is_file():
+                (target / name).write_bytes(path.read_bytes())
 
 
 @pytest.fixture
