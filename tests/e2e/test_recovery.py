@@ -73,6 +73,7 @@ def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) 
         assert content(client, "s") == expected
         assert history.violations("s") == []
         assert {type(one) for one in history.of("s")} >= _KINDS
+        assert until(lambda: [node.state for node in client.nodes()] == ["alive"] * 3)
         client.delete("s")
         assert until(lambda: client.sessions() == ())
         assert until(lambda: not list(tmp_path.rglob("deployment.json")))
