@@ -150,7 +150,10 @@ class TrialChecks:
                     self._wrong(session, f"temporary files are left on {name}: {parts}")
 
     def acknowledge(self) -> None:
-        """Note the results of all sessions that are FINISHED: from now on they must be there."""
+        """Note the results of all sessions that are FINISHED: from now on they must be there.
+
+        Not those of a session that a user deletes: a node that does not answer deletes it later.
+        """
         self._note_results(Acknowledged)
 
     def check_history(self) -> None:
@@ -162,6 +165,8 @@ class TrialChecks:
         recorder = self._cluster.recorder
         for name, node in self._live.items():
             for session, hosted in node.sessions.items():
+                if self._injector.requests.get(session) == "delete":
+                    continue
                 if isinstance(hosted, HostedSession) and hosted.state is SessionState.FINISHED:
                     for row, content in kept_contents(hosted).items():
                         recorder.history.append(
