@@ -178,9 +178,7 @@ def execute(
         session = make_session(
             graph,
             repository,
-            make_runner(
-                graph, directory, options.runner, options.workers, durable=options.durable, until=options.until
-            ),
+            make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until),
             clock=time,
             on_statistics=options.on_statistics,
             infrastructure_retries=options.infrastructure_retries,

@@ -1,13 +1,13 @@
 """The runner of a session: threads for applications that wait, worker processes or threads for the others."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 
 from dropflow.apps.component_findings import with_time_limit
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import app_class
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
@@ -27,32 +27,27 @@ _WAITING_THREADS = 64
 
 def make_runner(
     graph: PhysicalGraph,
-    directory: Path,
+    workspace: Workspace,
     kind: str = "processes",
     workers: int | None = None,
     *,
-    session: str = "",
     pool: WorkerPool | None = None,
-    durable: bool = False,
     until: float = 0.0,
 ) -> Runner:
     """Return the runner of one session.
 
     Parameters
     ----------
-    directory : Path
-        Session directory.
+    workspace : Workspace
+        Of the session's repository.
     kind : str
         One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
     workers : int, optional
         Threads or processes; by default one per core that this process may use.
-    session : str
-        Name of the session; by default the last part of its directory.
     pool : WorkerPool, optional
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
-
-    durable : bool
-        Whether files are forced to the disk before they are committed.
+    until : float
+        Walltime, in seconds since the epoch; 0 for none.
 
     Raises
     ------
@@ -62,13 +57,14 @@ def make_runner(
     if kind not in RUNNERS:
         raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
     spec = ExecutorSpec(
-        session=session or directory.name,
-        directory=str(directory),
+        session=workspace.session,
+        directory=workspace.directory,
         templates=tuple(with_time_limit(template) for template in graph.templates),
         links=graph.links,
         prefix=graph.prefix,
-        durable=durable,
+        durable=workspace.durable,
         until=until,
+        tag=workspace.tag,
     )
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
     if kind == "inline" and ranks > 1:

@@ -138,12 +138,11 @@ class MemoryWriter:
 
     def _shared_path(self) -> str:
         slot = self._slot
-        shared = str(slot.workspace.shared)
         # A content that is kept is written to disk, so that its commit is a rename and no copy.
         # The repository makes the directory in shared memory; without a repository (tests, tools) the disk is used.
-        if slot.kept or not os.path.isdir(shared):  # noqa: PTH112 - text
+        if slot.kept or not os.path.isdir(slot.workspace.shared):  # noqa: PTH112 - text
             return self._disk_path()
-        return f"{shared}/{slot.drop}-{slot.attempt}-{slot.number}"
+        return slot.workspace.shared_part_name(slot.drop, slot.attempt, slot.number)
 
     def _disk_path(self) -> str:
         slot = self._slot

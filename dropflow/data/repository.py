@@ -9,6 +9,7 @@ and its content is committed once.
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
 __all__ = ["LocalRepository"]
+
+_TAG_BYTES = 4
 
 
 class LocalRepository:
@@ -69,7 +72,7 @@ class LocalRepository:
         durable: bool = False,
     ) -> None:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
-        self.workspace = Workspace(path, session, durable)
+        self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
         self._clock = clock
         self.set_graph(graph)
         self._segment: Path | None = None

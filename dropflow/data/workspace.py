@@ -6,8 +6,8 @@
                 results/          contents of leaf drops that lived in memory
                 logs/             one file for each drop
                 copies/           copies of contents of other nodes of the session, one directory for each drop
-                tmp/<drop>-<attempt>-<n>    uncommitted contents
-                tmp/<drop>-<attempt>-<n>.part/   those that programs write, with their final base name
+                tmp/<drop>-<attempt>-<tag>-<n>    uncommitted contents
+                tmp/<drop>-<attempt>-<tag>-<n>.part/   those that programs write, with their final base name
                 tmp/shm           link to the session's directory in shared memory
                 tmp/outside       list of private directories beside targets elsewhere
 
@@ -16,6 +16,10 @@ one file system. Other users may be able to write there, too: therefore each suc
 only this user can enter, with a name that cannot be guessed. ``tmp`` is private in the same way. The directories are
 listed in ``tmp/outside`` before they are made, so that the repository that closes the session can remove those that a
 killed worker left.
+
+The *tag* is another one for each process that works in the directory. Workers outlive a process that is killed by up to
+a second, in which they may write and remove uncommitted contents, while the next process runs attempts with the same
+numbers: the first one had not recorded that it had begun them.
 """
 
 import os
@@ -55,11 +59,14 @@ class Workspace:
     durable : bool
         Whether files are forced to disk (fsync) before they are committed. A rename alone survives the death of any
         process; this also survives the loss of power, and takes milliseconds for each file.
+    tag : str
+        In the names of uncommitted contents.
     """
 
     directory: str
     session: str
     durable: bool = False
+    tag: str = ""
 
     @property
     def files(self) -> Path:
@@ -111,7 +118,11 @@ class Workspace:
 
     def part_name(self, drop: int, attempt: int, number: int | str) -> str:
         """Return a temporary path for one uncommitted content. Does not access the disk."""
-        return f"{self.directory}/tmp/{drop}-{attempt}-{number}"  # noqa: S108 - our own tmp
+        return f"{self.directory}/tmp/{drop}-{attempt}-{self._prefix}{number}"  # noqa: S108 - our own tmp
+
+    def shared_part_name(self, drop: int, attempt: int, number: int) -> str:
+        """Return a temporary path in `shared` for one uncommitted content. Does not access the disk."""
+        return f"{self.shared}/{drop}-{attempt}-{self._prefix}{number}"
 
     def parts_of(self, folder: Path, drop: int, attempt: int) -> list[str]:
         """Return what is in `folder` under names of `part_name` of one attempt, without its streams.
@@ -121,7 +132,7 @@ class Workspace:
         OSError
             The folder cannot be read.
         """
-        prefix = f"{drop}-{attempt}-"
+        prefix = f"{drop}-{attempt}-{self._prefix}"
         with os.scandir(folder) as entries:
             found = [entry.path for entry in entries if entry.name.startswith(prefix)]
         return [path for path in found if not path.endswith(STREAM_FOLDER)]
@@ -169,6 +180,10 @@ class Workspace:
             with storage_errors("make the directory", path):
                 Path(path).mkdir(parents=True, exist_ok=True)
         return path
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.tag}-" if self.tag else ""
 
     def _make_tmp(self) -> None:
         """Make `tmp`, or check that no other user can have written to it.

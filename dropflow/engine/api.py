@@ -212,6 +212,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         Whether files are forced to the disk before they are committed.
     until : float
         Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
+    tag : str
+        In the names of uncommitted parts: another one for each process that works in the directory.
     """
 
     session: str
@@ -222,6 +224,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     log_limit: int = 1_000_000
     durable: bool = False
     until: float = 0.0
+    tag: str = ""
 
 
 class Executor(Protocol):

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from dropflow.apps.runner_factory import capacity_notes, make_runner
@@ -166,10 +165,9 @@ class ProcessResources:
         on_idle: Callable[[], None],
     ) -> Session:
         """Return a session that has not begun."""
-        directory, name = Path(repository.workspace.directory), deployment.session
         if before is None:
             runner = make_runner(
-                graph, directory, self.runner, self.pool.size, session=name, pool=self.pool, until=deployment.until
+                graph, repository.workspace, self.runner, self.pool.size, pool=self.pool, until=deployment.until
             )
         else:
             runner = before.runner

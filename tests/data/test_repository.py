@@ -603,5 +603,39 @@ def test_the_parts_of_a_dead_attempt_are_removed(repository: LocalRepository, no
     after = {*_names(workspace.tmp), *_names(workspace.shared)}
     repository.discard_attempt(3, 1)
 
-    assert {name.partition(".")[0] for name in before - after} == {"2-1-0", "2-1-1", "2-1-2"}
-    assert {name.partition(".")[0] for name in after} == {"2-1-0", "2-11-0", "2-11-1", "2-11-2", "shm"}
+    tag = workspace.tag
+    removed = {f"2-1-{tag}-{number}" for number in range(3)}
+    kept = {f"2-11-{tag}-{number}" for number in range(3)} | {"2-1-0", "shm"}
+    assert {name.partition(".")[0] for name in before - after} == removed
+    assert {name.partition(".")[0] for name in after} == kept
+
+
+@pytest.mark.parametrize("component", [FILE, MEMORY, DIRECTORY])
+def test_a_worker_that_outlives_its_process_does_not_touch_parts_of_the_next_process(
+    repository: LocalRepository, node: Node, slot: Slots, component: str
+) -> None:
+    """It may still write and abandon the part of an attempt that the next process begins under the same number."""
+    orphan = store_for(node(component, filepath="x")).part(slot(drop=1))
+    before = Path(orphan.path())
+    following = LocalRepository(repository.workspace.directory, "trial", SystemClock())
+    part = store_for(node(component, filepath="x")).part(
+        msgspec.structs.replace(slot(drop=1), workspace=following.workspace)
+    )
+    path = Path(part.path())
+    contents = {"a": b"new" * SMALL}
+
+    def write(path: Path, body: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if component == DIRECTORY:
+            path.mkdir()
+            path = path / "a"
+        path.write_bytes(body)
+
+    write(path, contents["a"])
+    write(before, b"old")
+    orphan.abandon()
+    content = following.commit(1, 1, node(component), part.finish())
+    found = Path(content.location, "a" if component == DIRECTORY else "").read_bytes()
+    following.close()
+
+    assert found == contents["a"]

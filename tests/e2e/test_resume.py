@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,9 +20,12 @@ import psutil
 import pytest
 
 from dropflow.errors import NotFoundError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.templates import Argument
 from dropflow.graph_file import save
 from dropflow.states import DropState
 from dropflow.stopped_session import StoppedSession
+from tests.e2e.cluster import until
 from tests.processes import gone
 from tests.recovery_graphs import GRAPHS
 
@@ -32,6 +36,7 @@ _SEED = int(os.environ.get("DROPFLOW_SEED", "20261122"))
 _SECONDS = 0.04
 """How long each application takes at least."""
 _LIMIT = 90.0
+_SHELL = "dlg.apps.bash_shell_app.BashShellApp"
 
 
 @dataclass(frozen=True)
@@ -184,3 +189,46 @@ def _stopped_family(top: psutil.Process) -> list[psutil.Process]:
                 each.suspend()
         family += found
     return family
+
+
+def test_workers_that_outlive_their_run_change_nothing(tmp_path: Path) -> None:
+    """A worker that is at an attempt which its killed run had not recorded ends it while the next one runs it again."""
+    run = Run("scatter", tmp_path / "run")
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    def command(name: str, text: str, gate: Path) -> tuple[Argument, ...]:
+        return (
+            Argument(
+                name="command", value=f"echo {name} >> {run.marks}; {text}; until [ -e {gate} ]; do sleep 0.05; done"
+            ),
+        )
+
+    builder = GraphBuilder("outlived")
+    builder.app("MAKE", component=_SHELL, arguments=command("MAKE", "echo made > %o0", first)).data("made")
+    builder.app("USE", component=_SHELL, arguments=command("USE", "cat %i0 > %o0", second))
+    builder.data(
+        "used", component="dlg.data.drops.file.FileDROP", arguments=(Argument(name="filepath", value="used.txt"),)
+    )
+    save(builder.connect("MAKE", "made").connect("made", "USE").connect("USE", "used").build(), run.graph_file)
+
+    killed = run.start("run")
+    try:
+        assert until(lambda: run.begun()["MAKE"] == 1)
+        process = psutil.Process(killed.pid)
+        process.suspend()  # it records nothing any more
+        first.touch()
+        assert until(lambda: run.begun()["USE"] == 1)
+        workers = _stopped_family(process)[1:]
+    finally:
+        killed.kill()
+        killed.communicate()
+    with ThreadPoolExecutor(1) as pool:
+        finishing = pool.submit(run.finish, "resume")
+        assert until(lambda: run.begun()["USE"] == 2)
+        for each in workers:
+            each.resume()
+        assert gone(workers)
+        second.touch()
+        end = finishing.result()
+
+    assert (end.status, end.files) == ("FINISHED", {"files/used.txt": b"made\n"})

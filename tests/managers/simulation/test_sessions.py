@@ -60,7 +60,7 @@ class Node:
         self._session = make_session(
             piece.graph,
             repository,
-            make_runner(piece.graph, directory / name, "inline"),
+            make_runner(piece.graph, repository.workspace, "inline"),
             clock=simulation,
             exchange=self.exchange,
             inbox=inbox,
