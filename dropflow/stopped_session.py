@@ -19,7 +19,7 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.engine.recovery import has_attempts, known_states, must_run_again
 from dropflow.engine.reports import SessionResult, cause_reports
-from dropflow.engine.statistics import totals
+from dropflow.engine.statistics import snapshot, totals
 from dropflow.errors import BadFileError, NotFoundError
 from dropflow.formatting import plural
 from dropflow.graph.digest import digest
@@ -124,6 +124,7 @@ class StoppedSession:
             status=core.status,
             drops=self.graph.drops,
             states=totals(core.drops.counts),
+            counts=snapshot(core, 0.0).drop_counts,
             seconds=max(0.0, ended - self.replayed.started),
             failures=tuple(cause_reports(self.graph, core, str(self.directory), self.replayed.failures)),
             directory=str(self.directory),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -10,7 +11,11 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.schema import DropDetail, FailureInfo
+from dropflow.states import DropState
+
+if TYPE_CHECKING:
+    from dropflow.rest.client import Client
 
 __all__ = ["command"]
 
@@ -38,7 +43,9 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
-    DROP is a text id as reports show it, or the end of one if only one drop ends so. In a directory the journal is
+    DROP is a text id as reports show it, the end of one if only one drop ends so, or a name as pages show it: of a
+    logical node with a single drop, or with its indices, such as 'Measure 3'. Of a drop that waits, the drops that it
+    waits for are followed to one that waits for no other. In a directory the journal is
     replayed, so this works for runs that failed, were cancelled, were killed or still run. RUN is a session if there is
     no directory of a run with that name, or with --to.
     """
@@ -49,6 +56,9 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop
 
 
 def _of_directory(directory: Path, drop: str) -> ExplainReply:
+    import numpy as np
+
+    from dropflow.cli.waiting_chain import chain_lines
     from dropflow.engine.explain import explain
     from dropflow.engine.explain_repeats import explain_repeat
     from dropflow.engine.journal import replay
@@ -61,7 +71,9 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     found = explain(replayed.core, row, replayed.faults.get(row, ()))
     failure = None if found.cause is None else replayed.failures.get(found.cause)
     repeat = () if replayed.known is None else explain_repeat(graph, replayed.known, row)
-    reasons = (*found.lines, *_failure_lines(failure), *repeat)
+    states = np.frombuffer(replayed.core.drops.states, dtype=np.uint8)
+    chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
+    reasons = (*found.lines, *chain, *_failure_lines(failure), *repeat)
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
@@ -71,8 +83,27 @@ def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainR
     with connect(manager) as client:
         found = client.drop(session, drop)
         status = client.session(session).status
-    reasons = (*found.reasons, *_failure_lines(found.failure))
+        chain = _chain_of_session(client, session, found)
+    reasons = (*found.reasons, *chain, *_failure_lines(found.failure))
     return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=reasons)
+
+
+def _chain_of_session(client: "Client", session: str, drop: DropDetail) -> tuple[str, ...]:
+    """Return the lines about what a drop waits for; none if it does not wait for another one."""
+    if DropState[drop.state].is_terminal or not drop.input_count:
+        return ()
+    import numpy as np
+
+    from dropflow.cli.waiting_chain import chain_lines
+    from dropflow.graph.text_ids import oid
+
+    graph = client.graph(session)
+    known = client.states(session)
+    states = np.zeros(graph.drops, dtype=np.uint8)
+    states[known.rows] = known.values
+    return chain_lines(
+        graph, drop.drop, states, lambda row: client.drop(session, oid(graph, row)).reasons[1:], silent=known.missing
+    )
 
 
 def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:

@@ -9,18 +9,23 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
-from dropflow.formatting import format_size
+from dropflow.formatting import format_size, plural
+from dropflow.rest.hosts import cores_of_hosts
 from dropflow.rest.schema import NodeInfo
 
 __all__ = ["command"]
 
 
 class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes at or below a manager; not ok unless each of them is alive or drained."""
+    """All nodes at or below a manager; not ok unless each of them is alive or drained.
+
+    `cores` has the processors of each host: nodes on one host share them.
+    """
 
     ok: bool
     url: str
     nodes: tuple[NodeInfo, ...]
+    cores: dict[str, int]
 
     def lines(self) -> Iterator[str]:
         """One line a node."""
@@ -43,6 +48,9 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
         ]
         header = ("node", "state", "island", "busy", "processor", "memory free", "disk free", "sessions", "address")
         yield from columns(rows, header=header, indent="")
+        if len(self.nodes) > 1:
+            number = plural(sum(self.cores.values()), "core")
+            yield f"{plural(len(self.nodes), 'node')} on {plural(len(self.cores), 'host')} with {number}"
 
 
 @click.command("nodes")
@@ -59,5 +67,5 @@ def command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
     with connect(manager) as client:
         found = client.nodes()
         ok = all(node.state in ("alive", "drained") for node in found)
-        output.answer(NodesReply(ok=ok, url=client.url, nodes=found))
+        output.answer(NodesReply(ok=ok, url=client.url, nodes=found, cores=cores_of_hosts(found)))
     return Exit.FINISHED if ok else Exit.FAILED

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.session_replies import cause_lines, headline
+from dropflow.cli.session_replies import along, cause_lines, count_lines, headline
 from dropflow.cli.tables import shell_command
+from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import plural
 from dropflow.states import DropState, SessionState
 
@@ -30,6 +31,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     drops: int
     states: dict[str, int]
+    counts: DropCounts = NO_DROPS
     seconds: float
     failures: "tuple[FailureReport, ...]" = ()
     notes: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             status=result.status.name,
             drops=result.drops,
             states=result.states,
+            counts=result.counts,
             seconds=round(result.seconds, 3),
             failures=result.failures,
             notes=result.notes,
@@ -61,10 +64,10 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
                 f"stopped at walltime: {settled:,} of {plural(self.drops, 'drop')} are settled; "
                 f"go on with {shell_command('resume', self.output)}"
             )
+        yield from count_lines(self.counts)
         for failure in self.failures[:_SHOWN_FAILURES]:
             drop = f" ({failure.drop})" if failure.drop else ""
-            others = f", and {plural(failure.count - 1, 'drop')} because of it" if failure.count > 1 else ""
-            yield from cause_lines(f"failed: {failure.name}{drop}", failure, others, failure.log)
+            yield from cause_lines(f"failed: {failure.name}{drop}", failure, along(failure.took_along), failure.log)
         if len(self.failures) > _SHOWN_FAILURES:
             yield f"... and {plural(len(self.failures) - _SHOWN_FAILURES, 'more cause')}: see summary.json"
         yield from (f"note: {note}" for note in self.notes)

@@ -8,8 +8,10 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.tables import columns, few, shell_command
+from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
+from dropflow.rest.cause_groups import causes
 from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.states import DropState, SessionState
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = [
     "SessionChange",
     "SessionReply",
+    "along",
     "cause_lines",
+    "count_lines",
     "exit_of_session",
     "failure_lines",
     "headline",
@@ -64,6 +68,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from columns([_logical_row(node) for node in shown[:_SHOWN_NODES]], header=("node", "settled", "states"))
         if len(shown) > _SHOWN_NODES:
             yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
+        yield from count_lines(detail.counts)
         yield from failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
         yield from (f"note: {note}" for note in detail.notes)
         yield f"  {self.url}"
@@ -116,19 +121,26 @@ def _beside_status(status: str, text: str) -> str:
     return text.removeprefix("cancelled").removeprefix(": ") if status == SessionState.CANCELLED.name else text
 
 
+def count_lines(counts: DropCounts) -> Iterator[str]:
+    """Yield how many drops failed, were taken along, and are lost, if that is more than the lines of causes say."""
+    if counts.took_along or counts.lost:
+        yield f"  {failed_words(counts)}"
+
+
+def along(number: int) -> str:
+    """Return how many drops are in error because of a cause, beside the cause."""
+    return f", took {plural(number, 'drop')} along" if number else ""
+
+
 def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:
     """Yield the first ten root causes: the drop, its node, the error, a hint, and the command that prints its log.
 
     Drops of one logical node that failed with the same text are one entry. The causes that are not printed are
     counted, with the page of the session at `url` that lists all of them.
     """
-    alike: dict[tuple[str, ...], list[FailureInfo]] = {}
-    for failure in failures:
-        kind = (failure.name, failure.code, failure.text) if failure.drop else (failure.name, failure.node)
-        alike.setdefault(kind, []).append(failure)
-    groups = list(alike.values())
+    groups = causes(failures)
     for group in groups[:_SHOWN_FAILURES]:
-        yield from _group_lines(group, session)
+        yield from _group_lines((group.first, *group.rest), session)
     if len(groups) > _SHOWN_FAILURES:
         yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
     if unlisted > 0:
@@ -152,18 +164,17 @@ def cause_lines(what: str, failure: "FailureInfo | FailureReport", others: str, 
 def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
     first = group[0]
     if first.drop:
-        others = f", and {plural(first.count - 1, 'drop')} because of it" if first.count > 1 else ""
+        others = along(first.took_along)
         what = f"failed: {first.name} ({first.drop})"
     else:
-        others = f", and {plural(first.count, 'drop')} given up" if first.count else ""
+        others = f", and {plural(first.count, 'drop')} with it" if first.count else ""
         is_stored = first.code in (StorageError.code, BadFileError.code)  # stored data of the node is damaged or gone
         what = f"failed: {first.name}" if is_stored else f"lost: node {first.name}"
     where = f" on {first.node}" if first.node and first.drop else ""
     log = shell_command("log", session, first.drop) if first.has_log and first.drop else ""
     yield from cause_lines(f"{what}{where}", first, others, log)
     if len(group) > 1:
-        dependent = sum(failure.count - 1 for failure in group[1:])
-        more = f", and {plural(dependent, 'drop')} because of them" if dependent else ""
+        more = along(sum(failure.took_along for failure in group[1:]))
         yield f"    the same: {few([failure.drop for failure in group[1:]])}{more}"
 
 

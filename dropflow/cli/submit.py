@@ -21,9 +21,17 @@ from dropflow.cli.options import (
 )
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.planning_options import PlanningChoice, planning_options, usable_nodes
-from dropflow.cli.session_replies import exit_of_session, failure_lines, headline, session_url, shown_states
+from dropflow.cli.session_replies import (
+    count_lines,
+    exit_of_session,
+    failure_lines,
+    headline,
+    session_url,
+    shown_states,
+)
 from dropflow.cli.tables import few, shell_command
 from dropflow.cli.walltime import until_option
+from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
@@ -59,6 +67,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     drops: int
     states: dict[str, int]
+    counts: DropCounts = NO_DROPS
     seconds: float
     failures: tuple[FailureInfo, ...] = ()
     unlisted: int = 0
@@ -81,6 +90,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             status=info.status,
             drops=info.drops,
             states=shown_states(info),
+            counts=info.counts,
             seconds=round(info.seconds, 3),
             failures=detail.failures if detail else (),
             unlisted=detail.unlisted if detail else 0,
@@ -103,6 +113,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from (f"note: {note}" for note in self.notes)
             return
         yield headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
+        yield from count_lines(self.counts)
         yield from failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
         yield from (f"note: {note}" for note in self.notes)
         yield f"results: {shell_command('fetch', self.session)}, or {self.url}"

@@ -63,6 +63,8 @@ class DropTable:
         Whether the session continues from known states: an attempt may write drops that are settled already.
     unsettled, unsettled_remote : int
         Number of drops that are not settled: here, and on other nodes as far as is known here.
+    failed : list of int
+        Number of local drops in ERROR that are their own cause, by template.
     failed_leaves : int
         Number of local drops without successors in ERROR.
     """
@@ -75,6 +77,7 @@ class DropTable:
         "cancelled",
         "causes",
         "counts",
+        "failed",
         "failed_inputs",
         "failed_leaves",
         "faults",
@@ -107,6 +110,7 @@ class DropTable:
         self.skipped_outputs: dict[int, tuple[int, ...]] = {}
         self.unsettled = graph.drops - len(self.remote)
         self.unsettled_remote = len(self.remote)
+        self.failed = [0] * len(graph.templates)
         self.failed_leaves = 0
         self.has_known_states = False
         self._template = np.ascontiguousarray(graph.template).data
@@ -176,8 +180,9 @@ class DropTable:
         counts[state] += 1
         self.states[drop] = state
         self.unsettled -= 1
-        if state == _ERROR and self._ends[drop] == self._ends[drop + 1]:
-            self.failed_leaves += 1
+        if state == _ERROR:
+            self.failed[self._template[drop]] += cause == drop
+            self.failed_leaves += self._ends[drop] == self._ends[drop + 1]
 
     def count_input(self, drop: int, state: int, cause: int) -> None:
         """Count an input of `drop` that is settled. The first error that reaches a drop is its cause."""
@@ -221,6 +226,9 @@ class DropTable:
         found = np.bincount(cells, minlength=len(graph.templates) * columns).reshape(-1, columns)
         for row, counts in zip(self.counts, found.tolist(), strict=True):
             row[:] = counts
+        for drop, cause in known.causes.items():
+            if drop == cause and local[drop] and states[drop] == _ERROR:
+                self.failed[self._template[drop]] += 1
         consumers = np.repeat(settled, np.diff(graph.predecessors.ptr))
         done = np.bincount(graph.predecessors.neighbour[consumers], minlength=graph.drops)
         left = np.frombuffer(self.pending_consumers, dtype=np.int32) - done

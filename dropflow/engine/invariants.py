@@ -23,6 +23,10 @@ def check(core: Core) -> None:
     for drop in local:
         counts[graph.template[drop]][states[drop]] += 1
     _hold(counts == [list(row) for row in core.drops.counts], "the counts by template and state are those of the drops")
+    failed = [0] * len(graph.templates)
+    for drop in local:
+        failed[graph.template[drop]] += states[drop] is DropState.ERROR and core.drops.cause(drop) == drop
+    _hold(failed == core.drops.failed, "the drops that failed by template are those that are their own cause")
     unsettled = sum(not states[drop].is_terminal for drop in local)
     _hold(core.drops.unsettled == unsettled, "the number of open drops is that of drops in no terminal state")
     _hold(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.engine.core import Core
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.statistics import errors_by_cause
@@ -18,7 +19,9 @@ __all__ = ["FailureReport", "SessionResult", "cause_reports"]
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One root cause: the drop that failed first, and how many ended in ERROR because of it, including itself.
+    """One root cause: the drop that failed first, and how many are in ERROR because of it, including itself.
+
+    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself.
 
     For a cause on another node there are only the `row` in the whole graph and the `count` on this node; `text` is
     empty. A lost node is a cause without a `drop`: `count` is the number of drops on this node that were cancelled
@@ -33,6 +36,7 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     detail: str = ""
     count: int = 1
+    took_along: int = 0
     attempts: int = 1
     log: str = ""
     row: int = -1
@@ -46,6 +50,8 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     states : dict
         Number of drops by the name of their state.
+    counts : DropCounts
+        How many failed, were taken along, lost, and so on.
     failures : tuple of FailureReport
         By root cause, those that put the most drops in ERROR first.
     notes : tuple of str
@@ -58,6 +64,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     status: SessionState
     drops: int
     states: dict[str, int]
+    counts: DropCounts = NO_DROPS
     seconds: float
     failures: tuple[FailureReport, ...]
     directory: str
@@ -88,8 +95,8 @@ def cause_reports(
         Row in the whole graph of every drop, where `graph` is a slice of it.
     """
     reports = [
-        _cause_report(graph, core, directory, cause, failures.get(cause), count=count, rows=rows)
-        for cause, count in errors_by_cause(core).items()
+        _cause_report(graph, core, directory, cause, failures.get(cause), counts=counts, rows=rows)
+        for cause, counts in errors_by_cause(core).items()
     ]
     return sorted(reports, key=lambda report: (-report.count, report.row))
 
@@ -101,15 +108,19 @@ def _cause_report(
     cause: int,
     failure: Failure | None,
     *,
-    count: int,
+    counts: tuple[int, int],
     rows: Sequence[int] | None,
 ) -> FailureReport:
+    count, along = counts
     if cause < 0:
-        return FailureReport(drop="", name="", code="", kind="", text="", count=count, row=row_of_foreign(cause))
+        row = row_of_foreign(cause)
+        return FailureReport(drop="", name="", code="", kind="", text="", count=count, took_along=along, row=row)
     row = cause if rows is None else int(rows[cause])
     name, node = oid(graph, cause), graph.templates[graph.template[cause]]
     if failure is None:
-        return FailureReport(drop=name, name=node.name, code="", kind="", text="", count=count, row=row)
+        return FailureReport(
+            drop=name, name=node.name, code="", kind="", text="", count=count, took_along=along, row=row
+        )
     log = Path(directory, "logs", f"{drop_file_name(name)}.log")
     return FailureReport(
         drop=name,
@@ -120,6 +131,7 @@ def _cause_report(
         hint=failure.hint,
         detail=failure.detail,
         count=count,
+        took_along=along,
         attempts=core.drops.attempt(cause),
         log=str(log) if log.exists() else "",
         row=row,

@@ -61,7 +61,7 @@ from dropflow.engine.ready_runs import ReadyRuns
 from dropflow.engine.reports import FailureReport, SessionResult
 from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
-from dropflow.engine.statistics import Attempts, Statistics, totals
+from dropflow.engine.statistics import Attempts, Statistics, snapshot, totals
 from dropflow.engine.statistics_publisher import StatisticsPublisher
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
@@ -485,6 +485,7 @@ class Session:
             status=status,
             drops=self.graph.drops,
             states=totals(self.core.drops.counts),
+            counts=snapshot(self.core, 0.0).drop_counts,
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
             directory=self._directory,

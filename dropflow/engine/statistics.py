@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dropflow.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.engine.core import Core
 from dropflow.states import DropState, SessionState
 
-__all__ = ["Attempts", "NodeStatistics", "Statistics", "errors_by_cause", "given_up", "snapshot", "totals"]
+__all__ = ["Attempts", "NodeStatistics", "Statistics", "by_name", "errors_by_cause", "given_up", "snapshot", "totals"]
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """The drops of one logical node: how many there are in each state (index: `DropState`)."""
+    """The drops of one logical node: how many there are in each state (index: `DropState`).
+
+    `failed` of those in ERROR are their own root cause, and `lost` of those in CANCELLED were given up because a node
+    was lost.
+    """
 
     key: str
     name: str
@@ -19,6 +24,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     is_app: bool
     artificial: bool
     counts: tuple[int, ...]
+    failed: int = 0
+    lost: int = 0
 
     @property
     def total(self) -> int:
@@ -29,6 +36,10 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     def settled(self) -> int:
         """Number of drops in a terminal state."""
         return self.total - self.counts[DropState.INITIALIZED] - self.counts[DropState.WRITING]
+
+    def drop_counts(self, *, running: int = 0, queued: int = 0) -> DropCounts:
+        """Return its drops by what has become of them; `running` and `queued` of those in WRITING are attempts."""
+        return count_drops(by_name(self.counts), failed=self.failed, lost=self.lost, running=running, queued=queued)
 
 
 class Attempts(msgspec.Struct, frozen=True):
@@ -75,6 +86,11 @@ class Statistics(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatistics, ...]
 
     @property
+    def drop_counts(self) -> DropCounts:
+        """Its drops by what has become of them, as if no attempt ran."""
+        return add_counts(node.drop_counts() for node in self.nodes)
+
+    @property
     def rate(self) -> float:
         """Drops settled per second, since the beginning."""
         return self.settled / self.seconds if self.seconds > 0 else 0.0
@@ -83,6 +99,7 @@ class Statistics(msgspec.Struct, frozen=True):
 def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
     """Return the statistics of a core. Takes time per logical node, not per drop."""
     drops = core.graph.drops - len(core.drops.remote)
+    lost = _lost_by_template(core)
     return Statistics(
         status=core.status,
         seconds=seconds,
@@ -97,8 +114,12 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
                 is_app=bool(template.kind),
                 artificial=template.artificial,
                 counts=tuple(row),
+                failed=failed,
+                lost=gone,
             )
-            for template, row in zip(core.graph.templates, core.drops.counts, strict=True)
+            for template, row, failed, gone in zip(
+                core.graph.templates, core.drops.counts, core.drops.failed, lost, strict=True
+            )
         ),
     )
 
@@ -110,19 +131,38 @@ def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
     return {state.name: sums[state] for state in DropState if sums[state] or state in always}
 
 
-def errors_by_cause(core: Core) -> dict[int, int]:
-    """Return the number of local drops in ERROR by their root cause.
+def by_name(counts: Sequence[int]) -> dict[str, int]:
+    """Return the number of drops by the name of their state, without zeros."""
+    return {DropState(state).name: count for state, count in enumerate(counts) if count}
+
+
+def errors_by_cause(core: Core) -> dict[int, tuple[int, int]]:
+    """Return the number of local drops in ERROR by their root cause, and how many of them it took along.
 
     The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on
-    another node are counted here, so the sums over all nodes of a session add up too.
+    another node are counted here, so the sums over all nodes of a session add up too. A drop that was cancelled alone
+    is a cause too; it is not in ERROR itself.
     """
-    found: dict[int, int] = {}
+    found: dict[int, tuple[int, int]] = {}
+    states = core.drops.states
     for drop, cause in core.drops.error_causes().items():
         if drop not in core.drops.remote:
-            found[cause] = found.get(cause, 0) + 1
+            errors, along = found.get(cause, (0, 0))
+            is_error = states[drop] == DropState.ERROR
+            found[cause] = (errors + is_error, along + (is_error and drop != cause))
     return found
 
 
 def given_up(core: Core) -> int:
     """Return the number of local drops that were cancelled because a node was lost."""
-    return sum(row[DropState.CANCELLED] for row in core.drops.counts) if core.status is SessionState.FAILED else 0
+    return sum(_lost_by_template(core))
+
+
+def _lost_by_template(core: Core) -> list[int]:
+    if core.status is not SessionState.FAILED:
+        return [0] * len(core.drops.counts)
+    lost = [row[DropState.CANCELLED] for row in core.drops.counts]
+    for drop in core.drops.cancelled:
+        if core.drops.states[drop] == DropState.CANCELLED:
+            lost[core.graph.template[drop]] -= 1
+    return lost

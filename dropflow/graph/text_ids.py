@@ -19,6 +19,7 @@ from dropflow.ids import DropId
 __all__ = [
     "ambiguous",
     "drop_of",
+    "drops_named",
     "find_drop",
     "human_key",
     "iid",
@@ -148,7 +149,7 @@ def _templates_of(graph: PhysicalGraph, oid: str) -> list[int]:
 
 
 def find_drop(graph: PhysicalGraph, text: str) -> DropId:
-    """Return the drop whose text id is `text`, or the only one whose id ends in it.
+    """Return the drop whose text id is `text`, the only one whose id ends in it, or the only one with this name.
 
     Raises
     ------
@@ -162,17 +163,42 @@ def find_drop(graph: PhysicalGraph, text: str) -> DropId:
     except NotFoundError:
         # Makes every id of the graph.
         ending = [row for row, name in enumerate(oids(graph, range(graph.drops))) if name.endswith(text)]
-        if len(ending) == 1:
-            return DropId(ending[0])
-        if not ending:
+        found = ending or drops_named(graph, text).tolist()
+        if len(found) == 1:
+            return DropId(found[0])
+        if not found:
             raise
-    raise ambiguous(text, len(ending), oids(graph, ending[:_SHOWN]))
+    what = "end in" if ending else "are named"
+    raise ambiguous(text, len(found), oids(graph, found[:_SHOWN]), what=what)
 
 
-def ambiguous(text: str, count: int, candidates: Sequence[str]) -> AmbiguousError:
-    """Return the error for an id that is the end of `count` ids, with the first of them."""
+def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
+    """Return the drops that a person may mean by a name, ascending; case does not matter.
+
+    That is the name of a logical node, for all of its drops, or that name and the indices of one drop behind it, as
+    the pages write them: ``Measure``, ``Measure 3``, ``Measure_0-3``.
+    """
+    names = np.array([template.name.casefold() for template in graph.templates], dtype=object)
+    wanted = text.casefold()
+    whole = np.flatnonzero(np.isin(graph.template, np.flatnonzero(names == wanted)))
+    if len(whole):
+        return whole.astype(np.int32)
+    found: list[int] = []
+    for separator in (" ", "_"):
+        head, _, tail = wanted.rpartition(separator)
+        if not head or not tail:
+            continue
+        rows = np.flatnonzero(np.isin(graph.template, np.flatnonzero(names == head))).astype(np.int32)
+        ends = (f"_{tail}", f"_0-{tail}")
+        pairs = zip(rows.tolist(), oids(graph, rows), strict=True)
+        found += [row for row, name in pairs if name.casefold().endswith(ends)]
+    return np.unique(np.array(found, dtype=np.int32))
+
+
+def ambiguous(text: str, count: int, candidates: Sequence[str], *, what: str = "end in") -> AmbiguousError:
+    """Return the error for an id that is the end of `count` ids, or the name of so many drops, with the first ones."""
     more = "" if count <= len(candidates) else " or another"
-    return AmbiguousError(f"{count} drops end in {text!r}", hint=f"give the whole id: {' or '.join(candidates)}{more}")
+    return AmbiguousError(f"{count} drops {what} {text!r}", hint=f"give the whole id: {' or '.join(candidates)}{more}")
 
 
 def _parse(shape: tuple[int, ...], tail: str) -> int:

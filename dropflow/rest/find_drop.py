@@ -1,4 +1,4 @@
-"""Finds a drop of a session by its whole id, or by the end of an id that no other drop has.
+"""Finds a drop of a session by its whole id, by the end of an id that no other drop has, or by its name.
 
 A row number is never an id: rows are found with `DropQuery.row`.
 """
@@ -22,7 +22,7 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     find : callable
         Finds drops of the session, on all nodes at or below a manager.
     text : str
-        A whole id, or the end of one.
+        A whole id, the end of one, or a name; see `dropflow.graph.text_ids.drops_named`.
     session : str
         Its name, for errors.
 
@@ -31,8 +31,8 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     NotFoundError
         There is no such drop.
     AmbiguousError
-        It is not a whole id, and several ids end in it, or may: some drops of the session are not at or below the
-        manager.
+        It is not a whole id, and several ids end in it, or several drops have that name, or may: some drops of the
+        session are not at or below the manager.
     LinkError
         A node does not answer that may hold the drop, or another one whose id ends in it.
     """
@@ -41,9 +41,11 @@ def find_drop(find: Callable[[DropQuery], DropPage], text: str, *, session: str)
     whole = find(DropQuery(oid=text, limit=1))
     if whole.drops:
         return whole.drops[0]
-    page = find(DropQuery(ending=text, limit=_SHOWN))
+    page, what = find(DropQuery(ending=text, limit=_SHOWN)), "end in"
+    if not page.drops and not page.missing:
+        page, what = find(DropQuery(name=text, limit=_SHOWN)), "are named"
     if page.total > 1:
-        raise ambiguous(text, page.total, [drop.oid for drop in page.drops])
+        raise ambiguous(text, page.total, [drop.oid for drop in page.drops], what=what)
     if page.missing:
         silent = ", ".join(page.missing)
         if page.drops:

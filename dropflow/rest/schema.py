@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME
 from dropflow.rest.status import is_over
 
@@ -231,7 +232,7 @@ class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The drops of one logical node, with their number in each state that occurs.
 
     `order` is its index among the logical nodes of the graph. `running` is how many of its applications in WRITING run
-    in a worker or thread; the others are queued.
+    in a worker or thread; the others are queued. `counts` has its drops by what has become of them.
     """
 
     key: str
@@ -243,20 +244,19 @@ class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, int]
     order: int = 0
     running: int = 0
-
-    @property
-    def queued(self) -> int:
-        """Number of its applications whose attempts wait for a worker."""
-        return self.states.get("WRITING", 0) - self.running if self.is_app else 0
+    counts: DropCounts = NO_DROPS
 
 
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause: the drop that failed by itself, and the number of drops in ERROR because of it, itself included.
 
-    The counts of all causes add up to the drops in ERROR. A lost node is a root cause too: then `drop` is empty, `name`
-    is the name of the node, `count` the number of drops on all nodes that were given up because of it, and `drops` the
-    first of those on the node itself. `row` is the drop's row in the whole graph, which identifies the cause on all
-    nodes; -1 for a lost node. `node` is empty in the report of a node that only knows the row of a cause elsewhere.
+    `took_along` of them are other drops. A drop that was cancelled alone is a cause too, and not in ERROR itself. The
+    counts of all causes add up to the drops in ERROR, and `took_along` to those that others took along.
+
+    A lost node is a root cause too: then `drop` is empty, `name` is the name of the node, `count` the number of drops
+    on all nodes that are lost because of it, and `drops` the first of those on the node itself. `row` is the drop's row
+    in the whole graph, which identifies the cause on all nodes; -1 for a lost node. `node` is empty in the report of a
+    node that only knows the row of a cause elsewhere.
     """
 
     drop: str
@@ -268,6 +268,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     detail: str = ""
     count: int = 1
+    took_along: int = 0
     attempts: int = 1
     has_log: bool = False
     drops: tuple[str, ...] = ()
@@ -291,6 +292,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         All drops, and those in a terminal state.
     running, queued, ready : int
         Attempts that run in a worker, that wait for one, and that wait for room in the queue of workers.
+    counts : DropCounts
+        All drops by what has become of them: they add up to `drops`.
     states : dict
         Number of drops by the name of their state (only states that occur).
     created, started, finished : float
@@ -298,9 +301,9 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     seconds : float
         How long it has run.
     rate : float
-        Drops settled per second, recently.
+        Drops settled per second: recently; of a session that is over, on average.
     remaining : float or None
-        Seconds until the end at that rate; None if it cannot be estimated.
+        Seconds until the end at the median rate of the last three minutes; None if it cannot be estimated.
     nodes : tuple of str
         The nodes that hold its drops.
     text : str
@@ -332,6 +335,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     queued: int = 0
     ready: int = 0
+    counts: DropCounts = NO_DROPS
     states: dict[str, int] = {}
     created: float = 0.0
     started: float = 0.0
@@ -368,7 +372,7 @@ class SessionDetail(SessionInfo, frozen=True, kw_only=True):
     @property
     def unlisted(self) -> int:
         """Drops in ERROR because of causes that are not in `failures`."""
-        return self.states.get("ERROR", 0) - sum(failure.count for failure in self.failures if failure.drop)
+        return self.counts.in_error - sum(failure.count for failure in self.failures if failure.drop)
 
 
 class SessionVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -439,6 +443,8 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         The whole id of a drop.
     ending : str
         End of the drop's id.
+    name : str
+        Name of a logical node, or that and the indices of one of its drops: ``Measure 3`` or ``Measure_0-3``.
     row : int
         Row of a drop in the whole graph; -1 for any.
     """
@@ -449,6 +455,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     text: Annotated[str, Meta(max_length=200)] = ""
     oid: Annotated[str, Meta(max_length=1024)] = ""
     ending: Annotated[str, Meta(max_length=1024)] = ""
+    name: Annotated[str, Meta(max_length=1024)] = ""
     row: Annotated[int, Meta(ge=-1, le=2**53)] = -1
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100

@@ -1,15 +1,16 @@
 """A session of a fake manager: drops whose states a test sets, and the records that are made of them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 import msgspec
 
+from dropflow.drop_counts import DropCounts, count_drops
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import oid, oids
+from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import (
@@ -83,6 +84,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             hint="look at its log",
             detail=f"Traceback (most recent call last):\n  ...\nValueError: {text}",
             count=count,
+            took_along=count - 1,
             has_log=True,
         )
         logs = {**self.logs, row: f"{drop.name}: {text}\n".encode()}
@@ -117,7 +119,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         unknown = sorted(states - set(DropState.__members__))
         if unknown:
             raise UsageError(f"there is no state {unknown[0]}", hint=f"states are {', '.join(DropState.__members__)}")
-        text = query.text.casefold()
+        text, named = query.text.casefold(), set(drops_named(self.graph, query.name).tolist())
         found = [
             row
             for row in self.rows
@@ -128,6 +130,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             and query.oid in ("", row.oid)
             and row.oid.endswith(query.ending)
             and query.row in (-1, row.drop)
+            and (not query.name or row.drop in named)
         ]
         page = tuple(found[query.offset : query.offset + query.limit])
         return DropPage(drops=page, total=len(found), offset=query.offset, limit=query.limit)
@@ -182,6 +185,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             drops=len(self.rows),
             settled=settled,
             running=sum(row.is_app and row.state == "WRITING" for row in self.rows),
+            counts=self._counts(self.rows),
             states=dict(states),
             created=self.created,
             started=self.created,
@@ -209,11 +213,20 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
                 drops=len(rows),
                 states=dict(Counter(row.state for row in rows)),
                 running=sum(row.is_app and row.state == "WRITING" for row in rows),
+                counts=self._counts(rows),
             )
             for key, rows in rows_by_key.items()
         )
         failures = tuple(sorted(self.failures, key=lambda failure: -failure.count))[:100]
         return SessionDetail(**msgspec.structs.asdict(self.info(now)), logical=logical, failures=failures)
+
+    def _counts(self, rows: Sequence[DropInfo]) -> DropCounts:
+        failed = {failure.drop for failure in self.failures}
+        return count_drops(
+            Counter(row.state for row in rows),
+            failed=sum(row.state == "ERROR" and row.oid in failed for row in rows),
+            running=sum(row.is_app and row.state == "WRITING" for row in rows),
+        )
 
     def log(self, row: DropInfo) -> bytes:
         """Return the log of a drop.

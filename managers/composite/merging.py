@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 
+from dropflow.drop_counts import add_counts, give_up
 from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState, SessionState
@@ -125,12 +126,13 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         running=sum(detail.running for detail in details),
         queued=sum(detail.queued for detail in details),
         ready=sum(detail.ready for detail in details),
+        counts=add_counts(detail.counts for detail in details),
         states=dict(states),
         created=_first(detail.created for detail in details),
         started=_first(detail.started for detail in details),
         finished=max(detail.finished for detail in details) if over else 0.0,
         seconds=max(detail.seconds for detail in details),
-        rate=sum(detail.rate for detail in details),
+        rate=_rate(details, over=over),
         remaining=None if over else _remaining(details),
         nodes=tuple(sorted({node for detail in details for node in detail.nodes})),
         text="; ".join(dict.fromkeys(texts)),
@@ -162,7 +164,11 @@ def merge_logical(nodes: Iterable[LogicalNodeInfo]) -> tuple[LogicalNodeInfo, ..
         else:
             states = dict(Counter(known.states) + Counter(node.states))
             found[node.key] = msgspec.structs.replace(
-                known, drops=known.drops + node.drops, states=states, running=known.running + node.running
+                known,
+                drops=known.drops + node.drops,
+                states=states,
+                running=known.running + node.running,
+                counts=add_counts((known.counts, node.counts)),
             )
     return tuple(sorted(found.values(), key=lambda node: node.order))
 
@@ -183,6 +189,7 @@ def merge_failures(failures: Iterable[FailureInfo]) -> tuple[FailureInfo, ...]:
         found[key] = msgspec.structs.replace(
             best,
             count=known.count + failure.count,
+            took_along=known.took_along + failure.took_along,
             drops=tuple(dict.fromkeys((*known.drops, *failure.drops)))[:SHOWN_FAILURES],
         )
     # Equal counts are ordered by row, as nodes do, so that all truncated lists have the same failures.
@@ -243,6 +250,14 @@ def _status(statuses: Sequence[str]) -> str:
 
 def _first(times: Iterable[float]) -> float:
     return min((time for time in times if time), default=0.0)
+
+
+def _rate(details: Sequence[SessionDetail], *, over: bool) -> float:
+    """Return drops per second: the sum of the parts; of a session that is over, its average."""
+    if not over:
+        return sum(detail.rate for detail in details if not detail.is_over)
+    seconds = max(detail.seconds for detail in details)
+    return sum(detail.settled for detail in details) / seconds if seconds > 0 else 0.0
 
 
 def _remaining(details: Sequence[SessionDetail]) -> float | None:
@@ -322,9 +337,12 @@ def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     return msgspec.structs.replace(
         detail,
         status=SessionState.FAILED.name,
+        settled=detail.drops,
         running=0,
         queued=0,
         ready=0,
+        counts=give_up(detail.counts),
+        logical=tuple(msgspec.structs.replace(node, running=0, counts=give_up(node.counts)) for node in detail.logical),
         rate=0.0,
         remaining=None,
         text=text,

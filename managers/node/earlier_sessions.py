@@ -104,6 +104,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         failures.insert(0, _lost_node(piece, core, lost))
     cancelled = (request or CancelRequest()).text if core.status is SessionState.CANCELLED else ""
     statistics = snapshot(core, 0.0)
+    running = [0] * len(statistics.nodes)
     ended = directory.journal.stat().st_mtime
     contents = {row: record for row, record in replayed.contents.items() if _is_left(row, record, replayed, directory)}
     detail = SessionDetail(
@@ -114,15 +115,17 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         version=int(ended * 1000),
         drops=statistics.drops,
         settled=statistics.settled,
+        counts=session_views.counts_of(statistics, running),
         states=session_views.totals(statistics),
         created=deployment.created,
         started=replayed.started,
         finished=ended,
         seconds=max(0.0, ended - replayed.started),
+        rate=statistics.settled / (ended - replayed.started) if 0 < replayed.started < ended else 0.0,
         nodes=(node,),
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
-        logical=session_views.logical_nodes(statistics, [0] * len(statistics.nodes)),
+        logical=session_views.logical_nodes(statistics, running),
         failures=tuple(failures[:_MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         notes=(*deployment.notes, *_damage(piece, contents, directory)),
@@ -153,6 +156,7 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
     """Return the loss of this node as a root cause."""
     states = np.frombuffer(core.drops.states, dtype=np.uint8)
     cancelled = np.flatnonzero(piece.is_own & (states == DropState.CANCELLED.value)).tolist()
+    lost = [row for row in cancelled if row not in core.drops.cancelled]
     return FailureInfo(
         drop="",
         name=piece.node,
@@ -161,8 +165,8 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
         kind=failure.kind,
         text=failure.text,
         hint=failure.hint,
-        count=len(cancelled),
-        drops=tuple(oid(piece.graph, row) for row in cancelled[:_MOST_NAMED]),
+        count=len(lost),
+        drops=tuple(oid(piece.graph, row) for row in lost[:_MOST_NAMED]),
     )
 
 

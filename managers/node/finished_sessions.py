@@ -169,6 +169,7 @@ class FinishedSession(_OverSession):
                 hint=failure.hint,
                 detail=failure.detail,
                 count=failure.count,
+                took_along=failure.took_along,
                 attempts=failure.attempts,
                 log=str(self.directory.logs) if failure.has_log else "",
                 row=failure.row,

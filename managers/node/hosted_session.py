@@ -389,8 +389,10 @@ class HostedSession:
     def detail(self) -> SessionDetail:
         """Return the session with its logical nodes and failures."""
         progress = self._progress.latest
-        failures, notes, faults = self.session.call(lambda live: (live.reports(), tuple(live.notes), live.fault_note()))
-        statistics = progress.statistics or self.session.call(lambda live: snapshot(live.core, 0.0))
+        # In one step of the session, so that causes and counts agree.
+        failures, notes, faults, statistics = self.session.call(
+            lambda live: (live.reports(), tuple(live.notes), live.fault_note(), snapshot(live.core, 0.0))
+        )
         running = _running(self.session, progress, statistics)
         return SessionDetail(
             **self._fields(progress, statistics, running),
@@ -419,6 +421,7 @@ class HostedSession:
             "drops": statistics.drops,
             "settled": statistics.settled,
             **msgspec.structs.asdict(attempts),
+            "counts": session_views.counts_of(statistics, running),
             "states": session_views.totals(statistics),
             "rate": progress.rate,
             "remaining": progress.remaining,

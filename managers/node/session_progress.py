@@ -1,6 +1,5 @@
 """How far a hosted session has come: its state, version, times and statistics."""
 
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -8,11 +7,9 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.engine.statistics import Statistics
 from dropflow.states import SessionState
+from managers.node.settling_rate import SettlingRate
 
 __all__ = ["Progress", "ProgressLog"]
-
-_RATE_SECONDS = 5.0
-"""Time over which the rate is taken."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -29,7 +26,9 @@ class Progress(msgspec.Struct, frozen=True):
     statistics : Statistics or None
         The latest; None before the first.
     rate : float
-        Drops per second.
+        Drops settled per second: recently; of a session that is over, on average.
+    typical : float
+        The same, typically during the last minutes.
     text : str
         Why it ended so, once it has ended.
     """
@@ -40,6 +39,7 @@ class Progress(msgspec.Struct, frozen=True):
     finished: float = 0.0
     statistics: Statistics | None = None
     rate: float = 0.0
+    typical: float = 0.0
     text: str = ""
 
     @property
@@ -49,10 +49,10 @@ class Progress(msgspec.Struct, frozen=True):
 
     @property
     def remaining(self) -> float | None:
-        """Seconds that the rest takes at this rate, as far as that is known."""
-        if self.statistics is None or self.rate <= 0 or self.is_over:
+        """Seconds that the rest takes at the typical rate, as far as that is known."""
+        if self.statistics is None or self.typical <= 0 or self.is_over:
             return None
-        return (self.statistics.drops - self.statistics.settled) / self.rate
+        return (self.statistics.drops - self.statistics.settled) / self.typical
 
 
 class ProgressLog:
@@ -73,7 +73,7 @@ class ProgressLog:
         self.latest = Progress()
         self._clock = clock
         self._on_change = on_change
-        self._samples: deque[tuple[float, int]] = deque()
+        self._rate = SettlingRate()
 
     def start(self) -> None:
         """Note that the session was started."""
@@ -81,19 +81,16 @@ class ProgressLog:
 
     def count(self, statistics: Statistics) -> None:
         """Note new statistics."""
-        now = self._clock.monotonic()
-        self._samples.append((now, statistics.settled))
-        while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SECONDS:  # noqa: PLR2004 - a span
-            self._samples.popleft()
-        self._change(statistics=statistics, rate=self._rate() if len(self._samples) > 1 else statistics.rate)
-
-    def _rate(self) -> float:
-        (began, before), (ended, after) = self._samples[0], self._samples[-1]
-        return (after - before) / (ended - began) if ended > began else 0.0
+        self._rate.add(self._clock.monotonic(), statistics.settled)
+        average = statistics.rate
+        self._change(statistics=statistics, rate=self._rate.recent or average, typical=self._rate.typical or average)
 
     def end(self, state: SessionState, text: str) -> None:
         """Note the result of the session."""
-        self._change(state=state, finished=self._clock.now(), text=text)
+        now, statistics = self._clock.now(), self.latest.statistics
+        seconds = now - self.latest.started if self.latest.started else 0.0
+        rate = statistics.settled / seconds if statistics is not None and seconds > 0 else 0.0
+        self._change(state=state, finished=now, text=text, rate=rate)
 
     def touch(self) -> None:
         """Note that something else has changed that users see. While no thread is at work in the session."""

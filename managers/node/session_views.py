@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.drop_counts import DropCounts, add_counts
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates, row_of_foreign
@@ -15,12 +16,12 @@ from dropflow.engine.explain import explain
 from dropflow.engine.explain_repeats import explain_repeat
 from dropflow.engine.faults import Fault
 from dropflow.engine.reports import FailureReport
-from dropflow.engine.statistics import Attempts, Statistics
+from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics, by_name
 from dropflow.errors import UsageError
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import oid, oids, row_of
+from dropflow.graph.text_ids import drops_named, oid, oids, row_of
 from dropflow.ids import drop_file_name
 from dropflow.rest.schema import (
     DropDetail,
@@ -35,7 +36,17 @@ from dropflow.rest.schema import (
 )
 from dropflow.states import DropState
 
-__all__ = ["detail_of", "failure_info", "logical_nodes", "page", "results", "totals"]
+__all__ = [
+    "attempts_of",
+    "counts_of",
+    "detail_of",
+    "failure_info",
+    "logical_nodes",
+    "page",
+    "results",
+    "running_by_node",
+    "totals",
+]
 
 _PARAMETER = 2000
 
@@ -101,6 +112,15 @@ def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -
     return Attempts(running=sum(running), queued=waiting - ready, ready=ready)
 
 
+def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
+    """Return the drops of a session by what has become of them: the sums over its logical nodes."""
+    return add_counts(map(_counts, statistics.nodes, running))
+
+
+def _counts(node: NodeStatistics, running: int) -> DropCounts:
+    return node.drop_counts(running=running, queued=node.counts[DropState.WRITING] - running if node.is_app else 0)
+
+
 def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[LogicalNodeInfo, ...]:
     """Return the logical nodes that have drops here; `running` has how many run of each."""
     return tuple(
@@ -111,9 +131,10 @@ def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[Logic
             is_app=node.is_app,
             artificial=node.artificial,
             drops=node.total,
-            states=_by_name(node.counts),
+            states=by_name(node.counts),
             order=order,
             running=running[order],
+            counts=_counts(node, running[order]),
         )
         for order, node in enumerate(statistics.nodes)
         if node.total
@@ -122,11 +143,7 @@ def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[Logic
 
 def totals(statistics: Statistics) -> dict[str, int]:
     """Return the number of drops by the name of their state, without zeros."""
-    return _by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
-
-
-def _by_name(counts: Sequence[int]) -> dict[str, int]:
-    return {DropState(state).name: count for state, count in enumerate(counts) if count}
+    return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
 
 
 def failure_info(report: FailureReport, node: str) -> FailureInfo:
@@ -140,6 +157,7 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
             kind="",
             text="it failed on another node, which has the reason",
             count=report.count,
+            took_along=report.took_along,
             row=report.row,
         )
     return FailureInfo(
@@ -152,6 +170,7 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
         hint=report.hint,
         detail=report.detail,
         count=report.count,
+        took_along=report.took_along,
         attempts=report.attempts,
         has_log=bool(report.log),
         drops=report.drops,
@@ -173,6 +192,10 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, 
     if query.key:
         rows = [row for row, template in enumerate(graph.templates) if template.key == query.key]
         matching &= np.isin(graph.template, rows)
+    if query.name:
+        is_named = np.zeros_like(matching)
+        is_named[drops_named(graph, query.name)] = True
+        matching &= is_named
     found = piece.order[matching[piece.order]]
     if query.text:
         wanted_text = query.text.lower()

@@ -7,12 +7,15 @@ either the nodes or the manager above them.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from dropflow.drop_counts import DropCounts, add_counts
+from dropflow.rest.hosts import cores_of_hosts
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.status import STATUSES
 from dropflow.states import DropState
@@ -65,6 +68,14 @@ class _Manager(Collector):
         for session in sessions:
             drops.update(session.states)
         yield _counted("dropflow_drops", "Drops of all sessions by state.", "state", drops, DropState.__members__)
+        counts = add_counts(session.counts for session in sessions)
+        yield _counted(
+            "dropflow_drops_counted",
+            "Drops of all sessions by what has become of them, as pages and commands count them; they add up.",
+            "kind",
+            Counter(msgspec.structs.asdict(counts)),
+            DropCounts.__struct_fields__,
+        )
         running = float(sum(session.running for session in sessions))
         rate = sum(session.rate for session in sessions if session.status == "RUNNING")
         yield GaugeMetricFamily("dropflow_attempts_running", "Attempts that run in a worker.", running)
@@ -86,6 +97,11 @@ class _Manager(Collector):
             states,
             ("alive", "draining", "drained", "suspect", "lost"),
         )
+        text = "Processors of a host that its nodes may use; nodes on one host share them."
+        hosts = GaugeMetricFamily("dropflow_host_cores", text, labels=["host"])
+        for host, cores in cores_of_hosts(nodes).items():
+            hosts.add_metric([host], float(cores))
+        yield hosts
         for name, text, field, scale in _LOADS:
             family = GaugeMetricFamily(name, text, labels=["node"])
             for node in nodes:

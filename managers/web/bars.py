@@ -1,4 +1,4 @@
-"""The states of many drops as a stacked bar of seven groups, in the order in which a drop passes them.
+"""The states of many drops as a stacked bar of eight groups, in the order in which a drop passes them.
 
 ``static/bars.js`` does the same in the browser; a test compares the two.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dropflow.rest.schema import LogicalNodeInfo, SessionInfo
+from dropflow.drop_counts import DropCounts
 from dropflow.states import DropState, SessionState
 
 __all__ = [
@@ -15,8 +15,6 @@ __all__ = [
     "Group",
     "Segment",
     "grouped",
-    "grouped_node",
-    "grouped_session",
     "segments",
     "session_style",
     "state_style",
@@ -30,28 +28,34 @@ _LEAST = 0.8
 
 
 class Group(msgspec.Struct, frozen=True):
-    """States that are shown as one: style, word, and names of the states."""
+    """Drops that are shown as one: style, word, names of the states, and their numbers in `DropCounts`.
+
+    `elsewhere` is the filter that finds its drops, if they are in the state of another group.
+    """
 
     style: str
     word: str
     states: tuple[str, ...]
+    counted: tuple[str, ...]
+    elsewhere: str = ""
 
     @property
     def query(self) -> str:
-        """The filter that finds its drops; those that run and those that are queued are in the same state."""
-        return ",".join(self.states) or "WRITING"
+        """The filter that finds its drops."""
+        return ",".join(self.states) or self.elsewhere
 
 
 GROUPS = (
     # Content that was released or removed was completed before.
-    Group("completed", "completed", ("COMPLETED", "EXPIRED", "DELETED")),
-    Group("error", "error", ("ERROR",)),
-    Group("skipped", "skipped", ("SKIPPED",)),
-    Group("cancelled", "cancelled", ("CANCELLED",)),
+    Group("completed", "completed", ("COMPLETED", "EXPIRED", "DELETED"), ("completed",)),
+    Group("error", "in error", ("ERROR",), ("failed", "took_along")),
+    Group("skipped", "skipped", ("SKIPPED",), ("skipped",)),
+    Group("cancelled", "cancelled", ("CANCELLED",), ("cancelled",)),
+    Group("lost", "lost", (), ("lost",), "CANCELLED"),
     # Of the applications in WRITING, some run, and the others wait for a worker.
-    Group("running", "running", ("WRITING",)),
-    Group("queued", "queued", ()),
-    Group("waiting", "waiting", ("INITIALIZED",)),
+    Group("running", "running", ("WRITING",), ("running",)),
+    Group("queued", "queued", (), ("queued",), "WRITING"),
+    Group("waiting", "waiting", ("INITIALIZED",), ("waiting",)),
 )
 
 _SESSION_STYLES = {
@@ -75,34 +79,9 @@ class Segment(msgspec.Struct, frozen=True):
     width: float
 
 
-def grouped(states: Mapping[str, int], running: int, queued: int) -> dict[str, int]:
-    """Return the number of drops in each of the seven groups, by the style of the group. They add up to all drops.
-
-    Data in WRITING, which have some of their contents, wait for the rest.
-
-    Parameters
-    ----------
-    states : mapping
-        Number of drops by state.
-    running, queued : int
-        How many of the drops in WRITING run, and wait for a worker.
-    """
-    numbers = {group.style: sum(states.get(state, 0) for state in group.states) for group in GROUPS}
-    writing = numbers["running"]
-    numbers["running"] = min(running, writing)
-    numbers["queued"] = min(queued, writing - numbers["running"])
-    numbers["waiting"] += writing - numbers["running"] - numbers["queued"]
-    return numbers
-
-
-def grouped_session(session: SessionInfo) -> dict[str, int]:
-    """Return the number of drops of a session in each group."""
-    return grouped(session.states, session.running, session.queued + session.ready)
-
-
-def grouped_node(node: LogicalNodeInfo) -> dict[str, int]:
-    """Return the number of drops of a logical node in each group."""
-    return grouped(node.states, node.running, node.queued)
+def grouped(counts: DropCounts) -> dict[str, int]:
+    """Return the number of drops in each of the eight groups, by the style of the group. They add up to all drops."""
+    return {group.style: sum(getattr(counts, name) for name in group.counted) for group in GROUPS}
 
 
 def segments(numbers: Mapping[str, int]) -> tuple[Segment, ...]:

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from dropflow.drop_counts import failed_words
+from dropflow.rest.cause_groups import causes
+from dropflow.rest.hosts import cores_of_hosts
 from dropflow.rest.pages import PageLayout, PageTemplates, shown_name
 from dropflow.rest.places import Places
 from dropflow.rest.schema import ManagerInfo
 from managers.web import addresses
-from managers.web.bars import GROUPS, grouped_node, grouped_session, segments, session_style, state_style, state_word
-from managers.web.causes import causes
+from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 
 __all__ = ["manager_templates"]
 
@@ -22,10 +24,11 @@ _NAMES: dict[str, object] = {
     "api_url": addresses.api_url,
     "causes": causes,
     "causes_url": addresses.causes_url,
+    "cores_of_hosts": cores_of_hosts,
     "drop_url": addresses.drop_url,
+    "failed_words": failed_words,
     "failure_url": addresses.failure_url,
-    "grouped_node": grouped_node,
-    "grouped_session": grouped_session,
+    "grouped": grouped,
     "groups": GROUPS,
     "quoted": addresses.quoted,
     "segments": segments,

@@ -214,9 +214,10 @@ def test_a_cancelled_drop_is_the_root_cause_of_what_depends_on_it() -> None:
         "ERROR": 3,
         "CANCELLED": 1,
     }
-    assert [(report.drop, report.text, report.count) for report in result.failures] == [
-        ("drawing_A_0", "the drop was cancelled: too slow", 4)
+    assert [(report.drop, report.text, report.count, report.took_along) for report in result.failures] == [
+        ("drawing_A_0", "the drop was cancelled: too slow", 3, 3)
     ]
+    assert (result.counts.failed, result.counts.took_along, result.counts.cancelled) == (0, 3, 1)
 
 
 def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:

@@ -15,7 +15,7 @@ const root = document.getElementById("session");
 const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => ({
   style: item.dataset.group,
   item,
-  states: item.dataset.states.split(" ").filter(Boolean),
+  counted: item.dataset.counted.split(" "),
   number: item.querySelector("b"),
 }));
 
@@ -66,7 +66,7 @@ function paint() {
   clearTimeout(paintTimer);
   paintTimer = 0;
   if (session === null) return;
-  const numbers = grouped(session.states, session.running, session.queued + session.ready);
+  const numbers = grouped(session.counts);
   numbers.forEach((number, index) => {
     write(groups[index].number, formatCount(number));
     groups[index].item.classList.toggle("zero", number === 0);
@@ -93,7 +93,7 @@ function paintLogical() {
   let isStrange = rows.size !== session.logical.length;
   for (const node of session.logical) {
     const row = rows.get(node.key);
-    const looks = JSON.stringify([node.states, node.running]);
+    const looks = JSON.stringify(node.counts);
     if (!row) isStrange = true;
     else if (painted.get(node.key) !== looks) {
       painted.set(node.key, looks);
@@ -107,9 +107,8 @@ function paintLogical() {
 }
 
 function paintRow(row, node) {
-  const queued = node.is_app ? sum(node.states, ["WRITING"]) - node.running : 0;
-  const numbers = grouped(node.states, node.running, queued);
-  const open = sum(node.states, ["INITIALIZED", "WRITING"]);
+  const numbers = grouped(node.counts);
+  const open = sum(node.counts, ["running", "queued", "waiting"]);
   draw(row.querySelector("svg"), numbers, label(node.drops - open, node.drops));
   groups.forEach((group, index) => {
     const cell = row.querySelector(`td[data-group="${group.style}"]`);
@@ -152,20 +151,16 @@ function write(element, text) {
 }
 
 /** Drops of each group, as `grouped` of managers/web/bars.py. */
-function grouped(states, running, queued) {
-  const writing = sum(states, ["WRITING"]);
-  const runs = Math.min(running, writing);
-  const waits = Math.min(queued, writing - runs);
-  const own = { running: runs, queued: waits, waiting: sum(states, ["INITIALIZED"]) + writing - runs - waits };
-  return groups.map((group) => own[group.style] ?? sum(states, group.states));
+function grouped(counts) {
+  return groups.map((group) => sum(counts, group.counted));
 }
 
 function label(settled, drops) {
   return `${formatCount(settled)} of ${formatCount(drops)} drops are settled`;
 }
 
-function sum(states, names) {
-  return names.reduce((total, name) => total + (states[name] ?? 0), 0);
+function sum(counts, names) {
+  return names.reduce((total, name) => total + counts[name], 0);
 }
 
 if (root.dataset.over === "no") {

@@ -5,7 +5,7 @@
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
 <h1>Root causes</h1>
-<p>{{format_count(grouped_session(session)["error"])}} drops in error</p>
+<p>{{failed_words(session.counts)}}</p>
 </div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>

@@ -22,7 +22,7 @@ Node <bdi>{{shown_name(failure.name, 120)}}</bdi>
 % if failure.has_log and failure.drop:
 <a class="small" href="{{api_url(session, failure.drop, "log")}}">Log</a>
 % end
-<span class="count">{{format_count(cause.count)}} {{"drop" if cause.count == 1 else "drops"}} {{"in error" if failure.drop else "given up"}} because of {{"it" if alike == 1 else "them"}}</span>
+<span class="count">{{cause.harm}}</span>
 </header>
 <p class="clip-long"><bdi>{{single_line(failure.text, 4000)}}</bdi></p>
 % if failure.hint:

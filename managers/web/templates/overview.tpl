@@ -14,7 +14,8 @@
  <small>{{format_count(lost)}} not answering</small>\\
 % end
 </dd></div>
-<div><dt>Cores</dt><dd>{{format_count(sum(node.load.cores for node in view.nodes))}}</dd></div>
+% cores = cores_of_hosts(view.nodes)
+<div><dt>Cores</dt><dd>{{format_count(sum(cores.values()))}} <small>on {{plural(len(cores), "host")}}</small></dd></div>
 <div><dt>Attempts running</dt><dd>{{format_count(sum(node.load.busy for node in view.nodes))}}</dd></div>
 <div><dt>Sessions</dt><dd>{{format_count(view.total)}} <small>{{format_count(view.running)}} running</small></dd></div>
 </dl>

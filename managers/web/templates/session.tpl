@@ -33,19 +33,19 @@
 <section class="block" aria-labelledby="progress-title">
 <div class="section-head"><h2 id="progress-title">Progress</h2><a href="{{timeline_url(name)}}">Timeline</a><span class="live" id="live" role="status" data-state="off" hidden></span></div>
 <div id="bar">
-% numbers = grouped_session(session)
+% numbers = grouped(session.counts)
 % include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 </div>
 <ul class="legend" id="legend">
 % for group in groups:
-<li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-states="{{" ".join(group.states)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></a></li>
+<li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-counted="{{" ".join(group.counted)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></a></li>
 % end
 </ul>
 <dl class="figures block-small">
 <div><dt>Settled</dt><dd><span data-figure="settled">{{format_count(session.settled)}}</span> <small>of <span data-figure="drops">{{format_count(session.drops)}}</span></small></dd></div>
 <div><dt>Running now</dt><dd data-figure="running">{{format_count(session.running)}}</dd></div>
 <div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{format_count(session.queued + session.ready)}}</dd></div>
-<div><dt>Rate</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
+<div><dt>{{"Rate, on average" if view.is_over else "Rate"}}</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
 <div><dt>Time left</dt><dd data-figure="remaining">{{format_duration(session.remaining)}}</dd></div>
 % if session.recomputed:
@@ -59,7 +59,7 @@
 % found = causes(session.failures)
 % if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{format_count(numbers["error"])}} {{"drop" if numbers["error"] == 1 else "drops"}} in error{{f", {format_count(session.unlisted)} of them because of causes that are not listed here" if session.unlisted > 0 else ""}}</span></div>
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
 % if view.is_over:
 <p class="block-small"><a class="button" href="{{session_url(name)}}/retry">Try failed drops again…</a></p>
 % end
@@ -108,8 +108,8 @@
 <th scope="col" class="number">Drops</th></tr></thead>
 <tbody>
 % for node in session.logical:
-% numbers = grouped_node(node)
-% settled = node.drops - numbers["running"] - numbers["waiting"]
+% numbers = grouped(node.counts)
+% settled = node.counts.settled
 <tr data-key="{{node.key}}" data-drops="{{node.drops}}">
 <th scope="row" class="name"><a href="{{address(key=node.key)}}"><bdi class="clip">{{shown_name(node.name, 120)}}</bdi></a><span class="sub">{{"app" if node.is_app else "data"}} <bdi>{{shown_name(node.category, 60)}}</bdi>{{", added by the translator" if node.artificial else ""}}</span></th>
 <td class="grow">

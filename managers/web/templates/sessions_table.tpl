@@ -3,7 +3,7 @@
 <thead><tr><th scope="col">Session</th><th scope="col">Status</th><th scope="col" class="grow">Progress</th><th scope="col" class="number at-wide">Rate</th><th scope="col" class="number at-middle">Time</th><th scope="col" class="at-wide">Begun</th></tr></thead>
 <tbody>
 % for session in sessions:
-% numbers = grouped_session(session)
+% numbers = grouped(session.counts)
 <tr data-row="{{session.session}}">
 <th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown_name(session.session)}}</bdi></a>
 <span class="sub clip"><bdi>{{shown_name(session.graph)}}</bdi></span></th>
@@ -13,6 +13,9 @@
 <div class="bar-text"><span>{{format_count(session.settled)}} of {{format_count(session.drops)}}</span>\\
 % if numbers["error"]:
 <span>{{format_count(numbers["error"])}} in error</span>\\
+% end
+% if numbers["lost"]:
+<span>{{format_count(numbers["lost"])}} lost</span>\\
 % end
 </div></td>
 <td class="number at-wide">{{format_rate(session.rate) if session.rate and not session.is_over else "–"}}</td>

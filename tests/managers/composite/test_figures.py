@@ -26,14 +26,25 @@ _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
 
 def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Cluster:
     """Return a cluster after `steps` events, or at its end."""
+    if steps is not None:
+        return begin(graph, seed, nodes, steps)
+    cluster = _cluster(graph, seed, nodes)
+    cluster.run()
+    return cluster
+
+
+def _cluster(graph: PhysicalGraph, seed: int, nodes: int) -> Cluster:
     chance = _chance(seed)
     part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
     placed = replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
     fails = {drop: chance.randrange(4) for drop in range(graph.drops) if chance.random() < 0.4}
-    cluster = Cluster(placed, chance, fails=fails)
-    if steps is None:
-        cluster.run()
-        return cluster
+    return Cluster(placed, chance, fails=fails)
+
+
+def begin(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> Cluster:
+    """Return a cluster, some of whose drops fail, after `steps` events."""
+    cluster = _cluster(graph, seed, nodes)
+    chance = _chance(seed)
     for node in cluster.nodes.values():
         cluster.step(node, Begin())
     for _ in range(steps):
@@ -44,7 +55,7 @@ def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Clus
     return cluster
 
 
-def _report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
+def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
     """Return the report of a node manager about its part."""
     piece = node.piece
     exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
@@ -55,13 +66,16 @@ def _report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
         failures.add(drop, failure)
     reports = failures.reports()
     statistics = snapshot(node.core, 1.0)
+    running = [0] * len(statistics.nodes)
     return SessionDetail(
         session="s",
         graph="g",
         status=node.core.status.name,
         drops=statistics.drops,
         settled=statistics.settled,
+        counts=session_views.counts_of(statistics, running),
         states=session_views.totals(statistics),
+        logical=session_views.logical_nodes(statistics, running),
         nodes=(name,),
         failures=tuple(session_views.failure_info(report, name) for report in reports),
     )
@@ -77,7 +91,7 @@ def _drops_of(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:
 def test_causes_add_up_to_the_drops_in_error(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> None:
     """At any moment, on each node and merged, the counts of all causes add up to the drops in ERROR."""
     cluster = _run(graph, seed, nodes, steps)
-    parts = [_report(name, node, []) for name, node in cluster.nodes.items()]
+    parts = [report(name, node, []) for name, node in cluster.nodes.items()]
     merged = merge([SessionPart(name, part) for name, part in zip(cluster.nodes, parts, strict=True)], version=1)
 
     for detail in (*parts, merged):
@@ -96,7 +110,7 @@ def test_losses_add_up_to_the_drops_that_were_given_up(graph: PhysicalGraph, see
             lost.append(Lost("n0", _GONE))
             node.core.handle(lost)
         freshness = Freshness.LOST if name == "n0" else Freshness.CURRENT
-        parts.append(SessionPart(name, _report(name, node, lost), freshness))
+        parts.append(SessionPart(name, report(name, node, lost), freshness))
     merged = merge(parts, version=1)
     states = Counter(merged.states)
 

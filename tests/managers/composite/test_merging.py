@@ -53,6 +53,7 @@ def _report(rows: Sequence[Row]) -> SessionDetail:
         started=2.0,
         finished=0.0 if unsettled else 9.0,
         seconds=3.0,
+        rate=0.0 if unsettled else len(rows) / 3.0,
         nodes=tuple(sorted({row[0] for row in rows})),
         logical=tuple(
             LogicalNodeInfo(

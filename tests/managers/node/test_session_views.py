@@ -28,4 +28,4 @@ def test_running_queued_and_ready_are_the_applications_in_writing(graph: Physica
     assert found.running - of_data + found.queued + found.ready == sum(writing)
     assert min(found.running, found.queued, found.ready) >= 0
     nodes = logical_nodes(statistics, running)
-    assert sum(node.running + node.queued for node in nodes if node.is_app) == sum(writing)
+    assert sum(node.counts.running + node.counts.queued for node in nodes if node.is_app) == sum(writing)

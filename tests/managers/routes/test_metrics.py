@@ -30,6 +30,8 @@ def test_sessions_drops_and_nodes_are_counted() -> None:
     assert found["dropflow_attempts_running", ""] == 2
     assert (found["dropflow_nodes", "alive"], found["dropflow_nodes", "lost"]) == (2, 0)
     assert found["dropflow_node_processor_ratio", "n1"] == 0.375
+    # Two nodes on one host share its processors.
+    assert [value for (name, _), value in found.items() if name == "dropflow_host_cores"] == [2]
 
 
 def test_a_scrape_shows_the_present_state() -> None:

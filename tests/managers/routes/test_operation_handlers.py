@@ -242,7 +242,7 @@ def test_a_change_has_only_what_changed(manager: FakeManager) -> None:
 
     assert change is not None
     assert [node.key for node in change["logical"]] == ["a"]
-    assert change.keys() == {"version", "running", "states", "logical"}
+    assert change.keys() == {"version", "running", "counts", "states", "logical"}
 
 
 @given(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.drop_counts import DropCounts
 from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.states import DropState, SessionState
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
@@ -19,20 +20,21 @@ STATES = [state.name for state in DropState]
 def test_every_state_is_in_one_group() -> None:
     """Each state of a drop is in exactly one group of the bar; drops and sessions have the styles of groups."""
     assert sorted(state for group in GROUPS for state in group.states) == sorted(STATES)
-    assert {state_style(state) for state in STATES} == {group.style for group in GROUPS} - {"queued"}
+    assert {state_style(state) for state in STATES} == {group.style for group in GROUPS} - {"queued", "lost"}
+    assert sorted(name for group in GROUPS for name in group.counted) == sorted(DropCounts.__struct_fields__)
     assert {session_style(status.name) for status in SessionState} <= {group.style for group in GROUPS}
 
 
-@given(st.dictionaries(st.sampled_from(STATES), st.integers(0, 10**9)), st.integers(0, 10**9), st.integers(0, 10**9))
-def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int], running: int, queued: int) -> None:
+COUNTS = st.builds(DropCounts, **dict.fromkeys(DropCounts.__struct_fields__, st.integers(0, 10**9)))
+
+
+@given(COUNTS)
+def test_a_bar_is_full_and_shows_every_group_that_occurs(counts: DropCounts) -> None:
     """Segments fill the bar without gaps, one drop among a billion is visible, and groups add up to all drops."""
-    numbers = grouped(states, running, queued)
+    numbers = grouped(counts)
     found = segments(numbers)
 
-    assert sum(numbers.values()) == sum(states.values())
-    assert min(numbers.values()) >= 0
-    assert numbers["running"] <= running
-    assert numbers["queued"] <= queued
+    assert sum(numbers.values()) == counts.total
     for left, right in pairwise(found):
         assert left.start + left.width == pytest.approx(right.start, abs=0.03)
     for part in found:
@@ -41,12 +43,12 @@ def test_a_bar_is_full_and_shows_every_group_that_occurs(states: dict[str, int],
         assert found[-1].start + found[-1].width == pytest.approx(100, abs=0.05)
 
 
-@given(st.dictionaries(st.sampled_from(STATES), st.integers(1, 50), min_size=2))
-def test_a_bar_is_in_proportion(states: dict[str, int]) -> None:
+@given(st.builds(DropCounts, **dict.fromkeys(DropCounts.__struct_fields__, st.just(0) | st.integers(1, 50))))
+def test_a_bar_is_in_proportion(counts: DropCounts) -> None:
     """Widths are shares of the total, if every group is large enough to be visible."""
-    numbers = grouped(states, 1, 2)
+    numbers = grouped(counts)
     total = sum(numbers.values())
-    if min(number for number in numbers.values() if number) / total < 0.008:
+    if not total or min(number for number in numbers.values() if number) / total < 0.008:
         return
 
     assert [part.width for part in segments(numbers)] == [

@@ -77,7 +77,7 @@ def test_a_failure_appears_on_the_open_page(serve: Any, look: Any) -> None:
 
     manager.fail("running", 7, "the disk is full", also=(22,))
     expect(page.get_by_text("the disk is full", exact=True)).to_be_visible()
-    expect(page.get_by_text("2 drops in error because of it")).to_be_visible()
+    expect(page.get_by_text("1 failed, took 1 along")).to_be_visible()
     page.get_by_text("Details").click()
     manager.fail("running", 8, "another one")
     expect(page.get_by_text("another one", exact=True)).to_be_visible()

@@ -132,7 +132,7 @@ def test_causes_and_neighbours_are_paged(serve: Any) -> None:
             pages += 1
         assert (len(found), pages) == (wanted, 2)
 
-    assert "30 of them because of causes that are not listed here" in read(ask(url, "/sessions/s").text)[1]
+    assert "causes of 30 are not listed here" in read(ask(url, "/sessions/s").text)[1]
 
 
 def test_hostile_names_are_escaped(serve: Any) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dropflow.formatting import format_count, plural
 from dropflow.rest.schema import FailureInfo
 
 __all__ = ["Cause", "causes"]
@@ -20,12 +21,24 @@ class Cause(msgspec.Struct, frozen=True):
     rest : tuple of FailureInfo
         The others.
     count : int
-        Drops in error because of any of them.
+        Drops in ERROR because of any of them; of a lost node, the drops that are lost.
+    took_along : int
+        Those of them that did not fail by themselves.
     """
 
     first: FailureInfo
     rest: tuple[FailureInfo, ...]
     count: int
+    took_along: int = 0
+
+    @property
+    def harm(self) -> str:
+        """How many drops failed, were taken along, or are lost."""
+        if not self.first.drop:
+            return f"{plural(self.count, 'drop')} lost" if self.count else ""
+        own = self.count - self.took_along
+        along = f"took {format_count(self.took_along)} along" if self.took_along else ""
+        return ", ".join(part for part in (f"{format_count(own)} failed" if own else "", along) if part)
 
     @property
     def row(self) -> str:
@@ -39,7 +52,12 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
     for failure in failures:
         alike.setdefault(_words(failure), []).append(failure)
     found = [
-        Cause(first, tuple(rest), first.count + sum(failure.count for failure in rest))
+        Cause(
+            first,
+            tuple(rest),
+            sum(failure.count for failure in (first, *rest)),
+            sum(failure.took_along for failure in (first, *rest)),
+        )
         for first, *rest in alike.values()
     ]
     return tuple(sorted(found, key=lambda cause: -cause.count))
