@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from dropflow.engine.api import Handle, Input, Output, Task
+from dropflow.engine.attempt_priority import attempt_priority
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
 from dropflow.engine.open_streams import OpenStreams
@@ -42,8 +43,9 @@ class TaskBuilder:
         self._is_app = [bool(template.kind) for template in graph.templates]
         streamed = {graph.links[link].source for link in streams}
         self._is_streamed = [row in streamed for row in range(len(graph.templates))]
-        self.priority = None if graph.priority is None else np.ascontiguousarray(graph.priority).data
-        """Priority of each drop; None if the graph has none."""
+        priority = attempt_priority(graph)
+        self.priority = None if priority is None else np.ascontiguousarray(priority).data
+        """Priority of the attempts of each drop; None if the graph has none."""
         self._is_line = [len(template.shape) == 1 for template in graph.templates]
 
     def is_shared(self, drop: int) -> bool:

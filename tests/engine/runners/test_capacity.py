@@ -38,10 +38,10 @@ def _runner(kind: str, graph: PhysicalGraph, directory: Path, workers: int = _WO
     return ProcessRunner(spec, workers=workers, factory=FACTORY)
 
 
-def _tracked(count: int, **fields: dict[str, object]) -> PhysicalGraph:
+def _tracked(count: int, chain: str = "A{0} -> b{0}", **fields: dict[str, object]) -> PhysicalGraph:
     """Return a graph of applications ``A0``, ``A1``... without edges between them, which record when they run."""
     apps = {f"A{number}": {"component": "track", **fields.get(f"A{number}", {})} for number in range(count)}
-    return draw(", ".join(f"A{number} -> b{number}" for number in range(count)), **apps)
+    return draw(", ".join(chain.format(number) for number in range(count)), **apps)
 
 
 def _lines(directory: Path) -> Iterator[tuple[str, int]]:
@@ -96,10 +96,14 @@ def test_running_attempts_declare_no_more_memory_than_there_is(
     assert all(len(names) == 1 or sum(memory[name] for name in names) <= 1000 for names in together)
 
 
+@pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
-def test_attempts_begin_in_the_order_of_their_priorities(kind: str, tmp_path: Path) -> None:
-    """Of the attempts that are ready, that of the drop with the greatest priority begins first."""
-    graph = _tracked(20)
+def test_attempts_begin_in_the_order_of_their_priorities(kind: str, chain: str, tmp_path: Path) -> None:
+    """Of the attempts that are ready, that of the drop with the greatest priority begins first.
+
+    So it does if its input has no producer: the attempt of that is as urgent.
+    """
+    graph = _tracked(20, chain)
     priority = np.zeros(graph.drops, dtype=np.int32)
     apps = [drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].kind is Kind.APP]
     priority[apps] = np.random.default_rng(5).permutation(len(apps)) - 10
