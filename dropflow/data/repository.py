@@ -35,7 +35,21 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.ids import drop_file_name
 
-__all__ = ["LocalRepository"]
+__all__ = ["LocalRepository", "remove_uncommitted"]
+
+
+def remove_uncommitted(workspace: Workspace) -> None:
+    """Remove ``tmp`` of a session, and the parts beside targets elsewhere that its register names."""
+    try:
+        noted = workspace.outside.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        noted = []
+    for path in noted:
+        # A crash can cut a line short: it must not name something else.
+        if Path(path).name.startswith(BESIDE):
+            remove_part(path)
+    shutil.rmtree(workspace.tmp, ignore_errors=True)
+
 
 _TAG_BYTES = 4
 
@@ -55,6 +69,8 @@ class LocalRepository:
         Of the session: its edges decide which drop may replace the file of another one.
     durable : bool
         Whether contents are forced to the disk when they are committed.
+    shared_memory : Path
+        Where the session gets a directory in shared memory.
 
     Raises
     ------
@@ -70,6 +86,7 @@ class LocalRepository:
         graph: PhysicalGraph | None = None,
         *,
         durable: bool = False,
+        shared_memory: Path = segments.ROOT,
     ) -> None:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
@@ -79,10 +96,10 @@ class LocalRepository:
         self._tmp = f"{self.workspace.tmp}/"
         self._results = f"{self.workspace.results}/"
         self._copies = f"{self.workspace.copies}/"
-        self._clear()
+        remove_uncommitted(self.workspace)
         self.workspace.prepare()
-        segments.sweep()
-        self._claim()
+        segments.sweep(shared_memory)
+        self._claim(shared_memory)
         self._open_directories = self._hold_directories()
 
     def set_graph(self, graph: PhysicalGraph | None) -> None:
@@ -280,7 +297,7 @@ class LocalRepository:
 
     def close(self) -> None:
         """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
-        self._clear()
+        remove_uncommitted(self.workspace)
         for descriptor in self._open_directories.values():
             os.close(descriptor)
         self._open_directories.clear()
@@ -296,27 +313,14 @@ class LocalRepository:
                 held[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return held
 
-    def _claim(self) -> None:
-        self._segment = segments.claim(self.workspace.session)
+    def _claim(self, shared_memory: Path) -> None:
+        self._segment = segments.claim(self.workspace.session, shared_memory)
         shared = self.workspace.shared
         with storage_errors("make the directory", shared):
             if self._segment is None:
                 shared.mkdir()
             else:
                 shared.symlink_to(self._segment)
-
-    def _clear(self) -> None:
-        """Remove ``tmp``, and the parts beside targets elsewhere that its register names."""
-        register = self.workspace.outside
-        try:
-            noted = register.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            noted = []
-        for path in noted:
-            # A crash can cut a line short: it must not name something else.
-            if Path(path).name.startswith(BESIDE):
-                remove_part(path)
-        shutil.rmtree(self.workspace.tmp, ignore_errors=True)
 
     def _is_written(self, drop: int) -> bool:
         """Whether an application writes a drop, so that its content did not exist before the session."""

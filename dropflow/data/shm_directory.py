@@ -8,6 +8,8 @@ same namespace are removed.
 
 import os
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from dropflow.ids import safe_name
@@ -47,22 +49,25 @@ def release(path: Path) -> None:
 def sweep(root: Path = ROOT) -> list[Path]:
     """Remove the directories of this user's sessions whose process has ended. Returns the removed directories."""
     removed = []
+    started = cache(_started)  # a process may have thousands of sessions
     try:
-        namespace = _namespace()
-        for path in root.glob(f"{_PREFIX}-{namespace}-*"):
-            if path.lstat().st_uid == os.getuid() and _is_dead(path.name):
-                release(path)
-                removed.append(path)
+        prefix = f"{_PREFIX}-{_namespace()}-"
+        with os.scandir(root) as entries:
+            found = [entry for entry in entries if entry.name.startswith(prefix)]
+        for entry in found:
+            if _is_dead(entry.name, started) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                release(Path(entry))
+                removed.append(Path(entry))
     except OSError:
         pass  # no shared memory, or another session swept first
     return removed
 
 
-def _is_dead(name: str) -> bool:
+def _is_dead(name: str, started: Callable[[int], str]) -> bool:
     pieces = name.split("-", 4)
     if len(pieces) < 5 or not pieces[2].isdecimal():  # noqa: PLR2004 - the five parts of the name
         return False
-    return _started(int(pieces[2])) != pieces[3]
+    return started(int(pieces[2])) != pieces[3]
 
 
 def _namespace() -> str:

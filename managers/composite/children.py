@@ -161,6 +161,9 @@ class Children:
         self._keys = 0
         self.changes = 0
         """Grows when a view may have changed."""
+        self._views: tuple[ChildView, ...] | None = None
+        """The views at `_viewed`, until one may have changed."""
+        self._viewed = -inf
 
     # The children.
 
@@ -180,7 +183,7 @@ class Children:
         self._keys += 1
         self._children[address] = _ChildState(address, self._keys, _ALLOWED[self._role][0], self._time.now)
         self._membership.handle(Join(address, 0, address), self._time.now)
-        self.changes += 1
+        self._note_change()
 
     def remove(self, url: str) -> str:
         """Remove a child and return its address.
@@ -196,7 +199,7 @@ class Children:
         member = self._membership.members[address]
         self._membership.handle(Leave(address, member.incarnation, "removed"), self._time.now)
         self._membership.forget(address)
-        self.changes += 1
+        self._note_change()
         return address
 
     def mark_departed(self, url: str, reason: str) -> None:
@@ -236,6 +239,7 @@ class Children:
         child = self._children.get(url)
         if child is not None and not child.unfit:
             child.nodes = nodes
+            self._note_change()
 
     def answered(self, request: StatusRequest, status: ManagerStatus) -> ChildView | None:
         """Store the status of a child, and return the child if requests may be sent to it."""
@@ -243,6 +247,7 @@ class Children:
         if child is None:
             return None
         info = status.info
+        self._note_change()
         if child.info is None or _process(child.info) != _process(info):
             child.process += 1
         is_fit = info.role in _ALLOWED[self._role]
@@ -275,7 +280,7 @@ class Children:
         child = self._children.get(url)
         if child is not None and child.silent_since is None:
             child.silent_since, child.reason = child.asked, reason
-            self.changes += 1
+            self._note_change()
 
     def ask_again(self) -> dict[str, int]:
         """Make status requests due for children that do not answer; return the numbers of the requests before them.
@@ -284,15 +289,16 @@ class Children:
         """
         numbers = {}
         for child in self._children.values():
-            if not self._answers(child):
+            is_alive = self._membership.members[child.url].state is MemberState.ALIVE
+            if not child.unfit and (child.silent_since is not None or not is_alive):
                 numbers[child.url] = child.asked
                 child.due = self._time.now
         return numbers
 
     def judge(self) -> None:
         """Update the states of all children for the present time."""
-        if self._membership.handle(Tick(), self._time.now):
-            self.changes += 1
+        if self._time.now >= self._membership.deadline() and self._membership.handle(Tick(), self._time.now):
+            self._note_change()
 
     def deadline(self) -> float:
         """Return when something is due."""
@@ -333,9 +339,12 @@ class Children:
     def views(self) -> tuple[ChildView, ...]:
         """Return all children, sorted by name."""
         self.judge()
-        doubles = _doubles(self._children.values())
-        found = [self._view(child, doubles.get(child.url, "")) for child in self._children.values()]
-        return tuple(sorted(found, key=lambda view: (view.name, view.url)))
+        if self._views is None or self._viewed != self._time.now:  # the text about a lost child has the time
+            doubles = _doubles(self._children.values())
+            found = [self._view(child, doubles.get(child.url, "")) for child in self._children.values()]
+            self._views = tuple(sorted(found, key=lambda view: (view.name, view.url)))
+            self._viewed = self._time.now
+        return self._views
 
     def by_url(self) -> dict[str, ChildView]:
         """Return all children by their URLs."""
@@ -384,15 +393,15 @@ class Children:
         if child is None or child.key != request.key:
             return None
         child.settled = request.number
-        self.changes += 1
+        self._note_change()
         return child
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self._views = None
 
     def _is_alive(self, child: _ChildState) -> bool:
         return self._membership.members[child.url].state in (MemberState.JOINED, MemberState.ALIVE)
-
-    def _answers(self, child: _ChildState) -> bool:
-        state = self._membership.members[child.url].state
-        return bool(child.unfit) or (child.silent_since is None and state is MemberState.ALIVE)
 
 
 def _doubles(children: Iterable[_ChildState]) -> dict[str, str]:

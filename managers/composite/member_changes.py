@@ -98,7 +98,9 @@ class MemberChanges:
         if self._time.now < self._looked + _LOOK_SECONDS:
             return []
         self._looked = self._time.now
-        known = [self._sessions.merged(name) for name in self._cache.sessions() if name not in self._changing]
+        # Most sessions are over: only those that may be large enough are merged.
+        large = [name for name in self._cache.sessions() if self._cache.open_drops(name) >= 2 * _FEWEST_DROPS]
+        known = [self._sessions.merged(name) for name in large if name not in self._changing]
         growing = [one for one in known if one is not None and one.joined_by and _is_growing(one)]
         if not growing:
             return []

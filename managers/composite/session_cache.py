@@ -4,7 +4,7 @@ This is only a cache. A composite that starts again begins with an empty one, as
 for the parts of sessions on children that do not answer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -46,16 +46,29 @@ class _CachedPart:
     is_gone: bool = False
 
     @property
+    def since(self) -> str:
+        """When it came, for people."""
+        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    @property
     def was_undone(self) -> bool:
         """Whether the deployment of the session was undone on this child before it started."""
         return self.is_gone and self.detail.status == SessionState.DEPLOYING.name
 
 
-class _Numbered(msgspec.Struct, frozen=True):
-    """The version of a merged session, and what it was merged from."""
+@dataclass(frozen=True)
+class _Merged:
+    """A merged session, and what it was merged from."""
 
-    version: int
-    signature: tuple[object, ...]
+    parts: tuple[SessionPart, ...]
+    silent: tuple[str, ...]
+    detail: SessionDetail
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """What changes whenever the merged session is another one."""
+        sources = [(part.child, _signature(part.detail), part.freshness, bool(part.missing)) for part in self.parts]
+        return *sources, self.silent
 
 
 class SessionCache:
@@ -74,7 +87,7 @@ class SessionCache:
     def __init__(self, time: MachineTime) -> None:
         self._time = time
         self._sessions: dict[str, dict[str, _CachedPart]] = {}
-        self._versions: dict[str, _Numbered] = {}
+        self._merged: dict[str, _Merged] = {}
         self._forgotten: dict[tuple[str, str], int] = {}
         """When a session was deleted on a child. Without a child: on all. Without a session: the child was removed."""
         self._answers = 0
@@ -134,7 +147,7 @@ class SessionCache:
             self._remember(session, "")
         if not by_child:
             self._sessions.pop(session, None)
-            self._versions.pop(session, None)
+            self._merged.pop(session, None)
         self.changes += 1
 
     def forget_child(self, url: str) -> None:
@@ -155,6 +168,11 @@ class SessionCache:
         """Whether sessions were not over at this child when it answered last."""
         held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
         return any(not part.detail.is_over for part in held)
+
+    def open_drops(self, session: str) -> int:
+        """Return how many drops of this session were not settled in the last answers, or more."""
+        held = self._sessions.get(session, {}).values()
+        return sum(part.detail.drops - part.detail.settled for part in held)
 
     def epoch_of(self, session: str, url: str | None = None) -> int:
         """Return the newest deployment of this session, at any child or at this one; 0 if there is none."""
@@ -207,7 +225,12 @@ class SessionCache:
         These are the children that do not answer and never answered about it. There are none if all drops of the
         session are known.
         """
-        details = [part.detail for part in self.parts(session, children)]
+        return self._silent_children(session, self.parts(session, children), children)
+
+    def _silent_children(
+        self, session: str, parts: Sequence[SessionPart], children: Mapping[str, ChildView]
+    ) -> list[ChildView]:
+        details = [part.detail for part in parts]
         if sum(detail.drops for detail in details) >= max((detail.whole for detail in details), default=0):
             return []
         holders = self.holders(session)
@@ -218,12 +241,19 @@ class SessionCache:
 
     def merged(self, session: str, children: Mapping[str, ChildView]) -> SessionDetail | None:
         """Return the session as far as it is known; None if no child has it."""
-        parts = self.parts(session, children)
+        parts = tuple(self.parts(session, children))
         if not parts:
             return None
-        sources = tuple((part.child, _signature(part.detail), part.freshness, bool(part.missing)) for part in parts)
-        silent = tuple(view.name for view in self.silent_children(session, children))
-        return merge(parts, version=self._version(session, (sources, silent)), silent=silent)
+        silent = tuple(view.name for view in self._silent_children(session, parts, children))
+        known = self._merged.get(session)
+        if known is not None and known.parts == parts and known.silent == silent:
+            return known.detail
+        merged = _Merged(parts, silent, merge(parts, version=int(self._time.wall * 1000), silent=silent))
+        if known is not None:
+            version = known.detail.version + (known.signature != merged.signature)
+            merged = replace(merged, detail=msgspec.structs.replace(merged.detail, version=version))
+        self._merged[session] = merged
+        return merged.detail
 
     def _is_newer(self, url: str, info: SessionInfo, since: int) -> bool:
         forgotten = ((info.session, url), (info.session, ""), ("", url))
@@ -241,15 +271,6 @@ class SessionCache:
         while len(self._forgotten) > _REMEMBERED:
             del self._forgotten[next(iter(self._forgotten))]
 
-    def _version(self, session: str, signature: tuple[object, ...]) -> int:
-        known = self._versions.get(session)
-        if known is None:
-            known = _Numbered(int(self._time.wall * 1000), signature)
-        elif known.signature != signature:
-            known = _Numbered(known.version + 1, signature)
-        self._versions[session] = known
-        return known.version
-
 
 def _signature(detail: SessionDetail) -> tuple[object, ...]:
     """Return what changes with every change of a report."""
@@ -262,17 +283,17 @@ def _by_child(item: tuple[str, _CachedPart]) -> tuple[str, str]:
 
 def _part(cached: _CachedPart, child: ChildView | None) -> SessionPart:
     name = child.name if child else cached.child
-    since = datetime.fromtimestamp(cached.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if cached.is_gone and (child is None or child.role == "node"):
-        return SessionPart(name, cached.detail, Freshness.LOST, _GONE, since)
+        return SessionPart(name, cached.detail, Freshness.LOST, _GONE, cached.since)
     if cached.is_gone:
         # An island that was started again has no session whose nodes have not answered since.
-        return SessionPart(name, cached.detail, Freshness.STALE, "has no answers of the nodes of the session", since)
+        text = "has no answers of the nodes of the session"
+        return SessionPart(name, cached.detail, Freshness.STALE, text, cached.since)
     if child is None or child.is_asked:
         return SessionPart(name, cached.detail)
     # An answer of a moment ago is good, even if one request was not answered in time.
     freshness = Freshness.CURRENT if child.state == "alive" else Freshness.STALE
-    return SessionPart(name, cached.detail, freshness, child.text or "does not answer", since)
+    return SessionPart(name, cached.detail, freshness, child.text or "does not answer", cached.since)
 
 
 def _detailed(info: SessionInfo, before: SessionDetail | None) -> SessionDetail:

@@ -98,10 +98,11 @@ class Sessions:
 
     def wanted_polls(self) -> list[tuple[str, str]]:
         """Return the watched sessions and the children to ask for their changes."""
-        asked = {url for url, view in self._children.by_url().items() if view.is_asked}
+        watched = self.watched.sessions()
+        asked = {url for url, view in self._children.by_url().items() if view.is_asked} if watched else set()
         return [
             (session, url)
-            for session in self.watched.sessions()
+            for session in watched
             for url in sorted(self._cache.holders(session) & asked)
             if not self._cache.is_over_at(session, url)
         ]

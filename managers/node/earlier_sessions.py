@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dropflow.clock import Clock
-from dropflow.data.repository import LocalRepository
+from dropflow.data.repository import remove_uncommitted
+from dropflow.data.workspace import Workspace
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
 from dropflow.engine.journal import ReplayedSession
@@ -43,7 +43,7 @@ _MOST_FAILURES = 100
 _MOST_NAMED = 20
 
 
-def recover_all(sessions: Path, node: str, clock: Clock) -> dict[str, FinishedSession | DamagedSession]:
+def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | DamagedSession]:
     """Return the sessions whose directories are in `sessions`, by name.
 
     Directories of sessions that were never prepared to the end are removed.
@@ -59,7 +59,7 @@ def recover_all(sessions: Path, node: str, clock: Clock) -> dict[str, FinishedSe
             continue
         session: FinishedSession | DamagedSession
         try:
-            session = recover(directory, node, clock)
+            session = recover(directory, node)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
             _log.warning("the session in %s cannot be read: %s", path, error)
             session = DamagedSession(directory, node, error)
@@ -67,7 +67,7 @@ def recover_all(sessions: Path, node: str, clock: Clock) -> dict[str, FinishedSe
     return found
 
 
-def recover(directory: SessionDirectory, node: str, clock: Clock) -> FinishedSession:
+def recover(directory: SessionDirectory, node: str) -> FinishedSession:
     """Return the session in a directory in which no process is at work.
 
     Raises
@@ -83,7 +83,7 @@ def recover(directory: SessionDirectory, node: str, clock: Clock) -> FinishedSes
     if end is not None:
         return FinishedSession(directory, end)
     deployment = directory.deployment()
-    LocalRepository(directory.path, deployment.session, clock).close()  # removes what was being written
+    remove_uncommitted(Workspace(os.path.abspath(directory.path), deployment.session))  # noqa: PTH100 - keeps links
     end = _end_of_interrupted(directory, deployment, node)
     try:
         directory.write_end(end)

@@ -119,7 +119,9 @@ class HostedSession:
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
-        self._repository = LocalRepository(directory.path, self.name, clock, piece.graph)
+        self._repository = LocalRepository(
+            directory.path, self.name, clock, piece.graph, shared_memory=resources.shared_memory
+        )
         self._resources = resources
         view = first_view(deployment)
         self._survives_losses = view is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from dropflow.clock import Clock, SystemClock
+from dropflow.data import shm_directory
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
     ConflictError,
@@ -129,9 +130,10 @@ class NodeManager(MemberCalls):
         sessions = self._root / "sessions"
         try:
             sessions.mkdir(parents=True, exist_ok=True)
-            finished = recover_all(sessions, name, self._clock)
+            finished = recover_all(sessions, name)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
+        shm_directory.sweep()
         incarnation = next_incarnation(self._root, self._clock)
         self._on_drained = on_drained
         machine = NodeMachine(

@@ -332,7 +332,7 @@ class SessionHost:
     def _retire(self, action: RetireSession) -> None:
         def job() -> Retired:
             try:
-                finished = recover(action.hosted.directory, self._name, self._clock)
+                finished = recover(action.hosted.directory, self._name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the session is served from memory
                 context = {"session": action.session}
                 _log.warning("session %s stays in memory: %s", action.session, error, extra=context)

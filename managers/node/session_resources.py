@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from dropflow.apps.runner_factory import capacity_notes, make_runner
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
+from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import Workspace
 from dropflow.engine.continuation import Continuation
@@ -38,6 +40,11 @@ class SessionResources(Protocol):
     @property
     def workers(self) -> int:
         """How many attempts of a session run at a time."""
+        ...
+
+    @property
+    def shared_memory(self) -> Path:
+        """Where sessions get their directories in shared memory."""
         ...
 
     def make_exchange(
@@ -108,6 +115,8 @@ class ProcessResources:
         Worker processes, shared by the sessions of this node; with threads, their number for each session.
     in_place : bool
         Whether to read files of other nodes where they lie, if they are seen from here.
+    shared_memory : Path
+        Where sessions get their directories in shared memory.
     """
 
     links: Links
@@ -117,6 +126,7 @@ class ProcessResources:
     runner: str
     pool: WorkerPool
     in_place: bool
+    shared_memory: Path = shm_directory.ROOT
 
     @property
     def workers(self) -> int:

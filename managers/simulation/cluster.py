@@ -30,7 +30,7 @@ class SimulatedCluster:
     seed : int
         Everything that happens by chance is drawn from it.
     directory : Path
-        Where nodes keep their sessions.
+        Where nodes keep their sessions; what they have in shared memory is in the directory ``.shm`` in it.
     islands, nodes : int
         Number of islands, and of nodes in each.
     has_master : bool
@@ -70,6 +70,8 @@ class SimulatedCluster:
         self.recorder = Recorder(self.simulation)
         """The history of all sessions."""
         self._directory = directory
+        self._shared_memory = directory / ".shm"
+        self._shared_memory.mkdir(exist_ok=True)
         self._workload = workload or Workload()
         self.on_action: Callable[[str, Any], None] = lambda _node, _action: None
         """Called with the name of a node and an action of its machine before it is carried out."""
@@ -103,6 +105,7 @@ class SimulatedCluster:
             self.network,
             directory=directory,
             workload=self._workload,
+            shared_memory=self._shared_memory,
             incarnation=self._next_incarnation(name),
             address=self.nodes[name].links.address if name in self.nodes else "",
             recorder=self.recorder,

@@ -98,6 +98,8 @@ class SimulatedNode:
         Directory of the sessions' directories; exists.
     workload : Workload
         What attempts do.
+    shared_memory : Path
+        Where sessions get their directories in shared memory; exists.
     incarnation : int
         Incarnation of the process.
     address : str
@@ -116,6 +118,7 @@ class SimulatedNode:
         *,
         directory: Path,
         workload: Workload,
+        shared_memory: Path,
         incarnation: int,
         recorder: Recorder,
         address: str = "",
@@ -129,9 +132,7 @@ class SimulatedNode:
         self.clock = SteppedClock(self.simulation)
         self._incarnation = incarnation
         self._started = self.clock.now()
-        machine = NodeMachine(
-            name, incarnation, recover_all(directory, name, self.clock), now=self.simulation.monotonic()
-        )
+        machine = NodeMachine(name, incarnation, recover_all(directory, name), now=self.simulation.monotonic())
         self._draining = machine.draining
         self._host = SessionHost(name, machine.table, directory=directory, clock=self.clock)
         self.owner = SimulatedOwner(machine, self._host.effects(), process=self.process, on_action=on_action)
@@ -148,7 +149,9 @@ class SimulatedNode:
             address=address,
         )
         self._host.links = self.links
-        self._resources = _SimulatedResources(self.links, self.process, self.clock, workload, recorder)
+        self._resources = _SimulatedResources(
+            self.links, self.process, self.clock, workload, recorder=recorder, shared_memory=shared_memory
+        )
         self._host.resources = self._resources
 
     @property
@@ -257,8 +260,11 @@ class _SimulatedResources:
         process: SimulatedProcess,
         clock: SteppedClock,
         workload: Workload,
+        *,
         recorder: Recorder,
+        shared_memory: Path,
     ) -> None:
+        self.shared_memory = shared_memory
         self.drivers: list[SessionDriver] = []
         self.file_watcher = SimulatedFileWatcher(process)
         self._parts: dict[int, tuple[SessionInbox, NodeExchange]] = {}

@@ -5,7 +5,7 @@ import itertools
 import random
 import zlib
 from collections.abc import Callable
-from functools import partial
+from math import inf
 
 from dropflow.errors import InternalError
 
@@ -82,8 +82,12 @@ class Simulation:
     def call_at(self, time: float, call: Callable[[], object]) -> Timer:
         """Call `call` at `time`; events of the same time happen in the order of their `call_at`."""
         timer = Timer(max(time, self.time), call)
-        heapq.heappush(self._heap, (timer.time, next(self._order), timer))
+        self.add(timer)
         return timer
+
+    def add(self, timer: Timer) -> None:
+        """Have a timer fire at its time, or now if that is over."""
+        heapq.heappush(self._heap, (max(timer.time, self.time), next(self._order), timer))
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
         """Call `call` after `seconds`."""
@@ -91,14 +95,18 @@ class Simulation:
 
     def step(self) -> bool:
         """Let the next event happen; return whether there was one."""
-        while self._heap:
-            time, _, timer = heapq.heappop(self._heap)
-            if timer.is_cancelled:
-                continue
-            self.time = time
-            self.events += 1
-            timer.fire()
-            return True
+        return self._step(inf)
+
+    def _step(self, end: float) -> bool:
+        """Let the next event happen if its time is not after `end`; return whether there was one."""
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            time, _, timer = heapq.heappop(heap)
+            if not timer.is_cancelled:
+                self.time = time
+                self.events += 1
+                timer.fire()
+                return True
         return False
 
     def run(self, until: Callable[[], bool], *, most_events: int = _MOST_EVENTS) -> None:
@@ -117,8 +125,8 @@ class Simulation:
     def wait(self, seconds: float) -> None:
         """Let everything happen that happens in `seconds`."""
         end = self.time + seconds
-        while self._heap and self._heap[0][0] <= end:
-            self.step()
+        while self._step(end):
+            pass
         self.time = end
 
 
@@ -160,8 +168,8 @@ class SimulatedProcess:
 
     def call_at(self, time: float, call: Callable[[], object]) -> Timer:
         """Call `call` at `time`, after a pause that lasts until then, and not at all after a crash."""
-        timer = Timer(time, call)
-        self.simulation.call_at(time, partial(self._fire, timer))
+        timer = _ProcessTimer(time, call, self)
+        self.simulation.add(timer)
         return timer
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
@@ -186,7 +194,7 @@ class SimulatedProcess:
         self.is_paused = False
         delayed, self._delayed = self._delayed, []
         for timer in delayed:
-            self.simulation.call_at(self.simulation.time, partial(self._fire, timer))
+            self.simulation.add(timer)
 
     def crash(self) -> None:
         """End the process. Idempotent."""
@@ -198,8 +206,23 @@ class SimulatedProcess:
         for call in self._on_crash:
             call()
 
-    def _fire(self, timer: Timer) -> None:
-        if self.is_paused:
-            self._delayed.append(timer)
-        elif self.is_alive:
-            timer.fire()
+    def delay(self, timer: Timer) -> None:
+        """Have a timer fire after the pause."""
+        self._delayed.append(timer)
+
+
+class _ProcessTimer(Timer):
+    """An event of a process."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self, time: float, call: Callable[[], object], process: SimulatedProcess) -> None:
+        super().__init__(time, call)
+        self._process = process
+
+    def fire(self) -> None:
+        """Call the function of the event, after a pause of the process, and not at all after its crash."""
+        if self._process.is_paused:
+            self._process.delay(self)
+        elif self._process.is_alive:
+            super().fire()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dropflow.data import shm_directory as segments
 
 
@@ -36,6 +38,18 @@ def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
     impostor.mkdir()
 
     assert segments.sweep(tmp_path) == [impostor]
+
+
+def test_each_process_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search takes as long for a process with many sessions as for one with a single session."""
+    seen = []
+    for number in range(20):
+        segments.claim(f"s{number}", tmp_path)
+    started = segments._started
+    monkeypatch.setattr(segments, "_started", lambda pid: seen.append(pid) or started(pid))
+
+    assert segments.sweep(tmp_path) == []
+    assert seen == [os.getpid()]
 
 
 def test_directories_of_other_pid_namespaces_stay(tmp_path: Path) -> None:

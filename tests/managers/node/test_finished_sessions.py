@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.clock import SystemClock
 from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError, StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
@@ -361,10 +360,10 @@ def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack
         root = tmp_path / str(number)
         _copy(tmp_path / "first", root)
         (root / "sessions" / "s" / name).write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
-        (found,) = recover_all(root / "sessions", "a", SystemClock()).values()
+        (found,) = recover_all(root / "sessions", "a").values()
         assert found.info().status == "FINISHED"  # the end, or else the journal, has the same state
         assert found.detail().states == before_restart.states
-    assert len(recover_all(tmp_path / "first" / "sessions", "a", SystemClock())) == 1
+    assert len(recover_all(tmp_path / "first" / "sessions", "a")) == 1
 
 
 def test_results_without_a_journal_are_not_removed(stack: ExitStack, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Trials with random graphs, faults and losses: `managers.simulation.random_losses`."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
+from dropflow.data import shm_directory
 from managers.simulation.faults import BadNetwork, CrashInStep, CutOneWay, Disturbed, FullDisk, SessionRequest
 from managers.simulation.loss_sweep import sweep
 from managers.simulation.random_losses import LossTrial
@@ -66,6 +68,13 @@ def test_what_an_attempt_reads_is_not_taken_from_a_former_process(tmp_path: Path
     )
     outcome = LossTrial(7000158, tmp_path, faults=faults).run()
     assert outcome.violations == ()
+
+
+def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
+    """Otherwise each trial would look through what all trials before it have left."""
+    before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
+    assert LossTrial(3, tmp_path).run().violations == ()
+    assert set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*")) == before
 
 
 @pytest.mark.exhaustive

@@ -44,6 +44,20 @@ def test_events_happen_in_the_order_of_their_times() -> None:
     assert simulation.now() == simulation.monotonic() == 5.0
 
 
+def test_nothing_happens_after_the_end_of_a_wait() -> None:
+    """An event that was cancelled before the end does not make a later one happen early."""
+    simulation, seen = Simulation(1), []
+    process = SimulatedProcess(simulation, "p")
+    simulation.call_at(1.0, lambda: seen.append("x")).cancel()
+    process.call_at(1.5, lambda: seen.append("y")).cancel()
+    process.call_at(9.0, lambda: seen.append("a"))
+    simulation.wait(5.0)
+    assert (seen, simulation.now()) == ([], 5.0)
+
+    simulation.wait(5.0)
+    assert (seen, simulation.now()) == (["a"], 10.0)
+
+
 def test_a_paused_process_handles_its_events_later() -> None:
     """Its events happen in order when it resumes; those of other processes are not delayed."""
     simulation, seen = Simulation(1), []
