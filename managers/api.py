@@ -11,6 +11,7 @@ as their docstrings say.
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
@@ -107,6 +108,20 @@ class SessionContents(Protocol):
         ------
         GoneError
             It was released already.
+        """
+        ...
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a bounded part of the content of a data drop, made by the node that holds it. Raises as `data`."""
+        ...
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Return the content of a data drop as a picture, made by the node that holds it.
+
+        Raises
+        ------
+        BadFileError
+            The content has no picture, or is damaged.
         """
         ...
 

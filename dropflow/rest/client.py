@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from dropflow.clock import Clock
 from dropflow.errors import LinkError
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
@@ -313,6 +314,14 @@ class _ContentCalls(OperationCaller):
     def data(self, session: str, drop: str) -> Download:
         """Download the content of a data drop."""
         return self.download(operations.DATA, session, drop)
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a bounded part of the content of a data drop."""
+        return self.call(operations.PREVIEW, session, drop, query=query)
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Download the content of a data drop as a picture."""
+        return self.download(operations.PICTURE, session, drop, query=query)
 
 
 class Client(_ManagerCalls, _DeploymentCalls, _SessionCalls, _ContentCalls):

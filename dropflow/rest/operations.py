@@ -24,6 +24,7 @@ from dropflow.errors import (
     UsageError,
     WorldError,
 )
+from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.node_history import NodeHistory
@@ -594,6 +595,27 @@ DATA = Operation(
     tag="drops",
     errors=(NotFoundError, AmbiguousError, GoneError, LinkError),
 )
+PREVIEW = Operation(
+    name="preview",
+    method="GET",
+    path=_DROP + "/preview",
+    answer=Preview,
+    query=PreviewQuery,
+    summary="A bounded part of the content of a data drop, for people: text, table, statistics",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, GoneError, LinkError),
+)
+PICTURE = Operation(
+    name="picture",
+    method="GET",
+    path=_DROP + "/picture",
+    answer=Download,
+    query=PreviewQuery,
+    gives="image/png",
+    summary="The content of a data drop as a picture",
+    tag="drops",
+    errors=(NotFoundError, AmbiguousError, BadFileError, GoneError, LinkError),
+)
 
 OPERATIONS: tuple[Operation[object], ...] = (
     READY,
@@ -639,5 +661,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     CANCEL_DROP,
     LOG,
     DATA,
+    PREVIEW,
+    PICTURE,
 )
 """All of them, in the order of the OpenAPI document."""

@@ -24,6 +24,9 @@ from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name, safe_name
+from dropflow.preview.look import picture, picture_type, preview
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.preview.source import BytesSource
 from dropflow.rest.content_records import (
     MEDIA_TYPE,
     ContentBegin,
@@ -487,6 +490,15 @@ class FakeManager(_SessionLives):
         if row.drop not in found.content:
             raise NotFoundError(f"drop {row.oid!r} has no content", where=session)
         return _download(drop_file_name(row.oid), "application/octet-stream", found.content[row.drop])
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a preview of the content that `write` wrote."""
+        return preview(BytesSource(b"".join(self.data(session, drop).chunks)), query)
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Return a picture of the content that `write` wrote."""
+        data = picture(BytesSource(b"".join(self.data(session, drop).chunks)), query)
+        return _download("picture", picture_type(data), data)
 
     def results(self, session: str) -> ResultList:
         """Return all content of completed drops."""

@@ -12,6 +12,7 @@ from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
@@ -112,6 +113,17 @@ class ContentQueries(SessionTimes):
         """Return the content of a data drop, from the node that holds it."""
         view, found = self._find(session, drop)
         return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid)
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a bounded part of the content of a data drop, from the node that holds it."""
+        view, found = self._find(session, drop)
+        what = f"content of drop {found.oid!r}"
+        return cast(Preview, self._ask_one(view, session, "preview", what, _LONG, drop=found.oid, query=query))
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Return the content of a data drop as a picture, from the node that holds it."""
+        view, found = self._find(session, drop)
+        return self._open(view, session, "picture", f"picture of drop {found.oid!r}", drop=found.oid, query=query)
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.

@@ -11,6 +11,7 @@ from dropflow.errors import ConflictError, GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
@@ -24,6 +25,7 @@ from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.records import TIMES_FILE, read_times
 from managers.node import session_views
 from managers.node.batch_download import batch
+from managers.node.content_previews import content_picture, content_preview
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
@@ -123,6 +125,15 @@ class SessionQueries(SessionTimes):
         """Return the content of a data drop."""
         name, handle = self._content(session, self._row(session, drop))
         return content_download(handle, name)
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a bounded part of the content of a data drop."""
+        return content_preview(self._content(session, self._row(session, drop))[1], query)
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Return the content of a data drop as a picture."""
+        name, handle = self._content(session, self._row(session, drop))
+        return content_picture(handle, name, query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return the contents of many drops."""

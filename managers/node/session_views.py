@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _PARAMETER = 2000
+_CODE = 64 * 1024
 
 T = TypeVar("T")
 
@@ -330,7 +331,8 @@ def _global(piece: Slice, cause: int) -> int:
 
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}... ({len(text)} characters)"
+    limit = _CODE if "\n" in text else _PARAMETER
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tuple[ResultInfo, ...]:

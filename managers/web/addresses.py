@@ -2,8 +2,9 @@
 
 from urllib.parse import quote, urlencode
 
+from dropflow.preview.records import FIRST_LOOK, PreviewQuery
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
-from managers.web.views import SessionQuery
+from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, SessionQuery
 
 __all__ = [
     "api_url",
@@ -19,7 +20,7 @@ __all__ = [
     "timeline_url",
 ]
 
-_Query = DropQuery | SessionQuery | PageQuery
+_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery
 
 
 def quoted(text: object) -> str:
@@ -37,14 +38,14 @@ def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
     return f"{session_url(session)}/causes{_asked(query, FIRST_PAGE)}"
 
 
-def drop_url(session: str, oid: str, query: PageQuery = FIRST_PAGE) -> str:
-    """Return the page of a drop; `query` says which of its neighbours it lists."""
-    return f"{session_url(session)}/drops/{quoted(oid)}{_asked(query, FIRST_PAGE)}"
+def drop_url(session: str, oid: str, query: DropPageQuery = FIRST_DROP_PAGE) -> str:
+    """Return the page of a drop; `query` says which of its neighbours it lists, and how it shows its content."""
+    return f"{session_url(session)}/drops/{quoted(oid)}{_asked(query, FIRST_DROP_PAGE)}"
 
 
-def picture_url(session: str, oid: str) -> str:
-    """Return the address of a drop's content, if that is a picture."""
-    return f"{session_url(session)}/pictures/{quoted(oid)}"
+def picture_url(session: str, oid: str, query: PreviewQuery = FIRST_LOOK) -> str:
+    """Return the address of a drop's content as a picture, if it has one."""
+    return f"{session_url(session)}/pictures/{quoted(oid)}{_asked(query, FIRST_LOOK)}"
 
 
 def failure_url(session: str, failure: FailureInfo) -> str:

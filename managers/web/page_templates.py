@@ -10,6 +10,7 @@ from dropflow.rest.places import Places
 from dropflow.rest.schema import ManagerInfo
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from managers.web.code_text import code_lines
 
 __all__ = ["manager_templates"]
 
@@ -23,6 +24,7 @@ def _shown_manager(manager: ManagerInfo) -> str:
 _NAMES: dict[str, object] = {
     "api_url": addresses.api_url,
     "causes": causes,
+    "code_lines": code_lines,
     "causes_url": addresses.causes_url,
     "cores_of_hosts": cores_of_hosts,
     "drop_url": addresses.drop_url,

@@ -13,6 +13,8 @@ from typing import TypeVar
 import msgspec
 
 from dropflow.errors import AmbiguousError, NotFoundError
+from dropflow.preview.look import PICTURE_LIMIT, picture_type
+from dropflow.preview.records import PreviewQuery
 from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages import PageTemplates, page_response
@@ -41,10 +43,11 @@ from managers.web.addresses import (
 )
 from managers.web.graph_pages import graph_routes
 from managers.web.page_templates import manager_templates
-from managers.web.plots import plots_of
-from managers.web.preview import PICTURE_LIMIT, picture_type, read_start
+from managers.web.plots import line_plot, plots_of
+from managers.web.preview import read_start
 from managers.web.submission import submission_routes
 from managers.web.views import (
+    DropPageQuery,
     DropView,
     SessionQuery,
     SessionView,
@@ -155,9 +158,12 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
         *_causes(manager, templates),
         *_timeline(manager, templates),
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
-        _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", PageQuery),
+        _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", DropPageQuery),
         _page(
-            "/sessions/{session}/pictures/{drop}", lambda call: _picture(manager, call), "Content that is a picture."
+            "/sessions/{session}/pictures/{drop}",
+            lambda call: _picture(manager, call),
+            "Content as a picture.",
+            PreviewQuery,
         ),
     ]
 
@@ -259,12 +265,14 @@ def _drop_page(templates: PageTemplates, view: DropView) -> str:
 
     own = drop_url(name, oid)
     twin = drop_url(name, oid, view.query).replace(own, own + _TWIN, 1)
-    shown = {"picture": picture_url(name, oid), "address": address}
+    shown: dict[str, object] = {"picture": picture_url(name, oid, view.query.look), "address": address}
+    if view.data is not None and view.data.line is not None:
+        shown["plot"] = line_plot(view.data.line)
     return templates.render("drop", manager=view.manager, twin=twin, view=view, **shown)
 
 
 def _picture(manager: Manager, call: Request) -> Response:
-    content = read_start(manager.data(call.path["session"], call.path["drop"]), PICTURE_LIMIT)
+    content = read_start(manager.picture(call.path["session"], call.path["drop"], call.query), PICTURE_LIMIT)
     kind = picture_type(content)
     if not kind:
         raise NotFoundError(f"the content of drop {call.path['drop']!r} is not a picture that a page can show")

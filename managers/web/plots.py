@@ -1,17 +1,19 @@
 """Small plots of the load of a node, as lines of a picture that the page scales."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 
 from dropflow.formatting import format_count, format_size
+from dropflow.preview.records import Line
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.schema import Load
 
-__all__ = ["Plot", "plots_of"]
+__all__ = ["LinePlot", "Plot", "line_plot", "plots_of"]
 
 _WIDTH, _HEIGHT = 300.0, 48.0
+_LINE_WIDTH, _LINE_HEIGHT = 700.0, 200.0
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,56 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     most: str
     line: str
     area: str
+
+
+class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of an array with one axis.
+
+    Attributes
+    ----------
+    low, high, last : str
+        The least and the largest value, and the last index.
+    areas, lines : tuple of str
+        Points of what is between the smallest and the largest value of each interval, and of the line in the middle;
+        one for each part of the array without gaps. The picture is 700 wide and 200 high.
+    """
+
+    low: str
+    high: str
+    last: str
+    areas: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def line_plot(line: Line) -> LinePlot | None:
+    """Return the plot of a line; None if it has no number."""
+    highs, lows = [one for one in line.highs if one is not None], [one for one in line.lows if one is not None]
+    if not highs:
+        return None
+    top, bottom = max(highs), min(lows)
+    # Halves, since the difference of two large numbers may be infinite.
+    range_ = (top / 2 - bottom / 2) or 1.0
+    areas, lines, most = [], [], max(len(line.lows) - 1, 1)
+    pairs = enumerate(zip(line.lows, line.highs, strict=True))
+    for has_numbers, part in groupby(pairs, lambda one: one[1][0] is not None):
+        if has_numbers:
+            edges = [
+                (_LINE_WIDTH * at / most, _level(low, bottom, range_), _level(high, bottom, range_))
+                for at, (low, high) in part
+                if low is not None and high is not None
+            ]
+            if len(edges) == 1:
+                edges.append((edges[0][0] + 1, *edges[0][1:]))
+            under = [(x, low) for x, low, _ in reversed(edges)]
+            areas.append(" ".join(f"{x:.1f},{y:.1f}" for x, y in [*((x, high) for x, _, high in edges), *under]))
+            lines.append(" ".join(f"{x:.1f},{(low + high) / 2:.1f}" for x, low, high in edges))
+    ends = {"low": f"{bottom:.6g}", "high": f"{top:.6g}", "last": format_count(line.count - 1)}
+    return LinePlot(**ends, areas=tuple(areas), lines=tuple(lines))
+
+
+def _level(value: float, bottom: float, half_range: float) -> float:
+    share = (value / 2 - bottom / 2) / half_range
+    return 2 + (_LINE_HEIGHT - 4) * (1 - share)
 
 
 def plots_of(history: NodeHistory, load: Load) -> tuple[Plot, ...]:

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.errors import DropflowError, NotFoundError
+from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import FailureList, ResultList
 from dropflow.rest.schema import (
-    FIRST_PAGE,
     Child,
     DropDetail,
     DropPage,
@@ -29,10 +29,12 @@ from dropflow.rest.schema import (
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.api import Manager
-from managers.web.preview import LogTail, Preview, preview_of, tail_of
+from managers.web.preview import LogTail, tail_of
 
 __all__ = [
+    "FIRST_DROP_PAGE",
     "CausesView",
+    "DropPageQuery",
     "DropView",
     "NodeView",
     "NodesView",
@@ -64,6 +66,21 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     text: Annotated[str, Meta(max_length=200)] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+
+
+class DropPageQuery(PreviewQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the content of a drop is shown, and which of its neighbours its page lists (`PageQuery`)."""
+
+    offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+    @property
+    def look(self) -> PreviewQuery:
+        """How the content is shown."""
+        return msgspec.convert(self, PreviewQuery, from_attributes=True)
+
+
+FIRST_DROP_PAGE = DropPageQuery()
 
 
 class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +190,7 @@ class DropView(msgspec.Struct, frozen=True, kw_only=True):
     manager: ManagerInfo
     session: SessionInfo
     drop: DropDetail
-    query: PageQuery
+    query: DropPageQuery
     log: LogTail | None = None
     data: Preview | None = None
     warnings: tuple[str, ...] = ()
@@ -300,7 +317,7 @@ def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
     return CausesView(manager=manager.info(), session=manager.session(session), causes=found, warnings=missing)
 
 
-def drop_view(manager: Manager, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropView:
+def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = FIRST_DROP_PAGE) -> DropView:
     """Return the page of a drop.
 
     Raises
@@ -308,9 +325,9 @@ def drop_view(manager: Manager, session: str, drop: str, query: PageQuery = FIRS
     NotFoundError
         There is no such session, or no such drop in it.
     """
-    detail, optional = manager.drop(session, drop, query), _OptionalParts()
+    detail, optional = manager.drop(session, drop, PageQuery(offset=query.offset, limit=query.limit)), _OptionalParts()
     log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
-    data = optional.read(lambda: preview_of(manager.data(session, detail.oid)), None) if detail.has_data else None
+    data = optional.read(lambda: manager.preview(session, detail.oid, query.look), None) if detail.has_data else None
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),

@@ -1,6 +1,6 @@
 % drop = view.drop
 % name = view.session.session
-% rebase("page.tpl", title=shown_name(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "")
+% rebase("page.tpl", title=shown_name(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "", sheet="content.css")
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown_name(drop.name, 80)}}</bdi></a></p>
@@ -44,7 +44,7 @@
 <section aria-labelledby="{{title.lower()}}-title">
 <div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{format_count(total)}}</span></div>
 % if neighbours:
-<div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table>
+<div class="table tall" tabindex="0" role="region" aria-label="Table of {{title.lower()}}"><table>
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
 % for other in neighbours:
@@ -63,16 +63,7 @@
 % end
 </div>
 % if view.data:
-<section class="block" aria-labelledby="data-title">
-<div class="section-head"><h2 id="data-title">Content</h2><span class="muted">{{format_size(view.data.size)}}{{", the beginning" if view.data.is_cut else ""}}</span><a href="{{api_url(name, drop.oid, "data")}}" download>Download</a></div>
-% if view.data.kind == "picture":
-<img class="preview" src="{{picture}}" alt="Content of {{shown_name(drop.name, 120)}}">
-% elif view.data.kind == "nothing":
-<p class="muted">It is empty.</p>
-% else:
-<pre class="{{"exact" if view.data.kind in ("dump", "header") else ""}}" tabindex="0">{{view.data.text}}</pre>
-% end
-</section>
+% include("content.tpl", data=view.data, query=view.query, oid=drop.oid, session=name, address=api_url(name, drop.oid, "data"), own=drop_url(name, drop.oid), picture=picture, plot=plot if defined("plot") else None, title=drop.name)
 % end
 % if view.log:
 <section class="block" aria-labelledby="log-title">
@@ -93,11 +84,18 @@
 % if drop.parameters:
 <section class="block" aria-labelledby="parameters-title">
 <h2 id="parameters-title">Parameters</h2>
-<div class="table tall" tabindex="0" role="region" aria-label="Parameters"><table>
+<div class="table tall" tabindex="0" role="region" aria-label="Table of parameters"><table>
 <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
 <tbody>
 % for key, value in drop.parameters.items():
-<tr data-row="{{key}}"><th scope="row"><bdi>{{shown_name(key, 120)}}</bdi></th><td class="mono"><bdi class="clip-long">{{single_line(value, 2000) if value else "–"}}</bdi></td></tr>
+<tr data-row="{{key}}"><th scope="row"><bdi>{{shown_name(key, 120)}}</bdi></th>\\
+% if key == "func_code" or "\n" in value.strip():
+<td>
+% include("code.tpl", lines=code_lines(value, is_code=key == "func_code"), is_cut=False)
+</td></tr>
+% else:
+<td class="mono"><bdi class="clip-long">{{single_line(value, 2000) if value else "–"}}</bdi></td></tr>
+% end
 % end
 </tbody></table></div>
 </section>

@@ -1,0 +1,184 @@
+"""Text, tables in text (CSV and JSON), and bytes in hexadecimal."""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dropflow.nesting import too_deep
+from dropflow.preview.records import Preview
+
+__all__ = ["TEXT_LIMIT", "as_dump", "as_text", "text_preview"]
+
+TEXT_LIMIT = 128 * 1024
+"""Bytes of a text that are read."""
+
+_JSON_LIMIT = 1 << 20
+_LINES = 1000
+_ROWS = 200
+_COLUMNS = 60
+_CELL = 200
+_LINE = 2000
+_DUMP_LIMIT = 512
+_DUMP_ROW = 16
+_DEPTH = 50
+_SAMPLE = 20
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_IS_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|")
+_CODE = (".py", ".sh", ".c", ".h", ".cpp", ".js")
+
+
+def as_text(start: bytes) -> str | None:
+    """Return text in UTF-8 without control characters, whose last character may be cut; None for anything else."""
+    try:
+        text = start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # The cut may be inside a character; any other error means that it is not text.
+        if error.start < len(start) - 3 or error.reason != "unexpected end of data":
+            return None
+        text = start[: error.start].decode("utf-8")
+    return None if _CONTROLS.search(text) else text
+
+
+def text_preview(start: bytes, text: str, size: int, name: str) -> Preview:
+    """Return a preview of a text of `size` bytes.
+
+    Parameters
+    ----------
+    start : bytes
+        Its beginning, at most a megabyte.
+    text : str
+        What `as_text` made of the beginning of that.
+    size : int
+        Bytes of the whole content.
+    name : str
+        Name of the content; the suffix may tell the format.
+    """
+    is_whole = len(start) == size
+    table = _json_table(start) if is_whole else None
+    found = "JSON" if table else ""
+    if table is None:
+        table = _csv_table(text, name, is_whole=len(text.encode()) >= size)
+        found = "Table in text" if table else ""
+    if table is not None:
+        columns, rows, count = table
+        notes = []
+        if count is None or count > len(rows):
+            of = f" of {count:,}" if count is not None else ""
+            notes.append(f"The first {len(rows):,} rows{of}.")
+        if len(columns) > _COLUMNS:
+            notes.append(f"The first {_COLUMNS} of {len(columns):,} columns.")
+        facts = (("Rows", f"{count:,}"), ("Columns", f"{len(columns):,}")) if count is not None else ()
+        return Preview(
+            kind="table",
+            format=found,
+            size=size,
+            is_cut=bool(notes),
+            columns=tuple(_cell(one) for one in columns[:_COLUMNS]),
+            rows=tuple(tuple(_cell(one) for one in row[:_COLUMNS]) for row in rows),
+            facts=facts,
+            notes=tuple(notes),
+        )
+    lines = text.split("\n", _LINES)
+    is_cut = len(text.encode()) < size or len(lines) > _LINES
+    lines = lines[:_LINES]
+    long = any(len(line) > _LINE for line in lines)
+    shown = "\n".join(line[:_LINE] for line in lines)
+    notes = [f"The first {len(lines):,} lines."] if is_cut else []
+    notes += [f"Lines are cut after {_LINE:,} characters."] if long else []
+    is_code = name.endswith(_CODE) or text.startswith("#!")
+    return Preview(
+        kind="code" if is_code else "text", format="", size=size, is_cut=is_cut or long, text=shown, notes=tuple(notes)
+    )
+
+
+def as_dump(start: bytes) -> str:
+    """Return the first bytes in hexadecimal, and as characters where they are printable."""
+    rows = []
+    for at in range(0, min(len(start), _DUMP_LIMIT), _DUMP_ROW):
+        row = start[at : min(at + _DUMP_ROW, _DUMP_LIMIT)]
+        signs = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)  # noqa: PLR2004 - printable ASCII
+        rows.append(f"{at:06x}  {row.hex(' '):<47}  {signs}")
+    return "\n".join(rows)
+
+
+_Table = tuple[Sequence[object], Sequence[Sequence[object]], int | None]
+"""Names of columns, the first rows, and the number of all rows if it is known."""
+
+
+def _json_table(content: bytes) -> _Table | None:
+    """Return a JSON object as names and values, or a list of alike objects or lists as a table."""
+    if content[:64].lstrip()[:1] not in (b"{", b"[") or too_deep(content, _DEPTH):
+        return None
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not found or not isinstance(found, (dict, list)):
+        return None
+    if isinstance(found, dict):
+        return ("Name", "Value"), [[name, _inner(value)] for name, value in list(found.items())[:_ROWS]], len(found)
+    return *_rows_of(found[:_ROWS]), len(found)
+
+
+def _rows_of(values: list[Any]) -> tuple[Sequence[object], Sequence[Sequence[object]]]:
+    """Return names of columns and rows of a list of JSON values."""
+    if all(isinstance(one, dict) for one in values):
+        names = list(dict.fromkeys(name for one in values for name in one))
+        return names, [[_inner(one.get(name, "")) for name in names[:_COLUMNS]] for one in values]
+    if all(isinstance(one, list) for one in values):
+        width = max(len(one) for one in values)
+        rows = [[_inner(value) for value in [*one[:_COLUMNS], *[""] * (width - len(one))][:_COLUMNS]] for one in values]
+        return [str(at + 1) for at in range(width)], rows
+    return ("#", "Value"), [[at, _inner(value)] for at, value in enumerate(values)]
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return _brief(value) if isinstance(value, (dict, list)) else json.dumps(value, ensure_ascii=False)
+
+
+def _brief(value: dict[str, Any] | list[Any]) -> str:
+    """Return a nested value as JSON, or its number of members if that is long."""
+    text = json.dumps(value, ensure_ascii=False) if len(value) <= _SAMPLE else ""
+    if text and len(text) <= _CELL:
+        return text
+    return f"{{… {len(value):,} names}}" if isinstance(value, dict) else f"[… {len(value):,} values]"
+
+
+def _csv_table(text: str, name: str, *, is_whole: bool) -> _Table | None:
+    """Return rows of equally many fields as a table; None if the text does not look like one."""
+    lines = text.split("\n", _SAMPLE)[:_SAMPLE] if not is_whole else text.rstrip("\n").split("\n", _SAMPLE)[:_SAMPLE]
+    is_named = name.endswith((".csv", ".tsv"))
+    if len(lines) < (2 if is_named else 3):
+        return None
+    for sign in ("\t", ",", ";"):
+        counts = {line.count(sign) for line in lines}
+        if 0 in counts or (len(counts) > 1 and not is_named):
+            continue
+        rows = _csv_rows(text if is_whole else text.rpartition("\n")[0], sign)
+        widths = {len(row) for row in rows[:_SAMPLE]}
+        if not rows or (len(widths) != 1 and not is_named):
+            continue
+        width = max(map(len, rows))
+        has_names = not any(map(_IS_NUMBER.fullmatch, rows[0]))
+        columns = [*rows[0], *[""] * (width - len(rows[0]))] if has_names else [str(at + 1) for at in range(width)]
+        body = rows[1:] if has_names else rows
+        shown = [[*row, *[""] * (width - len(row))] for row in body[:_ROWS]]
+        return columns, shown, len(body) if is_whole else None
+    return None
+
+
+def _csv_rows(text: str, sign: str) -> list[list[str]]:
+    """Return the rows that are not empty; none if a field is too long."""
+    try:
+        return [row for row in csv.reader(text.splitlines(), delimiter=sign) if row]
+    except csv.Error:
+        return []
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _CELL else f"{text[:_CELL]}…"

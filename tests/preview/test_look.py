@@ -1,0 +1,278 @@
+"""Previews of contents: every format, hostile files, and how much is read."""
+
+import json
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numbers
+
+from dropflow.errors import BadFileError
+from dropflow.preview.look import picture, preview
+from dropflow.preview.planes import BUDGET
+from dropflow.preview.records import PreviewQuery
+from dropflow.preview.source import BytesSource, DirectorySource
+from tests.preview.made_files import Array, fits, npy, png, zarr
+
+_TYPES = ["u1", "<i2", ">i4", "<f4", ">f8", "<f2", "?"]
+
+
+class Counted(BytesSource):
+    """A content that counts what is read of it, and is as large as it is said to be, with zeros at its end."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        super().__init__(content)
+        self.size, self.taken = size, 0
+
+    def read(self, at: int, count: int) -> bytes:
+        """Return bytes, and count them."""
+        self.taken += count
+        return self._content[at : at + count].ljust(count, b"\0")
+
+
+def _pixels(data: bytes) -> Array:
+    """Return the indices of colours in a picture."""
+    width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    at = data.index(b"IDAT")
+    length = int.from_bytes(data[at - 4 : at], "big")
+    lines = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + length]), np.uint8)
+    return lines.reshape(height, width + 1)[:, 1:]
+
+
+def _facts(content: bytes, **query: object) -> dict[str, str]:
+    return dict(preview(BytesSource(content), PreviewQuery(**query)).facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", _TYPES)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_is_drawn_row_by_row(kind: str, order: str) -> None:
+    """The picture of a small .npy array has a pixel for each value, brighter for larger ones, row by row."""
+    array = np.array([[0, 0, 1], [1, 0, 0]], dtype=kind, order=order)  # type: ignore[call-overload]
+    found = preview(BytesSource(npy(array)))
+
+    assert (found.kind, found.width, found.height) == ("array", 3, 2)
+    assert dict(found.facts)["Shape"] == "2 × 3"
+    assert (_pixels(picture(BytesSource(npy(array)))) > 100).tolist() == array.astype(bool).tolist()
+
+
+@given(numbers.arrays(np.float64, numbers.array_shapes(min_dims=2, max_dims=3, max_side=9)), st.integers(0, 9))
+def test_statistics_are_those_of_numpy(array: Array, plane: int) -> None:
+    """Least, largest and mean of a plane are those of its finite values; the others are counted."""
+    found = preview(BytesSource(npy(array)), PreviewQuery(plane=plane))
+    shown = array.reshape(-1, *array.shape[-2:])[found.plane]
+    finite, facts = shown[np.isfinite(shown)], dict(found.facts)
+
+    assert int(facts.get("Not a number", "0").replace(",", "")) == shown.size - finite.size
+    if finite.size:
+        assert facts["Minimum"] == f"{finite.min() + 0.0:.6g}"
+        assert facts["Maximum"] == f"{finite.max() + 0.0:.6g}"
+
+
+def test_a_fits_image_begins_at_its_lower_left_corner() -> None:
+    """The last row of a FITS image is at the top; BSCALE, BZERO and BLANK are applied; the first image is chosen."""
+    image = np.array([[5, -1], [0, 2]], np.int16)
+    content = fits(
+        np.zeros(0, np.uint8), image, cards=[("BSCALE", 2.0), ("BZERO", 1.0), ("BLANK", -1), ("BUNIT", "JY")]
+    )
+    found = preview(BytesSource(content))
+    facts = dict(found.facts)
+
+    assert found.parts == ("0: image no data", "1: image 2 × 2")
+    assert (found.part, facts["Minimum"], facts["Maximum"], facts["Not a number"]) == (1, "1", "11", "1")
+    assert facts["Bunit"] == "JY"
+    assert "NAXIS1" in found.header
+    pixels = _pixels(picture(BytesSource(content)))
+    assert pixels[1, 1] == 0  # transparent
+    assert pixels[1, 0] == 255
+
+
+@given(
+    numbers.arrays(st.sampled_from([np.uint8, np.int32, np.float32]), st.tuples(st.integers(2, 9), st.integers(2, 9))),
+    st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    st.sampled_from([(2, "zlib"), (2, ""), (3, "gzip"), (3, "")]),
+)
+@settings(max_examples=40, deadline=None)
+def test_zarr_has_the_same_picture_as_npy(array: Array, chunks: tuple[int, int], stored: tuple[int, str]) -> None:
+    """An array in chunks, without those that are zero, has the statistics and picture of the same array in a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        zarr(Path(folder, "group/data"), array, chunks, version=stored[0], codec=stored[1])
+        source = DirectorySource(Path(folder))
+        found, plain = preview(source), preview(BytesSource(npy(array)))
+
+        assert found.format == "Zarr array"
+        assert dict(plain.facts).items() - {("Type", dict(plain.facts)["Type"])} <= dict(found.facts).items()
+        assert picture(source) == picture(BytesSource(npy(array)))
+
+
+@pytest.mark.parametrize("codec", ["blosc", "zstd", "lz4"])
+def test_other_compressors_are_read_with_numcodecs(tmp_path: Path, codec: str) -> None:
+    """Chunks compressed with blosc, zstd or lz4 are read; a chunk that announces another size is refused."""
+    pytest.importorskip("numcodecs")
+    array = np.arange(64, dtype=np.float32).reshape(8, 8)
+    zarr(tmp_path, array, (4, 4), codec=codec)
+
+    assert picture(DirectorySource(tmp_path)) == picture(BytesSource(npy(array)))
+    metadata = json.loads(tmp_path.joinpath(".zarray").read_text())
+    tmp_path.joinpath(".zarray").write_text(json.dumps(metadata | {"chunks": [2, 4], "shape": [4, 8]}))
+    assert "does not announce its 32 bytes" in preview(DirectorySource(tmp_path)).trouble
+
+
+@pytest.mark.parametrize("shape", [(60_000, 60_000), (3, 2**40), (2**40, 3), (7, 40_000, 300), (2**42,), (2**42, 1)])
+def test_what_is_read_of_a_large_array_is_bounded(shape: tuple[int, ...]) -> None:
+    """At most 16 million values of an array of terabytes are read, and the page says that it is a sample."""
+    header = npy(np.zeros((1,) * len(shape), np.float32))[:-4]
+    wanted = f"{shape}, }}".encode()
+    at = header.index(b"(")
+    header = header[:at] + wanted + header[at + len(wanted) : -1] + b"\n"
+    source = Counted(header, 2**60)
+    found = preview(source)
+
+    assert found.trouble == ""
+    assert source.taken <= 5 * BUDGET
+    assert found.kind == "array"
+    assert found.notes
+    assert max(found.width, found.height) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "first"),
+    [
+        (b"a,b\n1,2\n3,4\n", "table", ("a", "b")),
+        (b"1\t2\t3\n4\t5\t6\n7\t8\t9\n", "table", ("1", "2", "3")),
+        (b'[{"a": 1}, {"b": [1, 2]}]', "table", ("a", "b")),
+        (b'{"a": 1}', "table", ("Name", "Value")),
+        (b"[[1, 2], [3]]", "table", ("1", "2")),
+        (b"Sing, goddess,\nthe anger, of Peleus' son,\nand more\n", "text", ()),
+        (b"#!/bin/sh\ntrue\n", "code", ()),
+        (b"\x00\x01", "dump", ()),
+        (b"<script>alert(1)</script>", "text", ()),
+        (b"[" * 100_000, "text", ()),
+        (b"9" * 10_000, "text", ()),
+    ],
+)
+def test_text_is_a_table_if_it_looks_like_one(content: bytes, kind: str, first: tuple[str, ...]) -> None:
+    """CSV and JSON are tables; other text is text, code begins with #!, and the rest is in hexadecimal."""
+    found = preview(BytesSource(content))
+
+    assert (found.kind, found.columns) == (kind, first)
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀"])
+def test_long_text_is_cut_between_characters(letter: str) -> None:
+    """The beginning of a large text is shown; lines are cut as well."""
+    found = preview(BytesSource(("x" + letter * 1_000_000).encode()))
+
+    assert (found.kind, found.is_cut, found.text) == ("text", True, "x" + letter * 1999)
+    assert "Lines are cut after 2,000 characters." in found.notes
+
+
+def test_pictures_that_are_too_large_are_not_drawn() -> None:
+    """A picture of more than 100 million pixels, which would exhaust the browser, is only offered as a download."""
+    whole = png(np.zeros((3, 4), np.uint8))
+    assert preview(BytesSource(whole)).facts == (("Width", "4"), ("Height", "3"))
+    assert picture(BytesSource(whole)) == whole
+    bomb = whole[:16] + (100_000).to_bytes(4, "big") * 2 + whole[24:]
+
+    assert "too many for a page" in preview(BytesSource(bomb)).trouble
+    with pytest.raises(BadFileError, match="too many for a page"):
+        picture(BytesSource(bomb))
+
+
+def test_objects_are_never_unpickled() -> None:
+    """An array of objects is refused by its header."""
+    found = preview(BytesSource(npy(np.array([{}], dtype=object))))
+
+    assert (found.kind, found.trouble) == ("header", "the .npy file has objects, which only Python's pickle reads")
+
+
+def test_links_out_of_a_directory_are_not_followed(tmp_path: Path) -> None:
+    """A chunk or folder that is a symbolic link is refused, and not listed as what it points to."""
+    zarr(tmp_path / "a", np.ones((2, 2), np.uint8), (2, 2), codec="")
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"1234")
+    (tmp_path / "a/0.0").unlink()
+    (tmp_path / "a/0.0").symlink_to(secret)
+
+    assert "cannot be read" in preview(DirectorySource(tmp_path / "a")).trouble
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/c").symlink_to(tmp_path / "a")
+    assert preview(DirectorySource(tmp_path / "b")).format == "Directory"
+    with pytest.raises(BadFileError, match="behind a symbolic link"):
+        DirectorySource(tmp_path / "b").read("c/.zarray", 1000)
+
+
+_SEEDS = [
+    npy(np.arange(12.0).reshape(3, 4)),
+    npy(np.array(["a", "b"])),
+    fits(np.arange(6, dtype=np.int16).reshape(2, 3), np.ones((2, 2), np.float32)),
+    png(np.zeros((2, 2), np.uint8)),
+    b'[{"a": 1}]',
+    b"a,b\n1,2\n3,4\n",
+]
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_damaged_files_only_have_problems(data: st.DataObject) -> None:
+    """Whatever bytes are changed, inserted or cut off, a preview returns, and a picture at most raises BadFileError."""
+    content = bytearray(data.draw(st.sampled_from(_SEEDS)))
+    for _ in range(data.draw(st.integers(0, 6))):
+        at = data.draw(st.integers(0, len(content)))
+        match data.draw(st.sampled_from(["change", "cut", "insert", "digit"])):
+            case "change":
+                content[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1))
+            case "cut":
+                del content[at:]
+            case "insert":
+                content[at:at] = data.draw(st.binary(max_size=8))
+            case _:
+                content[at : at + 1] = b"9"
+    query = PreviewQuery(
+        part=data.draw(st.integers(-1, 3)),
+        plane=data.draw(st.integers(0, 2**53)),
+        stretch=data.draw(st.sampled_from(["linear", "sqrt", "log", "asinh"])),
+    )
+    found = preview(BytesSource(bytes(content)), query)
+    try:
+        picture(BytesSource(bytes(content)), query)
+    except BadFileError:
+        assert not found.width
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["shape", "chunks", "dtype", "order", "compressor", "fill_value", "filters"]), _JSON
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_damaged_zarr_only_has_problems(changes: dict[str, object]) -> None:
+    """Whatever the metadata of an array hold, a preview returns."""
+    whole = {"shape": [4, 4], "chunks": [2, 2], "dtype": "<f4", "compressor": None, "filters": None, "fill_value": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, ".zarray").write_text(json.dumps(whole | changes))
+        Path(folder, "0.0").write_bytes(b"1234" * 4)
+
+        assert preview(DirectorySource(Path(folder))).kind in ("array", "directory")
+
+
+@given(st.dictionaries(st.sampled_from(["shape", "data_type", "chunk_grid", "codecs", "chunk_key_encoding"]), _JSON))
+@settings(max_examples=100, deadline=None)
+def test_damaged_zarr_of_version_3_only_has_problems(changes: dict[str, object]) -> None:
+    """Whatever the metadata of an array hold, a preview returns."""
+    with tempfile.TemporaryDirectory() as folder:
+        zarr(Path(folder), np.ones((4, 4), np.float32), (2, 2), version=3, codec="gzip")
+        whole = json.loads(Path(folder, "zarr.json").read_text())
+        Path(folder, "zarr.json").write_text(json.dumps(whole | changes))
+
+        assert preview(DirectorySource(Path(folder))).kind in ("array", "directory")
