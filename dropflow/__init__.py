@@ -6,6 +6,7 @@ This module is the public interface: everything in `__all__` is imported from he
 The package is laid out in rings; an outer ring imports inner ones, never the other way::
 
     dropflow.cli                                 commands, everything imported lazily
+    dropflow.builder                               logical graphs written in Python
     dropflow.public                              translate, check and run a graph from Python
     dropflow.local                               one graph on this machine: repository + runner + session
     dropflow.data | dropflow.apps                stores of data drops; applications, their execution
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from dropflow import testing
     from dropflow.apps.api import App, Context, InputData, OutputData
     from dropflow.apps.declare import component
+    from dropflow.builder.functions import AppFunction, app
+    from dropflow.builder.graph import Graph
+    from dropflow.builder.handles import Data
+    from dropflow.builder.results import GraphRun, SubmittedGraph
     from dropflow.engine.component import Component, Parameter, Port
     from dropflow.engine.reports import FailureReport
     from dropflow.errors import (
@@ -58,6 +63,7 @@ __all__ = [
     "AmbiguousError",
     "App",
     "AppError",
+    "AppFunction",
     "Argument",
     "BadFileError",
     "BadGraphError",
@@ -65,11 +71,14 @@ __all__ = [
     "Component",
     "ConflictError",
     "Context",
+    "Data",
     "DropContent",
     "DropState",
     "DropflowError",
     "FailureReport",
+    "Graph",
     "GraphBuilder",
+    "GraphRun",
     "InputData",
     "InternalError",
     "Interrupted",
@@ -87,12 +96,14 @@ __all__ = [
     "SessionState",
     "Severity",
     "StorageError",
+    "SubmittedGraph",
     "Template",
     "Translation",
     "UnknownComponentError",
     "UsageError",
     "WorldError",
     "__version__",
+    "app",
     "check",
     "component",
     "load",
@@ -105,6 +116,10 @@ __all__ = [
 _MODULES = {
     "dropflow.apps.api": ("App", "Context", "InputData", "OutputData"),
     "dropflow.apps.declare": ("component",),
+    "dropflow.builder.functions": ("AppFunction", "app"),
+    "dropflow.builder.graph": ("Graph",),
+    "dropflow.builder.handles": ("Data",),
+    "dropflow.builder.results": ("GraphRun", "SubmittedGraph"),
     "dropflow.engine.component": ("Component", "Parameter", "Port"),
     "dropflow.engine.reports": ("FailureReport",),
     "dropflow.graph.builder": ("GraphBuilder",),

@@ -47,7 +47,8 @@ def stable_id(*parts: str) -> str:
 class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A parameter of a node, and a port if `usage` says so. The attributes are EAGLE's.
 
-    `changeable`: whether the editor may rename it.
+    `changeable`: whether the editor may rename it. `minimum` and `maximum`, which EAGLE does not know, limit a
+    number that is a parameter of a graph.
     """
 
     name: str
@@ -64,6 +65,8 @@ class EagleField(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parameter_type: str = "ComponentParameter"
     usage: str = "NoPort"
     changeable: bool = True
+    minimum: float | msgspec.UnsetType = msgspec.UNSET
+    maximum: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class EagleNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):

@@ -15,7 +15,13 @@ _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOT
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("guide", "tests"), [("howto/write-an-application.md", 5), ("howto/streaming.md", 1), ("reference/python.md", 3)]
+    ("guide", "tests"),
+    [
+        ("howto/write-an-application.md", 5),
+        ("howto/streaming.md", 1),
+        ("reference/python.md", 3),
+        ("tutorial/python.md", 4),
+    ],
 )
 def test_the_tests_in_the_guide_pass(guide: str, tests: int, tmp_path: Path) -> None:
     """Every Python block is a file, with its name in the first line; the tests in these files pass."""

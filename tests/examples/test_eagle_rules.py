@@ -1,7 +1,6 @@
 """The examples and palettes keep the rules that EAGLE checks when it loads a file, and draws without overlaps."""
 
 import json
-from collections import Counter
 from itertools import combinations
 from math import hypot
 from pathlib import Path
@@ -12,29 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palettes.eagle_layout import WantedPlace, circles
+from tests.eagle_rules import near_nodes, wrong_edges, wrong_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = sorted((ROOT / "examples").glob("*.graph"))
 PALETTES = sorted((ROOT / "palettes").glob("*.palette"))
-NEEDED = {
-    "DALiuGEApp": {"dropclass"},
-    "PyFuncApp": {"dropclass", "func_name"},
-    "PythonMemberFunction": {"dropclass", "base_name", "self", "func_name"},
-    "PythonObject": {"dropclass", "base_name", "self"},
-    "Data": {"dropclass", "base_name"},
-    "Scatter": {"num_of_copies"},
-    "Gather": {"num_of_inputs"},
-    "GroupBy": {"num_of_inputs"},
-    "Loop": {"num_of_iter"},
-    "Branch": {"dropclass", "true", "false"},
-}
-"""Names of the fields that EAGLE demands of a node of this category, besides those of all applications and data."""
-
-FIELD = {
-    *("name", "value", "defaultValue", "description", "readonly", "type", "precious", "options", "positional"),
-    *("encoding", "id", "parameterType", "usage", "changeable"),
-}
-ENCODINGS = {"dill", "pickle", "npy", "path", "utf-8", "eval", "dataurl", "binary", "raw", "json"}
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -43,36 +24,10 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def applications(nodes: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """Return owner, category and fields of every node and every embedded application."""
-    found = [(node["name"], node["category"], node["fields"]) for node in nodes]
-    found += [
-        (f"{node['name']}/{node['inputApplicationName']}", node["inputApplicationType"], node["inputAppFields"])
-        for node in nodes
-        if node["inputApplicationName"]
-    ]
-    return found
-
-
 @pytest.mark.parametrize("path", [*GRAPHS, *PALETTES], ids=lambda path: path.name)
 def test_nodes_have_the_fields_that_eagle_demands(path: Path) -> None:
     """Each category has its fields, each field all attributes and a known encoding, and names and ids are unique."""
-    nodes = document(path)["nodeDataArray"]
-    wrong = []
-    for owner, category, fields in applications(nodes):
-        names = Counter((field["name"], field["parameterType"]) for field in fields)
-        missing = NEEDED.get(category, set()) - {name for name, _ in names}
-        is_app = category.endswith(("App", "Function")) or category in ("Branch", "Mpi", "Docker")
-        missing |= {"execution_time", "num_cpus"} - {name for name, _ in names} if is_app else set()
-        twice = [name for name, count in names.items() if count > 1]
-        odd = [field["name"] for field in fields if set(field) != FIELD or field["encoding"] not in ENCODINGS]
-        if missing or twice or odd:
-            wrong.append((owner, category, missing, twice, odd))
-    ids = [node["id"] for node in nodes]
-    fields = [field["id"] for _, _, some in applications(nodes) for field in some]
-
-    assert wrong == []
-    assert (len(ids), len(fields)) == (len(set(ids)), len(set(fields)))
+    assert wrong_nodes(document(path)["nodeDataArray"]) == []
 
 
 @pytest.mark.parametrize("path", [*GRAPHS, *PALETTES], ids=lambda path: path.name)
@@ -93,36 +48,15 @@ def test_files_and_nodes_are_described(path: Path) -> None:
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.name)
 def test_edges_join_an_application_and_data_at_ports(path: Path) -> None:
     """Edges start at output ports and end at input ports of the same type, once each, between unlike nodes."""
-    content = document(path)
-    kind, ports, inner = {}, {}, {}
-    for node in content["nodeDataArray"]:
-        kind[node["id"]] = node["categoryType"]
-        ports[node["id"]] = {field["id"]: field for field in (*node["fields"], *node["inputAppFields"])}
-        inner[node["id"]] = bool(node["inputApplicationName"])
-    wrong, seen = [], Counter()
-    for edge in content["linkDataArray"]:
-        out, into = ports[edge["from"]][edge["fromPort"]], ports[edge["to"]][edge["toPort"]]
-        kinds = ["Application" if inner[end] else kind[end] for end in (edge["from"], edge["to"])]
-        seen[edge["fromPort"], edge["toPort"]] += 1
-        right = sorted(kinds) == ["Application", "Data"] and out["type"] == into["type"]
-        if not right or "Output" not in out["usage"] or "Input" not in into["usage"]:
-            wrong.append((edge, kinds))
-
-    assert wrong == []
-    assert max(seen.values()) == 1
+    assert wrong_edges(document(path)) == []
 
 
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.name)
 def test_nodes_do_not_overlap(path: Path) -> None:
     """No two nodes are so near each other that EAGLE's icons or names would overlap, and all places are positive."""
-    nodes = [node for node in document(path)["nodeDataArray"] if not node["isGroup"]]
-    near = [
-        (one["name"], other["name"])
-        for one, other in combinations(nodes, 2)
-        if hypot(one["x"] - other["x"], one["y"] - other["y"]) < 100
-    ]
+    nodes = document(path)["nodeDataArray"]
 
-    assert near == []
+    assert near_nodes(nodes) == []
     assert min(node["x"] for node in nodes) > 0
 
 

@@ -101,12 +101,18 @@ def _picture_shape(path: Path) -> tuple[int, ...]:
     return tuple(pixels.shape)
 
 
+def _estimate_pi(result: SessionResult, directory: Path) -> None:
+    assert result.states["COMPLETED"] == 31
+    assert text(directory, "pi.txt") == "pi is about 3.139\n"
+
+
 CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
     "hello": _hello,
     "nested-scatter-gather": _nested,
     "corner-turn": _corner_turn,
     "array-loop": _array_loop,
     "error-threshold": _error_threshold,
+    "estimate-pi": _estimate_pi,
     "imaging": _imaging,
     "live-receiver": _live_receiver,
 }
@@ -150,8 +156,8 @@ def test_the_filter_reads_while_the_receiver_writes(tmp_path: Path) -> None:
     assert "Samples" in opened
 
 
-def _drawing_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("draw", EXAMPLES / "draw.py")
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -160,7 +166,7 @@ def _drawing_script() -> ModuleType:
 
 
 def test_the_graphs_are_those_of_the_script() -> None:
-    """The files are what ``python examples/draw.py`` writes."""
-    drawn = _drawing_script().files()
+    """The files are what ``python examples/draw.py`` and ``python examples/estimate_pi.py`` write."""
+    drawn = _script("draw").files() | {"estimate-pi.graph": _script("estimate_pi").pi().document()}
 
     assert drawn == {graph.name: graph.read_bytes() for graph in GRAPHS}

@@ -40,6 +40,12 @@ class GenericScatterApp(App):
                 default=False,
                 description="Give the first element of each piece instead of the piece.",
             ),
+            Parameter(
+                name="each",
+                type="Boolean",
+                default=False,
+                description="Give each output one element; fails unless the input has as many as there are outputs.",
+            ),
         ),
         ports=(
             Port(name="array_in", usage="InputPort", type="Object.array", description="What is split."),
@@ -53,9 +59,13 @@ class GenericScatterApp(App):
         inputs = usable(context)
         for place, (port, outputs) in enumerate(group_by_port(context.outputs).items()):
             source = source_for(inputs, port, place)
-            pieces = _split(value_of(context, source), len(outputs), source.name or source.oid)
+            value, name = value_of(context, source), source.name or source.oid
+            if self.parameters["each"]:
+                pieces = _elements(value, len(outputs), name)
+            else:
+                pieces = [self._chosen(piece, len(outputs)) for piece in _split(value, len(outputs), name)]
             for output, piece in zip(outputs, pieces, strict=True):
-                give(context, [output], self._chosen(piece, len(outputs)))
+                give(context, [output], piece)
 
     def _chosen(self, piece: Any, count: int) -> Any:
         if not self.parameters["element"]:
@@ -87,6 +97,23 @@ def source_for(inputs: Sequence[InputData], port: str, place: int) -> InputData:
             hint="gather them first, for example with an ArrayGatherApp",
         )
     return chosen
+
+
+def _elements(value: Any, count: int, name: str) -> list[Any]:
+    """Return the elements of a list, tuple or array, or the lines of a text, unchanged."""
+    if isinstance(value, str):
+        value = value.splitlines()
+    if isinstance(value, bytes | dict) or not hasattr(value, "__len__"):
+        raise AppError(
+            f"input '{name}' holds {type(value).__name__}, which has no elements to scatter",
+            hint="scatter a list, a tuple, an array or lines of text",
+        )
+    if len(value) != count:
+        raise AppError(
+            f"input '{name}' has {len(value)} elements, and there are {count} outputs",
+            hint=f"set num_of_copies of the Scatter to {len(value)}, or switch 'each' off to scatter pieces",
+        )
+    return list(value)
 
 
 def _split(value: Any, count: int, name: str) -> list[Any]:

@@ -1,0 +1,253 @@
+"""What calls of a graph return: data, which have values after a run, and what constructs hand to their nodes."""
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dropflow.builder.annotations import ANY, shown
+from dropflow.builder.draft import DraftNode
+from dropflow.data.registry import DATA_COMPONENTS
+from dropflow.engine.component import Component
+from dropflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from dropflow.builder.nodes import GraphNodes
+
+__all__ = ["CarriedValue", "Data", "Formula", "GroupedData"]
+
+_BY_SUFFIX = {
+    **dict.fromkeys((".txt", ".csv", ".md", ".log", ".dat", ".html", ".svg", ".xml"), "utf-8"),
+    **dict.fromkeys((".png", ".jpg", ".fits", ".pdf", ".gz", ".zip"), "binary"),
+    ".npy": "npy",
+    ".json": "json",
+    ".pkl": "pickle",
+}
+_COMPONENTS = {component.category: component for component in DATA_COMPONENTS}
+
+
+class Formula:
+    """A parameter of a graph, or an expression of parameters: ``2 * n + 1``.
+
+    It has a value when the graph is filled in. In a text it is a placeholder: ``f"part-{n}.txt"``.
+    """
+
+    def __init__(self, text: str, type_: str) -> None:
+        self.text = text
+        self.type = type_
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+    def _with(self, sign: str, other: "Formula | float", *, swapped: bool = False) -> "Formula":
+        if self.type not in ("Integer", "Float"):
+            raise UsageError(
+                f"the parameter {self.text} is a {self.type}, which has no {sign!r}",
+                hint="use it as it is, or in a text",
+            )
+        if not isinstance(other, Formula | int | float) or isinstance(other, bool):
+            raise UsageError(
+                f"{self.text} {sign} {other!r} is not a formula of numbers",
+                hint="use numbers and parameters of numbers",
+            )
+        one, two = (_operand(other), _operand(self)) if swapped else (_operand(self), _operand(other))
+        is_whole = (
+            sign != "/"
+            and self.type == "Integer"
+            and getattr(other, "type", type(other).__name__) in ("Integer", "int")
+        )
+        return Formula(f"{one} {sign} {two}", "Integer" if is_whole else "Float")
+
+    def __add__(self, other: "Formula | float") -> "Formula":
+        return self._with("+", other)
+
+    def __radd__(self, other: "Formula | float") -> "Formula":
+        return self._with("+", other, swapped=True)
+
+    def __sub__(self, other: "Formula | float") -> "Formula":
+        return self._with("-", other)
+
+    def __rsub__(self, other: "Formula | float") -> "Formula":
+        return self._with("-", other, swapped=True)
+
+    def __mul__(self, other: "Formula | float") -> "Formula":
+        return self._with("*", other)
+
+    def __rmul__(self, other: "Formula | float") -> "Formula":
+        return self._with("*", other, swapped=True)
+
+    def __truediv__(self, other: "Formula | float") -> "Formula":
+        return self._with("/", other)
+
+    def __floordiv__(self, other: "Formula | float") -> "Formula":
+        return self._with("//", other)
+
+    def __bool__(self) -> NoReturn:
+        raise UsageError(f"{self.text} has no value yet", hint="the number of nodes cannot depend on a parameter")
+
+
+def _operand(value: "Formula | float") -> str:
+    if not isinstance(value, Formula):
+        return str(value)
+    return f"({value.text})" if " " in value.text else value.text
+
+
+class Data:
+    """The data that a node writes or has, in every copy of the constructs around it.
+
+    Give it to calls of the graph. `dropflow.builder.results.GraphRun.value` returns its value after a run. Used outside
+    the construct that it is in, it is the list of all copies.
+    """
+
+    def __init__(self, graph: "GraphNodes", node: DraftNode, *, annotation: Any = ANY) -> None:
+        self.graph = graph
+        self.node = node
+        self.annotation = annotation
+        self.loop_aware = False
+
+    @property
+    def name(self) -> str:
+        """The name of its node."""
+        return self.node.name
+
+    def save(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "") -> "Data":
+        """Write it to a file, and return it.
+
+        Parameters
+        ----------
+        path : path
+            Below the files of the session, unless it is absolute. Inside constructs, ``{auto}`` in it is a different
+            text for each copy.
+        encoding : str
+            How the value is written (`docs/reference/data.md`). By default it follows from the ending of the path.
+
+        Raises
+        ------
+        UsageError
+            The encoding does not follow from the path.
+        """
+        chosen = encoding or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
+        if not chosen:
+            raise UsageError(
+                f"how to write {self.name!r} does not follow from the name {str(path)!r}",
+                hint=f"give an encoding, such as utf-8, or one of the endings {', '.join(sorted(_BY_SUFFIX))}",
+            )
+        self.node.encoding = chosen
+        return self.store("File", filepath=str(path))
+
+    def store(self, category: str, **fields: Any) -> "Data":
+        """Keep it in another kind of data drop (Memory, SharedMemory, File, Directory...), and return it.
+
+        Parameters
+        ----------
+        category : str
+            Name of a data class in ``docs/reference/components.md``.
+        **fields
+            Its parameters.
+
+        Raises
+        ------
+        UsageError
+            There is no such class, or it has no such parameter.
+        """
+        component = _COMPONENTS.get(category)
+        if component is None:
+            near = get_close_matches(category, _COMPONENTS, 1)
+            raise UsageError(
+                f"there is no data class {category!r}",
+                where=self.name,
+                hint=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_COMPONENTS)}",
+            )
+        self.node.category = category
+        self.node.set("dropclass", component.dropclass)
+        return self.set(**fields)
+
+    def set(self, **fields: Any) -> "Data":
+        """Set parameters of its node, such as ``data_volume=100`` or ``persist=True``, and return it.
+
+        Raises
+        ------
+        UsageError
+            Its class has no such parameter.
+        """
+        set_parameters(self.node, _COMPONENTS[self.node.category], fields)
+        return self
+
+    def renamed(self, name: str) -> "Data":
+        """Give its node another name, and return it.
+
+        Raises
+        ------
+        UsageError
+            Another node has this name.
+        """
+        if not self.graph.drawing.rename(self.node, name):
+            raise UsageError(
+                f"there is another node {name!r}", where=self.graph.name, hint="names are unique in a graph"
+            )
+        return self
+
+    def __repr__(self) -> str:
+        of = "" if self.annotation is ANY else f": {shown(self.annotation)}"
+        return f"<Data {self.name!r}{of} of graph {self.graph.name!r}>"
+
+    def __iter__(self) -> Iterator[Any]:
+        self._has_no_value("its elements are", "open a scatter: with graph.each(data, copies=n) as element")
+
+    def __getitem__(self, place: object) -> Any:
+        self._has_no_value("its elements are", "give it to a function that returns the element")
+
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304 - it raises
+        self._has_no_value("its value is", "choose in the graph: graph.branch(function, data)")
+
+    def _has_no_value(self, what: str, hint: str) -> NoReturn:
+        raise UsageError(f"{self.name!r} is data of a graph: {what} not known before it runs", hint=hint)
+
+
+class CarriedValue:
+    """What each iteration of a loop gets from the one before it. Made by `dropflow.builder.constructs.Loop.carry`."""
+
+    def __init__(self, first: Data) -> None:
+        self.first = first
+        self.readers: list[tuple[DraftNode, str]] = []
+        self.following: Data | None = None
+
+    def __repr__(self) -> str:
+        return f"<value that a loop carries, first {self.first.name!r}>"
+
+
+class GroupedData:
+    """The list of the data of a group, for the first argument of a function in a group-by."""
+
+    def __init__(self, graph: "GraphNodes", node: DraftNode, annotation: Any) -> None:
+        self.graph = graph
+        self.node = node
+        self.annotation = annotation
+        self.is_used = False
+
+    def __repr__(self) -> str:
+        return f"<data of a group of {self.node.name!r}>"
+
+
+def set_parameters(node: DraftNode, component: Component | None, fields: dict[str, Any]) -> None:
+    """Set parameters that a component defines.
+
+    Raises
+    ------
+    UsageError
+        It does not define one of them.
+    """
+    known = {parameter.name: parameter for parameter in (() if component is None else component.parameters)}
+    for name, value in fields.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise UsageError(
+                f"{node.category} has no parameter {name!r}",
+                where=node.name,
+                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}",
+            )
+        plain = value.text if isinstance(value, Formula) else value
+        node.set(name, plain, known[name].type, kind=known[name].parameter_type)

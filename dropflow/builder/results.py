@@ -1,0 +1,211 @@
+"""The values of data after a run on this machine, or in a session of a cluster."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from dropflow.builder.handles import Data
+from dropflow.engine.api import Handle
+from dropflow.errors import AppError, NotFoundError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from dropflow.public import DropContent, RunResult
+from dropflow.rest.client import Client
+from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
+from dropflow.states import SessionState
+
+__all__ = ["GraphRun", "SubmittedGraph", "submit"]
+
+_OVER = frozenset(state.name for state in (SessionState.FINISHED, SessionState.FAILED, SessionState.CANCELLED))
+_WATCH_SECONDS = 20.0
+_SINGLE = ("subgraph", "exclusive", "service")
+"""Levels of constructs that do not repeat their nodes."""
+
+
+class GraphRun:
+    """How a run of a graph ended, and the values of its data.
+
+    Attributes
+    ----------
+    result : RunResult
+        Status, states, failures, contents and directory.
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        self.result = result
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run finished: every leaf drop completed or was skipped."""
+        return self.result.ok
+
+    def value(self, data: Data) -> Any:
+        """Return the value of data of the graph.
+
+        Parameters
+        ----------
+        data : Data
+            What a call of the graph returned. Data that functions read and that are not results need
+            ``data.set(persist=True)``.
+
+        Returns
+        -------
+        Any
+            The value; of data in constructs the list of all copies, in order, without those that have none.
+
+        Raises
+        ------
+        AppError
+            There is no value, because the run failed; the text has the cause.
+        NotFoundError
+            There is no value: it was skipped, or removed after its last consumer.
+        UsageError
+            `data` are of another graph.
+        """
+        found = []
+        rows, is_list = _rows(self.result.graph, data)
+        for row in rows:
+            try:
+                found.append(self.result.content(oid(self.result.graph, row)).value(data.node.encoding))
+            except NotFoundError:
+                if not is_list:
+                    raise self._no_value(data) from None
+        if not found and rows:
+            raise self._no_value(data)
+        return found if is_list else found[0]
+
+    def _no_value(self, data: Data) -> AppError | NotFoundError:
+        return _missing(data, self.result.status.name, [(one.name, one.text, one.hint) for one in self.result.failures])
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{count} {state}" for state, count in self.result.states.items() if count)
+        return f"<GraphRun {self.result.status.name}: {states} in {self.result.seconds:.2f} s, {self.result.directory}>"
+
+
+class SubmittedGraph:
+    """A session of a cluster that runs a graph.
+
+    Attributes
+    ----------
+    session : str
+        Its name.
+    client : Client
+        The connection to the manager.
+    """
+
+    def __init__(self, client: Client, session: str, graph: PhysicalGraph) -> None:
+        self.client = client
+        self.session = session
+        self.graph = graph
+
+    @property
+    def status(self) -> str:
+        """Its state now: a name of `dropflow.SessionState`, or UNKNOWN."""
+        return self.detail().status
+
+    def detail(self) -> SessionDetail:
+        """Return the session as it is now, with the numbers of drops and the root causes of failures.
+
+        Raises
+        ------
+        LinkError
+            The manager does not answer.
+        """
+        return self.client.session(self.session)
+
+    def wait(self) -> "SubmittedGraph":
+        """Wait until the session is over, and return this object. An interrupt leaves the session running.
+
+        Raises
+        ------
+        LinkError
+            The manager does not answer; the session goes on.
+        """
+        detail = self.detail()
+        while detail.status not in _OVER:
+            detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
+        return self
+
+    def cancel(self) -> None:
+        """Cancel the session."""
+        self.client.cancel(self.session)
+
+    def value(self, data: Data) -> Any:
+        """Return the value of data of the graph, as `GraphRun.value`; call `wait` first.
+
+        Raises
+        ------
+        AppError, NotFoundError, UsageError
+            As `GraphRun.value`.
+        LinkError
+            The manager does not answer.
+        """
+        rows, is_list = _rows(self.graph, data)
+        there = {one.drop: one for one in self.client.results(self.session).results}
+        found = []
+        for row in rows:
+            if row in there:
+                body = b"".join(self.client.data(self.session, there[row].oid).chunks)
+                template = self.graph.templates[self.graph.template[row]]
+                handle = Handle(kind="bytes", body=body, size=len(body))
+                content = DropContent(there[row].oid, data.name, handle, bool(template.collects))
+                found.append(content.value(data.node.encoding))
+        if rows and not found:
+            detail = self.detail()
+            failures: Sequence[FailureInfo] = detail.failures
+            raise _missing(data, detail.status, [(one.name, one.text, one.hint) for one in failures])
+        return found if is_list else found[0]
+
+    def __repr__(self) -> str:
+        return f"<SubmittedGraph {self.session!r} at {self.client.url}>"
+
+
+def submit(
+    graph: PhysicalGraph, *, url: str | None, session: str, token: str | None, key: str | os.PathLike[str] | None
+) -> SubmittedGraph:
+    """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
+
+    Raises
+    ------
+    NoManagerError, UsageError, LinkError
+        As `dropflow.cli.connection.connect`, or no node is alive.
+    """
+    from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
+    from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
+    from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
+    from translator.planning.live_machines import live_machines  # noqa: PLC0415
+
+    options = ConnectionOptions(
+        url=url or os.environ.get("DROPFLOW_URL"),
+        token=token or os.environ.get("DROPFLOW_TOKEN"),
+        key=None if key is None else os.fspath(key),
+    )
+    client = connect(options)
+    machines = live_machines(client.nodes())
+    if not machines.nodes:
+        raise UsageError(
+            "no node is alive at this manager", where=client.url, hint="start one, or look at 'dropflow nodes'"
+        )
+    info = client.submit(fit(graph, machines, PlacementOptions()), SubmitQuery(session=session))
+    return SubmittedGraph(client, info.session, graph)
+
+
+def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:
+    """Return the rows of the drops of data, and whether they have copies."""
+    for number, template in enumerate(graph.templates):
+        if template.key == data.node.id:
+            copies = [
+                axis for axis in template.axes if axis.kind not in _SINGLE and (axis.kind, axis.size) != ("gather", 1)
+            ]
+            return [int(row) for row in (graph.template == number).nonzero()[0]], bool(copies)
+    raise UsageError(f"{data.name!r} is not in the graph that ran", hint="run the graph again after it was changed")
+
+
+def _missing(data: Data, status: str, failures: list[tuple[str, str, str]]) -> AppError | NotFoundError:
+    if failures:
+        name, text, hint = failures[0]
+        return AppError(f"{data.name!r} has no value, the run is {status}: {name} failed: {text}", hint=hint)
+    return NotFoundError(
+        f"{data.name!r} has no value in this run ({status})",
+        hint="it was skipped, or removed after its last consumer: keep it with data.set(persist=True)",
+    )

@@ -1,0 +1,474 @@
+"""Graphs that are written in Python, and run: what each call and construct gives."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dropflow
+from dropflow import Data, Graph, GraphRun, app
+from dropflow.errors import AppError, NotFoundError, UsageError
+
+Run = Callable[..., GraphRun]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run a graph in this process."""
+
+    def run(graph: Graph, values: dict[str, Any] | None = None) -> GraphRun:
+        assert [one for one in graph.check(values) if one.severity is dropflow.Severity.ERROR] == []
+        return graph.run(values, runner="inline", directory=tmp_path / "run")
+
+    return run
+
+
+@app
+def numbers(count: int) -> list[int]:
+    """Return the first numbers."""
+    return list(range(count))
+
+
+@app
+def double(x: int) -> int:
+    """Return twice the number."""
+    return 2 * x
+
+
+@app
+def total(values: list[int], offset: int = 0) -> int:
+    """Return the sum."""
+    return sum(values) + offset
+
+
+@app
+def halve(x: float) -> float:
+    """Return half the number."""
+    return x / 2
+
+
+@app
+def is_small(x: float) -> bool:
+    """Return whether the number is less than one."""
+    return x < 1
+
+
+def test_a_call_outside_a_graph_is_an_ordinary_call() -> None:
+    """So functions can be tested, and used by other functions, without a graph."""
+    assert total(numbers(4), offset=1) == 7
+    assert repr(total) == "<app 'Total'>"
+
+
+def test_each_copy_of_a_scatter_gets_one_element(run: Run) -> None:
+    """A function after the scatter gets the list of all copies, in order."""
+    with Graph("squares") as graph:
+        with graph.each(numbers(5), copies=5) as number:
+            twice = double(number)
+        result = total(twice, offset=100)
+
+    ended = run(graph)
+
+    assert ended.ok
+    assert ended.value(result) == 120
+    assert graph.translate().graph.drops == 2 + 1 + 5 + 10 + 2
+
+
+def test_a_scatter_gives_pieces(run: Run) -> None:
+    """Pieces have nearly equal lengths, and are in order."""
+    with Graph("pieces") as graph, graph.scatter(numbers(5), copies=2) as piece:
+        sums = total(piece)
+
+    assert run(graph).value(sums) == [0 + 1 + 2, 3 + 4]
+
+
+def test_a_gather_takes_so_many_at_a_time(run: Run) -> None:
+    """The last copy gets the rest."""
+    with Graph("chunks") as graph:
+        with graph.each(numbers(5), copies=5) as number:
+            twice = double(number)
+        with graph.gather(twice, width=2) as chunk:
+            sums = total(chunk)
+
+    assert run(graph).value(sums) == [0 + 2, 4 + 6, 8]
+
+
+def test_a_gather_tolerates_failures(run: Run) -> None:
+    """Failed copies are left out of the list."""
+    with Graph("rest") as graph:
+        with graph.each(numbers(4), copies=4) as number:
+            checked = graph.call(_refuse_two, number)
+        with graph.gather(checked, tolerate=30) as rest:
+            found = total(rest)
+
+    assert run(graph).value(found) == 0 + 1 + 3
+
+
+def _refuse_two(x: int) -> int:
+    if x == 2:
+        raise ValueError("two is refused")
+    return x
+
+
+def test_a_group_by_turns_the_corner(run: Run) -> None:
+    """Copies are grouped by the index of the inner scatter."""
+    with Graph("turn") as graph:
+        rows = graph.value([[1, 2], [10, 20], [100, 200]], name="Rows")
+        with graph.each(rows, copies=3) as row, graph.each(row, copies=2) as cell:
+            kept = double(cell)
+        with graph.group_by(kept) as column:
+            sums = total(column)
+
+    assert run(graph).value(sums) == [222, 444]
+
+
+def test_a_loop_carries_a_value(run: Run) -> None:
+    """The first iteration gets the first value, each other one that of the iteration before."""
+    with Graph("halves") as graph:
+        with graph.loop(iterations=4) as loop:
+            x = loop.carry(80.0)
+            half = halve(x)
+            loop.again(x, half)
+        last = graph.call(halve, loop.last(half))
+        every = graph.call(_listed, half)
+
+    ended = run(graph)
+
+    assert ended.value(last) == 80 / 2**5
+    assert ended.value(every) == [40.0, 20.0, 10.0, 5.0]
+
+
+def _listed(values: list[float]) -> list[float]:
+    return values
+
+
+def test_nested_loops_carry_into_every_iteration_of_the_outer_one(run: Run) -> None:
+    """A value from outside both loops begins each run of the inner loop."""
+    with Graph("nested") as graph:
+        first = graph.value(8.0)
+        with graph.loop(iterations=2, name="Outer") as outer:
+            y = outer.carry(100.0)
+            with graph.loop(iterations=3, name="Inner") as inner:
+                x = inner.carry(first)
+                half = halve(x)
+                inner.again(x, half)
+            outer.again(y, halve(y))
+        found = graph.call(_listed, half)
+        last = graph.call(_same, inner.last(half))
+
+    ended = run(graph)
+
+    assert ended.value(found) == [4.0, 2.0, 1.0, 4.0, 2.0, 1.0]
+    assert ended.value(last) == 1.0
+
+
+def test_a_branch_leaves_a_loop(run: Run) -> None:
+    """The other iterations are skipped, and the value of the last one that ran is used after the loop."""
+    with Graph("until") as graph:
+        with graph.loop(iterations=50) as loop:
+            x = loop.carry(5.0)
+            small, large = graph.branch(is_small, halve(x))
+            loop.again(x, large)
+        found = graph.call(_same, loop.exited(small))
+
+    ended = run(graph)
+
+    assert ended.value(found) == 5 / 2**3
+    assert ended.result.states["SKIPPED"] > 0
+
+
+def _same(x: float) -> float:
+    return x
+
+
+def test_an_mkn_joins_and_spreads(run: Run) -> None:
+    """M inputs are joined, K copies work on the result, and their results are joined again."""
+    with Graph("mkn") as graph:
+        with graph.each(numbers(4), copies=4) as number:
+            twice = double(number)
+        with graph.mkn(m=2, k=3) as mkn:
+            pair = mkn.enter(total, twice)
+            back = mkn.leave(_joined, double(pair))
+        found = graph.call(_listed, back)
+
+    assert run(graph).value(found) == [3 * 2 * (0 + 2), 3 * 2 * (4 + 6)]
+
+
+def _joined(values: list[int]) -> int:
+    return sum(values)
+
+
+def test_several_outputs_are_several_data(run: Run) -> None:
+    """A function returns a dictionary with the names of its outputs."""
+    with Graph("outputs") as graph:
+        low, high = _ends(numbers(4))
+
+    ended = run(graph)
+
+    assert (ended.value(low), ended.value(high)) == (0, 3)
+
+
+@app(outputs=("low", "high"), n_tries=2)
+def _ends(values: list[int]) -> dict[str, int]:
+    return {"low": min(values), "high": max(values)}
+
+
+def test_commands_read_and_write_files(run: Run, tmp_path: Path) -> None:
+    """An input is a path if it is a file or comes from a command, else its text."""
+    (tmp_path / "words.txt").write_text("pear\napple\n")
+    with Graph("words") as graph:
+        words = graph.file(tmp_path / "words.txt")
+        ordered = graph.command("sort {words} > {ordered}", words=words, outputs="ordered")
+        both = graph.command("cat {ordered} > {out}; echo {n} >> {out}", ordered=ordered, n=double(21), outputs="out")
+        both.save("both.txt")
+
+    ended = run(graph)
+
+    assert (ended.result.directory / "files" / "both.txt").read_text() == "apple\npear\n42\n"
+    assert ended.value(both) == "apple\npear\n42\n"
+
+
+@pytest.mark.parametrize("value", [None, "", "None", "$DLG_X", float("nan"), [], {}, (1, 2), {1, 2}, 2**70, b"x", [[]]])
+def test_any_value_reaches_a_function_as_it_is(run: Run, value: Any) -> None:
+    """Values that a field cannot hold become data of their own."""
+    with Graph("values") as graph:
+        found = graph.call(_shown, value)
+
+    assert run(graph).value(found) == f"{type(value).__name__} {value!r}"
+
+
+def _shown(value: object = 7) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+def test_parameters_make_a_template(run: Run) -> None:
+    """A parameter has a value in numbers, texts and counts; formulas of parameters are computed."""
+    with Graph("template") as graph:
+        n = graph.parameter("n", 2, minimum=1, maximum=9, description="How many numbers")
+        word = graph.parameter("word", "a", options=("a", "b"))
+        with graph.each(numbers(2 * n), copies=n * 2) as number:
+            twice = double(number)
+        result = total(twice, offset=n)
+        text = graph.command("echo {word}-{result} > {out}", word=word, result=result, outputs="out")
+        text.save(f"text-{n}.txt")
+
+    assert run(graph).value(text) == "a-14\n"
+    ended = run(graph, {"n": 3, "word": "b"})
+    assert ended.value(text) == "b-33\n"
+    assert (ended.result.directory / "files" / "text-3.txt").exists()
+    with pytest.raises(dropflow.BadGraphError, match="expected 1 to 9"):
+        graph.run({"n": 10})
+
+
+def test_a_subclass_of_app_is_a_component(run: Run) -> None:
+    """Components are called by class name, with their parameters."""
+    with Graph("component") as graph:
+        greeting = graph.component("dlg.apps.simple.HelloWorldApp", greet="Sky", outputs=("hello",))
+        copied = graph.component("dlg.apps.simple.CopyApp", inputs={"input": greeting}, name="Again")
+
+    assert run(graph).value(copied) == "Hello Sky"
+
+
+def test_a_service_runs_beside_its_content(run: Run) -> None:
+    """What it writes when it is ready is data for the nodes inside."""
+    with Graph("service") as graph, graph.service("echo here > {at}; exec sleep 60", output="at") as at:
+        assert isinstance(at, Data)
+        found = graph.call(_same_text, at)
+
+    assert run(graph).value(found).strip() == "here"
+
+
+def _same_text(x: str) -> str:
+    return x
+
+
+def test_subgraphs_and_exclusive_nodes_change_no_values(run: Run) -> None:
+    """They group nodes, in the drawing and on machines."""
+    with Graph("groups") as graph:
+        with graph.subgraph("Begin"):
+            count = numbers(3)
+        with graph.exclusive():
+            found = total(count)
+
+    assert run(graph).value(found) == 3
+
+
+def test_the_cause_of_a_failure_is_the_error_of_a_value(run: Run) -> None:
+    """A value that does not exist because of a failure has the text of the failure."""
+    with Graph("failing") as graph:
+        found = double(graph.call(_refuse_two, 2))
+
+    ended = run(graph)
+
+    assert not ended.ok
+    with pytest.raises(AppError, match="ValueError: two is refused"):
+        ended.value(found)
+
+
+def test_intermediate_values_need_to_persist(run: Run) -> None:
+    """A content in memory is removed after its last consumer, unless the graph keeps it."""
+    with Graph("kept") as graph:
+        first = numbers(3)
+        kept = numbers(4).set(persist=True)
+        found = graph.call(_lengths, [first, kept])
+
+    ended = run(graph)
+
+    assert ended.value(kept) == [0, 1, 2, 3]
+    with pytest.raises(NotFoundError, match="set\\(persist=True\\)"):
+        ended.value(first)
+    assert ended.value(found) == [3, 4]
+
+
+def _lengths(lists: list[list[int]]) -> list[int]:
+    return [len(one) for one in lists]
+
+
+def _wrong_type(graph: Graph) -> None:
+    total(graph.value("text"))
+
+
+def _wrong_element(graph: Graph) -> None:
+    with graph.each(graph.call(_texts), copies=2) as text:
+        double(text)
+
+
+def _texts() -> list[str]:
+    return ["a", "b"]
+
+
+def _not_collected(graph: Graph) -> None:
+    with graph.each(numbers(2), copies=2) as number:
+        kept = double(number)
+    double(kept)
+
+
+def _missing(_: Graph) -> None:
+    total()
+
+
+def _unknown(_: Graph) -> None:
+    total(numbers(2), ofset=1)
+
+
+def _other_scatter(graph: Graph) -> None:
+    with graph.each(numbers(2), copies=2, name="One") as number:
+        kept = double(number)
+    with graph.each(numbers(2), copies=2, name="Two"):
+        double(kept)
+
+
+def _other_graph(graph: Graph) -> None:
+    other = Graph("other")
+    graph.call(double, other.value(1))
+
+
+def _iterated(_: Graph) -> None:
+    list(numbers(2))
+
+
+def _tested(_: Graph) -> None:
+    if numbers(2):
+        pass
+
+
+def _no_copies(graph: Graph) -> None:
+    with graph.each(numbers(2), copies=-1):
+        pass
+
+
+def _never_again(graph: Graph) -> None:
+    with graph.loop(iterations=2) as loop:
+        halve(loop.carry(1.0))
+
+
+def _no_carry(graph: Graph) -> None:
+    with graph.loop(iterations=2):
+        numbers(2)
+
+
+def _unused_group(graph: Graph) -> None:
+    with graph.each(numbers(2), copies=2) as number:
+        kept = double(number)
+    with graph.group_by(kept):
+        pass
+
+
+def _no_encoding(_: Graph) -> None:
+    numbers(2).save("numbers.xyz")
+
+
+def _no_setting(_: Graph) -> None:
+    double.options(tries=2)
+
+
+def _no_class(graph: Graph) -> None:
+    graph.component("dlg.apps.simple.CopyAp")
+
+
+def _no_parameter(graph: Graph) -> None:
+    graph.component("dlg.apps.simple.CopyApp", bufsiz=1)
+
+
+def _no_placeholder(graph: Graph) -> None:
+    graph.command("sort", words=graph.value(1))
+
+
+def _hidden(graph: Graph) -> None:
+    graph.call(_shown, {"inside": numbers(2)})
+
+
+def _list_of_one(_: Graph) -> None:
+    total([numbers(2)])
+
+
+def _text_formula(graph: Graph) -> None:
+    graph.parameter("word", "a") + 1
+
+
+def _no_value(graph: Graph) -> None:
+    graph.parameter("n")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (_wrong_type, "the argument 'values' is str, expected list\\[int\\]"),
+        (_wrong_element, "the argument 'x' is str, expected int"),
+        (_not_collected, "the argument 'x' is list\\[int\\], expected int"),
+        (_missing, "missing a required argument: 'values'"),
+        (_unknown, "unexpected keyword argument 'ofset'"),
+        (_other_scatter, "'Double data' is in 'One' and 'Double .*' in 'Two': there is no rule for their copies"),
+        (_other_graph, "'Value' is data of graph 'other'"),
+        (_iterated, "its elements are not known before it runs"),
+        (_tested, "its value is not known before it runs"),
+        (_no_copies, "copies is -1, expected a whole number of at least 0"),
+        (_never_again, "has no next value"),
+        (_no_carry, "nothing goes from one iteration of the loop to the next"),
+        (_unused_group, "no function uses the group"),
+        (_no_encoding, "how to write 'Numbers data' does not follow from the name 'numbers.xyz'"),
+        (_no_setting, "applications have no setting 'tries'"),
+        (_no_class, "unknown class 'dlg.apps.simple.CopyAp'"),
+        (_no_parameter, "DALiuGEApp has no parameter 'bufsiz'"),
+        (_no_placeholder, "the command does not have {words}"),
+        (_hidden, "is a dict with data or parameters of the graph in it"),
+        (_list_of_one, "is a list of 1, expected several data"),
+        (_text_formula, "the parameter {word} is a String, which has no '\\+'"),
+        (_no_value, "the parameter 'n' has neither a value nor a type"),
+    ],
+)
+def test_a_mistake_is_an_error_of_its_call(mistake: Callable[[Graph], None], message: str) -> None:
+    """The error says what is wrong and what to do, and the call adds nothing to the graph."""
+    with Graph("mistakes") as graph, pytest.raises(UsageError, match=message) as caught:
+        mistake(graph)
+
+    assert caught.value.hint
+
+
+def test_a_wrong_call_adds_nothing() -> None:
+    """So that it can be corrected and made again in a notebook."""
+    with Graph("again") as graph:
+        before = repr(graph)
+        with pytest.raises(UsageError, match="expected list"):
+            total("text")
+        assert repr(graph) == before
