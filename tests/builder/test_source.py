@@ -114,5 +114,5 @@ def test_a_placeholder_in_code_is_refused() -> None:
     with Graph("placeholder") as graph:
         shows(graph.parameter("count", 2))
 
-    with pytest.raises(UsageError, match="has {count}, which is a placeholder of the parameter 'count'"):
+    with pytest.raises(UsageError, match=r"has \{count\}, which is a placeholder of the parameter 'count'"):
         graph.document()
