@@ -348,7 +348,7 @@ def _missing(_: Graph) -> None:
 
 
 def _unknown(_: Graph) -> None:
-    total(numbers(2), ofset=1)
+    total(numbers(2), extra=1)
 
 
 def _other_scatter(graph: Graph) -> None:
@@ -437,7 +437,7 @@ def _no_value(graph: Graph) -> None:
         (_wrong_element, "the argument 'x' is str, expected int"),
         (_not_collected, "the argument 'x' is list\\[int\\], expected int"),
         (_missing, "missing a required argument: 'values'"),
-        (_unknown, "unexpected keyword argument 'ofset'"),
+        (_unknown, "unexpected keyword argument 'extra'"),
         (_other_scatter, "'Double data' is in 'One' and 'Double .*' in 'Two': there is no rule for their copies"),
         (_other_graph, "'Value' is data of graph 'other'"),
         (_iterated, "its elements are not known before it runs"),
