@@ -25,6 +25,7 @@ import msgspec
 from dropflow.engine.api import AttemptResult, StreamOpened, Task
 from dropflow.engine.chained_tasks import not_begun
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.backlog import NO_ROOM
 from dropflow.engine.runners.capacity import Capacity
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.pool_clock import PoolClock
@@ -149,26 +150,28 @@ class Dispatcher:
             self._next = None  # what waited for a worker was aborted, or its runner has left
         waiting = sum(bool(runner.pending) for runner in self._turns)
         while waiting:
-            runner = self._next or self._take_turn()
+            if self._next is None:
+                self._turns.rotate(-1)
+            runner = self._next or self._turns[-1]
             if not runner.pending:
                 continue
             if runner.needs_own_worker:
                 needs = self._admitted(runner.needs_of(runner.pending[0]))
                 worker = self._worker_for(needs)
                 self._next = runner if worker is None else None
-                count = 1
+                count, seconds = 1, 0.0
             else:
-                needs, room, worker = _PLAIN, 0, None
+                needs, room, worker = _PLAIN, NO_ROOM, None
                 if usable := self._usable_workers():
                     room, worker = max(((one.room(now), one) for one in usable), key=itemgetter(0))
                 # What is waiting is spread over the workers, and none of the runners fills them all.
                 share = -(-len(runner.pending) // len(self._workers))
-                count = min(max(room // waiting, 1), share)
-                worker = worker if room > 0 else None
+                count, seconds = min(max(room.attempts // waiting, 1), share), room.seconds / waiting
+                worker = worker if room.attempts else None
             if worker is None:
                 self._end_long_chains(runner, now)
                 return
-            self._give(worker, runner, runner.take(count), now, needs)
+            self._give(worker, runner, runner.take(count, seconds), now, needs)
             waiting -= not runner.pending
 
     def _end_long_chains(self, waiting: RunnerQueue, now: float) -> None:
@@ -228,7 +231,7 @@ class Dispatcher:
         if runner.number not in worker.executors:
             worker.executors.add(runner.number)
             worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
-        worker.assign(runner.number, tasks, now, needs)
+        worker.assign(runner.number, tasks, now, expected=runner.expected.of, needs=needs)
 
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""
@@ -282,11 +285,17 @@ class Dispatcher:
         for number, runner in self._runners.items():
             runner.running = tuple(found[number])
 
-    def _take_turn(self) -> RunnerQueue:
-        self._turns.rotate(-1)
-        return self._turns[-1]
-
     # Results to runners.
+
+    def take_results(self, worker: WorkerProcess, results: Sequence[AttemptResult]) -> None:
+        """Deliver the results of a worker, and note how long its attempts took."""
+        found = []
+        for (number, task), result in worker.take_results(results, self._clock.now):
+            runner = self._runners.get(number)
+            if runner is not None and result.failure is None:
+                runner.expected.note(task.template, result.seconds)
+            found.append((number, result))
+        self.deliver(found)
 
     def deliver(self, results: Sequence[tuple[int, AttemptResult]]) -> None:
         """Deliver results, each with the number of its runner."""

@@ -33,6 +33,7 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
+from dropflow.engine.runners.backlog import MOST_AHEAD
 from dropflow.engine.runners.capacity import memory_of_host
 from dropflow.engine.runners.dispatcher import Dispatcher
 from dropflow.engine.runners.marker import IDLE
@@ -51,7 +52,7 @@ from dropflow.engine.runners.worker_messages import (
     WorkerReady,
 )
 from dropflow.engine.runners.worker_monitor import WorkerMonitor
-from dropflow.engine.runners.worker_process import MOST_AHEAD, SLOW_SECONDS, Assigned, WorkerProcess
+from dropflow.engine.runners.worker_process import SLOW_SECONDS, Assigned, WorkerProcess
 from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
@@ -263,7 +264,7 @@ class WorkerPool:
             if worker.output.by_attempt:
                 self._output_logs.write(worker, running=worker.current())
             self._backoff.note_success()
-            self._dispatcher.deliver(tuple(worker.take_results(message.results, self._time.now)))
+            self._dispatcher.take_results(worker, message.results)
             self._dispatcher.remove_left()
         elif isinstance(message, Returned):
             worker.is_recalled = False

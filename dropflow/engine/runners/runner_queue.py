@@ -9,6 +9,7 @@ import msgspec
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
 from dropflow.engine.chained_tasks import largest_needs, members, not_begun
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.expected_seconds import ExpectedSeconds
 from dropflow.engine.runners.worker_process import needs_own_worker
 from dropflow.engine.time_limit import time_limit
 from dropflow.failure import Failure
@@ -36,6 +37,8 @@ class RunnerQueue:
         self.deliver = deliver
         self.limits = tuple(time_limit(template) for template in spec.templates)
         self._needs = tuple(needs_of(template) for template in spec.templates)
+        self.expected = ExpectedSeconds(spec.templates)
+        """How long its attempts take."""
         self.pending: deque[Task] = deque()
         self.suspects: deque[Task] = deque()
         """Attempts that wait for a process that no other attempt has used."""
@@ -119,14 +122,19 @@ class RunnerQueue:
             return self._needs[task.template]
         return largest_needs(self._needs[one.template] for one in members(task))
 
-    def take(self, most: int) -> list[Task]:
-        """Remove the first attempts that wait: up to one that needs a worker to itself, or only that.
+    def take(self, most: int, seconds: float) -> list[Task]:
+        """Remove and return the first attempts that wait, at least one.
 
-        A chain counts as all its attempts, and is not divided.
+        They end before one that needs a worker to itself, or that takes long, and after `most`, or when they are
+        expected to take so many `seconds` together. A chain counts as all its attempts, and is not divided.
         """
+        expected = self.expected.together
         tasks = [self.pending.popleft()]
-        count = 1 + len(tasks[0].then)
+        count, spent = 1 + len(tasks[0].then), expected(members(tasks[0]))
         while self.pending and count < most and not self._is_alone(self.pending[0]):
+            spent += expected(members(self.pending[0]))
+            if spent > seconds:
+                break
             tasks.append(self.pending.popleft())
             count += 1 + len(tasks[-1].then)
         return tasks

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import psutil
 
 from dropflow.engine.api import AttemptResult, Task
-from dropflow.engine.chained_tasks import LONG_SECONDS
+from dropflow.engine.chained_tasks import members
+from dropflow.engine.runners.backlog import NO_ROOM, Backlog, Room
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
@@ -26,15 +27,12 @@ from dropflow.engine.runners.worker_output import WorkerOutput
 from dropflow.errors import DropflowError
 from dropflow.graph.resource_needs import ResourceNeeds
 
-__all__ = ["MOST_AHEAD", "SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
+__all__ = ["SLOW_SECONDS", "Assigned", "WorkerProcess", "needs_own_worker"]
 
-_AHEAD_SECONDS = 0.02
 _PLAIN = ResourceNeeds()
 _NOTHING = ResourceNeeds(0)
 SLOW_SECONDS = 0.25
 """How long an attempt may take before the attempts that wait for it run in another, idle worker."""
-MOST_AHEAD = 512
-"""The most attempts that a worker is given ahead."""
 
 Assigned = tuple[int, Task]
 """An attempt, and the number of the runner that it is for."""
@@ -61,12 +59,12 @@ class WorkerProcess:
         self.assigned: dict[int, Assigned] = {}
         self.executors: set[int] = set()
         """Numbers of the runners whose executors it has."""
-        self.seconds: float | None = None
+        self._backlog = Backlog()
+        """Expected seconds of each attempt in `assigned`."""
         self.deadline: float | None = None
         self.buffer = Buffer()
         self.outgoing = bytearray()
-        self.next_number = 0
-        self.since = 0.0
+        self.next_number, self.since = 0, 0.0
         self.is_recalled = False
         self._aborted: set[int] = set()
         self._suspect, self._needs = IDLE, _PLAIN
@@ -115,21 +113,17 @@ class WorkerProcess:
             ours.callback(os.close, self.exit)
             self._open = ours.pop_all()
 
-    def room(self, now: float) -> int:
-        """Return how many more attempts it should be given now, by all runners together."""
+    def room(self, now: float) -> Room:
+        """Return what it can be given now, by all runners together."""
         first = itertools.islice(self.assigned.values(), 1)
         is_alone = any(not self._needs.are_plain or needs_own_worker(task) for _, task in first)
         if is_alone or self.deadline is not None or self.stopped_since is not None or self.is_retiring:
-            return 0
-        if self.seconds is None or self.is_long(now):
-            ahead = 1
-        else:
-            ahead = max(2, min(MOST_AHEAD, int(_AHEAD_SECONDS / max(self.seconds, 1e-6))))
-        return ahead - len(self.assigned)
+            return NO_ROOM
+        return NO_ROOM if self.is_slow(now) else self._backlog.room
 
     def is_long(self, now: float) -> bool:
-        """Return whether its attempts take so long that each should be given to it alone."""
-        return (self.seconds is not None and self.seconds >= LONG_SECONDS) or self.is_slow(now)
+        """Return whether it has an attempt that takes so long, or may, that no other one should wait behind it."""
+        return self._backlog.has_long or self.is_slow(now)
 
     def is_slow(self, now: float) -> bool:
         """Return whether its attempt has run for so long that others should not wait for it."""
@@ -147,11 +141,21 @@ class WorkerProcess:
             return self._needs
         return _NOTHING if self.is_idle else _PLAIN
 
-    def assign(self, runner: int, tasks: Sequence[Task], now: float, needs: ResourceNeeds = _PLAIN) -> None:
+    def assign(
+        self,
+        runner: int,
+        tasks: Sequence[Task],
+        now: float,
+        *,
+        expected: Callable[[int], float],
+        needs: ResourceNeeds = _PLAIN,
+    ) -> None:
         """Send attempts to the worker; it must have the executor of their runner.
 
         Parameters
         ----------
+        expected : callable
+            Returns the seconds that an attempt of a template is expected to take.
         needs : ResourceNeeds
             What each of them takes. If that is more than one processor, there is one attempt.
         """
@@ -160,25 +164,19 @@ class WorkerProcess:
             self.since = now
         self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
         for task in tasks:
-            self.assigned[self.next_number] = (runner, task)
-            self.next_number += 1
-            for follower in task.then:
-                self.assigned[self.next_number] = (runner, follower)
+            for one in members(task):
+                self.assigned[self.next_number] = (runner, one)
+                self._backlog.add(self.next_number, expected(one.template))
                 self.next_number += 1
 
-    def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[int, AttemptResult]]:
-        """Remove the attempts that it has run, and yield each result with the number of its runner.
+    def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[Assigned, AttemptResult]]:
+        """Remove the attempts that it has run, and yield each with its result.
 
         Results come in the order of the tasks.
         """
         self.since = now
         for result, number in zip(results, list(self.assigned), strict=False):
-            self._aborted.discard(number)
-            yield self.assigned.pop(number)[0], result
-            spent = result.seconds
-            self.seconds = spent if self.seconds is None else 0.7 * self.seconds + 0.3 * spent
-        if not self._aborted:
-            self.deadline = None
+            yield self.unassign(number), result
 
     def recall(self) -> None:
         """Request that the worker returns the attempts that it has not begun."""
@@ -201,10 +199,11 @@ class WorkerProcess:
         self.outgoing += frame(EndChain())
 
     def unassign(self, number: int) -> Assigned:
-        """Remove an attempt that it has not begun, and return it."""
+        """Remove an attempt that has ended, or that it has not begun, and return it."""
         self._aborted.discard(number)
         if not self._aborted:
             self.deadline = None
+        self._backlog.remove(number)
         return self.assigned.pop(number)
 
     def mark_aborted(self, numbers: Iterable[int], now: float, *, seconds: float) -> None:

@@ -276,14 +276,14 @@ def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, 
 def test_an_attempt_of_a_stream_gets_an_idle_worker(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt of a stream does not wait for a busy worker, perhaps that of its producer, while another is idle."""
     warm(attempts)
+
+    def expect_short(pool: WorkerPool) -> None:
+        for runner in pool._dispatcher._runners.values():
+            runner.expected.note(SCRIPTS.index("hang"), 1e-6)
+
+    seen(pool, expect_short)
     attempts.submit(("hang", 1))
     until(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers))
-
-    def slow_down(pool: WorkerPool) -> None:
-        for worker in pool._workers:
-            worker.seconds = 1.0 if worker.is_idle else 1e-6
-
-    seen(pool, slow_down)
     attempts.submit(("short", 2), ahead=True)
     attempts.answers.wait(2)
     attempts.abort(1)
