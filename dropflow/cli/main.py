@@ -32,6 +32,7 @@ _COMMANDS = {
     "profile": "Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.",
     "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
     "timeline": "Write when the attempts of RUN ran, on which worker: as a trace for Perfetto, or as a picture.",
+    "report": "Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.",
     "submit": "Run GRAPH on the nodes of a manager.",
     "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     "sessions": "List the sessions of a manager, the youngest first.",

@@ -19,8 +19,10 @@ from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.places import Places
+from dropflow.rest.report import report_page
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
+from dropflow.rest.session_report import session_report
 from dropflow.rest.status import STATUSES
 from dropflow.times.analysis import Analysis, analyse
 from dropflow.times.attempts import attempts_of, check_rows
@@ -157,6 +159,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
     return [
         *_causes(manager, templates),
         *_timeline(manager, templates),
+        _page("/sessions/{session}/report.html", lambda call: _report(manager, call), "A report as one file."),
         _page("/sessions/{session}", session, "One session; its twin is SESSION.json.", DropQuery),
         _page("/sessions/{session}/drops/{drop}", drop, "One drop; its twin is DROP.json.", DropPageQuery),
         _page(
@@ -207,6 +210,13 @@ def _timeline(manager: Manager, templates: PageTemplates) -> list[Route]:
         _page("/sessions/{session}/timeline/trace.json", lambda call: _trace(manager, call), "A trace for Perfetto."),
         _page("/sessions/{session}/timeline/picture.svg", lambda call: _timeline_svg(manager, call), "As a picture."),
     ]
+
+
+def _report(manager: Manager, call: Request) -> Response:
+    name = call.path["session"]
+    page = report_page(session_report(manager, name))
+    # As a file: it has a style of its own, which pages of this server must not have.
+    return Response(body=page, content_type="text/html; charset=utf-8", headers=(attachment(f"{name}-report.html"),))
 
 
 def _executed(manager: Manager, session: str) -> Analysis:

@@ -181,6 +181,6 @@
 
 <section class="block" aria-labelledby="downloads-title">
 <div class="section-head"><h2 id="downloads-title">Downloads</h2></div>
-<p class="actions"><a class="button" href="{{session_api(name)}}/graph" download>Physical graph</a><a class="button" href="{{session_api(name)}}/graph?format=json" download>as JSON</a><a class="button" href="{{session_api(name)}}/journal" download>Journal</a></p>
+<p class="actions"><a class="button" href="{{session_api(name)}}/graph" download>Physical graph</a><a class="button" href="{{session_api(name)}}/graph?format=json" download>as JSON</a><a class="button" href="{{session_api(name)}}/journal" download>Journal</a><a class="button" href="{{session_url(name)}}/report.html" download>Report</a></p>
 </section>
 </div>

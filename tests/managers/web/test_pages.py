@@ -348,3 +348,14 @@ def test_actions_that_are_not_possible_have_a_reason(session: str, possible: lis
 
     assert [name for name, _, reason in actions if not reason] == possible
     assert [name for name, _, _ in actions] == ["resume", "retry", "pause", "cancel", "delete"]
+
+
+def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
+    """It is downloaded, not shown, as its style is not that of pages; a session that is unknown has none."""
+    url = serve(manager_with_sessions())
+    found = ask(url, "/sessions/failed/report.html")
+
+    assert (found.status, found.headers["content-disposition"]) == (200, 'attachment; filename="failed-report.html"')
+    assert "no value 1" in found.text
+    assert "report.html" in ask(url, "/sessions/failed").text
+    assert ask(url, "/sessions/none/report.html").status == 404

@@ -1,0 +1,180 @@
+"""A report of a session: one HTML file with pictures and tables, without scripts, that needs no server.
+
+Its size does not grow with the number of drops: pictures are those of the logical graph and of at most 4,000 attempts,
+or of how many ran at a time, and tables end after some hundred rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import msgspec
+
+from dropflow.drop_counts import DropCounts, failed_words
+from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.assets import STATIC
+from dropflow.rest.cause_groups import Cause, causes
+from dropflow.rest.pages import PageLayout, PageTemplates
+from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.times.analysis import Analysis, statistics_of
+from dropflow.times.executed import executed_picture
+from dropflow.times.picture import write_svg
+from dropflow.times.statistics import TimesStatistics
+from dropflow.version import __version__
+
+__all__ = ["SessionReport", "report_page"]
+
+_MOST_SHAPES = 400
+_MOST_CAUSES = 50
+_MOST_NODES = 300
+_MOST_PARAMETERS = 40
+_PARAMETER = 2000
+_LETTER = 7.4
+
+
+class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report is made from.
+
+    Attributes
+    ----------
+    detail : SessionDetail
+        The session.
+    failures : sequence of FailureInfo
+        Its root causes.
+    analysis : Analysis
+        Its graph, its attempts, and what follows from them.
+    written : float
+        When the report is written, in seconds since the epoch.
+    versions : sequence of (str, str)
+        Programs and their versions, besides the dropflow that writes the report.
+    missing : tuple of str
+        Nodes that did not answer.
+    """
+
+    detail: SessionDetail
+    failures: Sequence[FailureInfo]
+    analysis: Analysis
+    written: float
+    versions: Sequence[tuple[str, str]] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def graph(self) -> PhysicalGraph:
+        """The graph that ran."""
+        return self.analysis.graph
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Failures by their text, the most harmful first."""
+        return causes(self.failures)
+
+    @property
+    def statistics(self) -> TimesStatistics:
+        """Times of attempts."""
+        return statistics_of(self.analysis, most_steps=30, missing=self.missing)
+
+    @property
+    def parameters(self) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+        """Names and parameters of logical nodes."""
+        for template in self.graph.templates[:_MOST_NODES]:
+            if template.arguments and not template.artificial:
+                pairs = tuple((one.name, _text(one.value)) for one in template.arguments[:_MOST_PARAMETERS])
+                yield template.name, pairs
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the report has not, because there is too much of it."""
+        count, found = len(self.graph.templates), []
+        if count > _MOST_SHAPES:
+            found.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")
+        if count > _MOST_NODES:
+            found.append(f"Tables have the first {_MOST_NODES} of {count:,} logical nodes.")
+        return tuple(found)
+
+
+def report_page(report: SessionReport) -> bytes:
+    """Return the report as HTML."""
+    drawing = None
+    if len(report.graph.templates) <= _MOST_SHAPES:
+        drawing = _Picture(draw_logical(report.graph), report.detail)
+    timeline = ""
+    if len(report.analysis.attempts):
+        stream = BytesIO()
+        write_svg(executed_picture(report.analysis), stream)
+        timeline = stream.getvalue().decode()
+    css = "".join((STATIC / name).read_text() for name in ("dropflow.css", "report.css"))
+    shown: Mapping[str, Any] = {
+        "report": report,
+        "detail": report.detail,
+        "drawing": drawing,
+        "timeline": timeline,
+        "css": css,
+        "most_causes": _MOST_CAUSES,
+        "most_nodes": _MOST_NODES,
+        "own_version": __version__,
+        "bar": _bar,
+    }
+    return _TEMPLATES.render("report", **shown).encode(errors="replace")
+
+
+def _bar(counts: DropCounts) -> list[tuple[str, str, float, float, int]]:
+    """Return style, word, start, width in per cent, and number of drops of each part of a bar."""
+    found, start, total = [], 0.0, max(counts.total, 1)
+    for style, word, number in (
+        ("completed", "completed", counts.completed),
+        ("error", "in error", counts.in_error),
+        ("skipped", "skipped", counts.skipped),
+        ("cancelled", "cancelled", counts.cancelled),
+        ("lost", "lost", counts.lost),
+        ("running", "running", counts.running),
+        ("queued", "queued", counts.queued),
+        ("waiting", "waiting", counts.waiting),
+    ):
+        if number:
+            width = 100 * number / total
+            found.append((style, word, round(start, 2), round(max(width, 0.8), 2), number))
+            start += width
+    return found
+
+
+class _Picture:
+    """The logical graph as the report's template draws it."""
+
+    def __init__(self, drawing: LogicalDrawing, detail: SessionDetail) -> None:
+        self.drawing = drawing
+        self._counts = {node.key: node.counts for node in detail.logical}
+        self._places = {node.template: node for node in drawing.nodes}
+
+    def bar(self, key: str, width: float) -> list[tuple[str, float, float]]:
+        """Return the parts of the bar of a logical node: style, start and width."""
+        parts = _bar(self._counts.get(key, DropCounts()))
+        return [(style, start * width / 100, part * width / 100) for style, _, start, part, _ in parts]
+
+    def path(self, source: int, target: int) -> str:
+        """Return the line of an arrow; empty if one of its ends is not drawn."""
+        if source not in self._places or target not in self._places:
+            return ""
+        width, height = self.drawing.node_width, self.drawing.node_height
+        one, other = self._places[source], self._places[target]
+        x, y, end, level = one.x + width, one.y + height / 2, other.x, other.y + height / 2
+        if end < x:  # to the left: below both
+            low = max(y, level) + height
+            return f"M{x:.0f} {y:.0f}C{x + 40:.0f} {low:.0f} {end - 40:.0f} {low:.0f} {end:.0f} {level:.0f}"
+        bend = max((end - x) / 2, 20)
+        return f"M{x:.0f} {y:.0f}C{x + bend:.0f} {y:.0f} {end - bend:.0f} {level:.0f} {end:.0f} {level:.0f}"
+
+    def name(self, text: str, width: float) -> str:
+        """Return as much of a name as fits."""
+        most = max(int(width / _LETTER), 1)
+        return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}…"
+
+
+_TEMPLATES = PageTemplates(
+    STATIC.parent / "templates", layout=PageLayout(navigation=()), names={"failed_words": failed_words}
+)

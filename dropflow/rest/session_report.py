@@ -1,0 +1,69 @@
+"""The report of a session of a manager, from what any manager or client answers."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.operation_records import ALL_TIMES, FailureList, TimesQuery
+from dropflow.rest.report import SessionReport
+from dropflow.rest.schema import FIRST_PAGE, Download, ManagerInfo, NodeInfo, PageQuery, SessionDetail
+from dropflow.times.analysis import analyse
+from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.octets import read_sections
+
+__all__ = ["ReportSource", "session_report"]
+
+_CAUSES = PageQuery(limit=1000)
+
+
+class ReportSource(Protocol):
+    """The operations of a manager or a client that a report needs."""
+
+    def info(self) -> ManagerInfo:
+        """Return the record of the manager."""
+        ...
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Return all node managers."""
+        ...
+
+    def session(self, session: str) -> SessionDetail:
+        """Return one session."""
+        ...
+
+    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+        """Return a page of the root causes."""
+        ...
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of attempts."""
+        ...
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph."""
+        ...
+
+
+def session_report(source: ReportSource, session: str) -> SessionReport:
+    """Return the report of a session as it is now.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such session.
+    ProtocolError
+        The times are of another graph.
+    """
+    info, detail = source.info(), source.session(session)
+    sections = list(read_sections(source.times(session).chunks, where=session))
+    graph, attempts = source.graph(session), attempts_of(sections)
+    check_rows(graph, attempts, session)
+    nodes = [(f"node {node.name}", node.version) for node in source.nodes() if node.name in detail.nodes]
+    return SessionReport(
+        detail=detail,
+        failures=source.failures(session, _CAUSES).failures,
+        analysis=analyse(graph, attempts),
+        written=info.time,
+        versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
+        missing=tuple(sorted(section.node for section in sections if section.missing)),
+    )
