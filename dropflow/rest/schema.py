@@ -447,6 +447,9 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Name of a logical node, or that and the indices of one of its drops: ``Measure 3`` or ``Measure_0-3``.
     row : int
         Row of a drop in the whole graph; -1 for any.
+    sort : str
+        What the list is sorted by: row, id, name (of the logical node), state, node, attempt or size; with a minus in
+        front in descending order. By default it has the order of the graph on each node.
     """
 
     state: Annotated[str, Meta(max_length=200)] = ""
@@ -457,6 +460,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ending: Annotated[str, Meta(max_length=1024)] = ""
     name: Annotated[str, Meta(max_length=1024)] = ""
     row: Annotated[int, Meta(ge=-1, le=2**53)] = -1
+    sort: Annotated[str, Meta(pattern="^$|^-?(row|id|name|state|node|attempt|size)$")] = ""
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 

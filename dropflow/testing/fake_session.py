@@ -12,6 +12,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
+from dropflow.rest.drop_order import order_of
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import (
     DropDetail,
@@ -132,6 +133,9 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             and query.row in (-1, row.drop)
             and (not query.name or row.drop in named)
         ]
+        if query.sort:
+            key, is_reversed = order_of(query.sort)
+            found.sort(key=key, reverse=is_reversed)
         page = tuple(found[query.offset : query.offset + query.limit])
         return DropPage(drops=page, total=len(found), offset=query.offset, limit=query.limit)
 

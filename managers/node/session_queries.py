@@ -23,7 +23,7 @@ from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.records import TIMES_FILE, read_times
-from managers.node import session_views
+from managers.node import drop_pages, session_views
 from managers.node.batch_download import batch
 from managers.node.content_previews import content_picture, content_preview
 from managers.node.downloads import content_download, file_download
@@ -67,7 +67,7 @@ class SessionQueries(SessionTimes):
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
         found = self._find(session)
-        return session_views.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
+        return drop_pages.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop."""

@@ -8,7 +8,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.state_records import DropStates
 from managers.node.changed_states import StateLog
-from managers.node.session_views import LiveSession, SessionCaller
+from managers.node.drop_pages import LiveSession, SessionCaller
 
 __all__ = ["StateLogs"]
 

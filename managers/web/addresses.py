@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
-from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, SessionQuery
+from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
 __all__ = [
     "api_url",
@@ -12,6 +12,7 @@ __all__ = [
     "drop_url",
     "drops_url",
     "failure_url",
+    "nodes_url",
     "picture_url",
     "quoted",
     "session_api",
@@ -20,7 +21,7 @@ __all__ = [
     "timeline_url",
 ]
 
-_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery
+_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery | NodeQuery
 
 
 def quoted(text: object) -> str:
@@ -76,6 +77,11 @@ def drops_url(session: str, query: DropQuery) -> str:
 def sessions_url(query: SessionQuery) -> str:
     """Return the page of the sessions that match `query`."""
     return "/sessions" + _asked(query, SessionQuery())
+
+
+def nodes_url(query: NodeQuery) -> str:
+    """Return the page of the nodes that match `query`."""
+    return "/nodes" + _asked(query, NodeQuery())
 
 
 def _asked(query: _Query, default: _Query) -> str:

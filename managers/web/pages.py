@@ -36,6 +36,7 @@ from managers.web.addresses import (
     causes_url,
     drop_url,
     drops_url,
+    nodes_url,
     picture_url,
     quoted,
     session_api,
@@ -51,6 +52,7 @@ from managers.web.submission import submission_routes
 from managers.web.views import (
     DropPageQuery,
     DropView,
+    NodeQuery,
     SessionQuery,
     SessionView,
     causes_view,
@@ -100,8 +102,14 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         return page_response(templates.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
 
     def nodes(call: Request) -> Response:
-        view = nodes_view(manager)
-        return page_response(templates.render("nodes", manager=view.manager, twin="/nodes.json", view=view), call)
+        view = nodes_view(manager, call.query)
+
+        def sort_address(sort: str) -> str:
+            return nodes_url(msgspec.structs.replace(view.query, sort=sort))
+
+        twin = nodes_url(view.query).replace("/nodes", "/nodes.json", 1)
+        shown = {"view": view, "sort_address": sort_address}
+        return page_response(templates.render("nodes", manager=view.manager, twin=twin, **shown), call)
 
     def node(call: Request) -> Response:
         view = node_view(manager, call.path["node"])
@@ -116,15 +124,19 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
             return sessions_url(msgspec.structs.replace(view.query, offset=offset))
 
         twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
-        shown = {"view": view, "address": address, "statuses": STATUSES}
+
+        def sort_address(sort: str) -> str:
+            return sessions_url(msgspec.structs.replace(view.query, offset=0, sort=sort))
+
+        shown = {"view": view, "address": address, "sort_address": sort_address, "statuses": STATUSES}
         return page_response(templates.render("sessions", manager=view.manager, twin=twin, **shown), call)
 
     return [
         _page("/", overview, "The manager, its nodes and its youngest sessions."),
         _page("/overview.json", lambda _: overview_view(manager), "The first page as JSON."),
-        _page("/nodes", nodes, "All nodes with their load."),
+        _page("/nodes", nodes, "All nodes with their load.", NodeQuery),
         _page("/nodes/{node}", node, "One node, and its load during the last hour."),
-        _page("/nodes.json", lambda _: nodes_view(manager), "The page of the nodes as JSON."),
+        _page("/nodes.json", lambda call: nodes_view(manager, call.query), "Nodes as JSON.", NodeQuery),
         _page("/sessions", sessions, "All sessions.", SessionQuery),
         _page("/sessions.json", lambda call: sessions_view(manager, call.query), "Sessions as JSON.", SessionQuery),
     ]
@@ -256,8 +268,10 @@ def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str
 def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool) -> str:
     name, query = view.session.session, view.query
 
-    def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False) -> str:
-        wanted = msgspec.structs.replace(query, offset=offset) if same else DropQuery(state=state, key=key)
+    def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False, sort: str | None = None) -> str:
+        order = query.sort if sort is None else sort
+        same_query = msgspec.structs.replace(query, offset=offset, sort=order)
+        wanted = same_query if same else DropQuery(state=state, key=key)
         return drops_url(name, wanted)
 
     shown = drops_url(name, query).removesuffix("#drops")

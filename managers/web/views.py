@@ -4,7 +4,7 @@ If the subject of a page is missing, its error is the answer. If anything else o
 does not answer, the page lists it under `warnings` and shows the rest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -36,6 +36,7 @@ __all__ = [
     "CausesView",
     "DropPageQuery",
     "DropView",
+    "NodeQuery",
     "NodeView",
     "NodesView",
     "OverviewView",
@@ -60,10 +61,14 @@ _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Filters on sessions: their status, and a text in their name or in the name of their graph."""
+    """Filters on sessions: their status, and a text in their name or in the name of their graph; and their order.
+
+    `sort` is a column of the page; with a minus in front in descending order. By default the youngest come first.
+    """
 
     status: Annotated[str, Meta(max_length=20)] = ""
     text: Annotated[str, Meta(max_length=200)] = ""
+    sort: Annotated[str, Meta(pattern="^$|^-?(session|status|progress|rate|time|begun)$")] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
 
@@ -83,6 +88,33 @@ class DropPageQuery(PreviewQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 FIRST_DROP_PAGE = DropPageQuery()
 
 
+class NodeQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Filters on nodes: their state, and a text in their name, host or island; and their order, as of sessions."""
+
+    text: Annotated[str, Meta(max_length=200)] = ""
+    state: Annotated[str, Meta(max_length=20)] = ""
+    sort: Annotated[str, Meta(pattern="^$|^-?(name|state|sessions|processor|memory|disk|attempts)$")] = ""
+
+
+_SESSION_ORDERS: dict[str, Callable[[SessionInfo], str | float]] = {
+    "session": lambda one: one.session.casefold(),
+    "status": lambda one: one.status,
+    "progress": lambda one: one.settled / max(one.drops, 1),
+    "rate": lambda one: one.rate,
+    "time": lambda one: one.seconds,
+    "begun": lambda one: one.created,
+}
+_NODE_ORDERS: dict[str, Callable[[NodeInfo], str | float]] = {
+    "name": lambda one: one.name.casefold(),
+    "state": lambda one: one.state,
+    "sessions": lambda one: one.sessions,
+    "processor": lambda one: one.load.processor,
+    "memory": lambda one: 1 - one.load.memory_free / max(one.load.memory, 1),
+    "disk": lambda one: 1 - one.load.disk_free / max(one.load.disk, 1),
+    "attempts": lambda one: one.load.busy,
+}
+
+
 class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
     """The manager, its children and nodes, and its youngest sessions."""
 
@@ -96,10 +128,11 @@ class OverviewView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodesView(msgspec.Struct, frozen=True, kw_only=True):
-    """All node managers."""
+    """The node managers that match."""
 
     manager: ManagerInfo
     nodes: tuple[NodeInfo, ...]
+    query: NodeQuery
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,9 +262,22 @@ def overview_view(manager: Manager) -> OverviewView:
     )
 
 
-def nodes_view(manager: Manager) -> NodesView:
-    """Return all node managers with their load."""
-    return NodesView(manager=manager.info(), nodes=manager.nodes())
+def nodes_view(manager: Manager, query: NodeQuery) -> NodesView:
+    """Return the node managers that match `query`, with their load."""
+    text = query.text.casefold()
+    found = [
+        node
+        for node in manager.nodes()
+        if query.state in ("", node.state)
+        and any(text in one.casefold() for one in (node.name, node.host, node.island))
+    ]
+    return NodesView(manager=manager.info(), nodes=_in_order(found, query.sort, _NODE_ORDERS), query=query)
+
+
+def _in_order(rows: list[_T], sort: str, orders: Mapping[str, Callable[[_T], str | float]]) -> tuple[_T, ...]:
+    if sort:
+        rows.sort(key=orders[sort.removeprefix("-")], reverse=sort.startswith("-"))
+    return tuple(rows)
 
 
 def node_view(manager: Manager, name: str) -> NodeView:
@@ -261,7 +307,7 @@ def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
     ]
     return SessionsView(
         manager=manager.info(),
-        sessions=tuple(found[query.offset : query.offset + query.limit]),
+        sessions=_in_order(found, query.sort, _SESSION_ORDERS)[query.offset : query.offset + query.limit],
         total=len(found),
         query=query,
     )

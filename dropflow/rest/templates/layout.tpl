@@ -12,6 +12,7 @@
 <meta name="dropflow-door" content="{{door}}">
 % end
 <title>{{title}} · dropflow</title>
+<script src="/static/theme.js"></script>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
 % for layout_sheet in layout.style_sheets:
@@ -26,6 +27,7 @@
 % if defined("script") and script:
 <script type="module" src="/static/{{script}}"></script>
 % end
+<script type="module" src="/static/kit.js"></script>
 <script src="/static/key.js" defer></script>
 </head>
 <body>
@@ -56,6 +58,8 @@
 <a href="{{twin}}">This page as JSON</a>
 % end
 <a href="/openapi.json">API</a>
+<button type="button" id="theme" hidden>Colours</button>
+<button type="button" id="help" hidden>Keys</button>
 </footer>
 </body>
 </html>

@@ -601,11 +601,13 @@ document.addEventListener("click", (event) => {
 
 box.addEventListener("scroll", paintSoon);
 new ResizeObserver(resize).observe(box);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+function recolour() {
   colours = readColours(root);
   shade();
   legend();
   paintSoon();
-});
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+new MutationObserver(recolour).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 explain();
 follow();

@@ -41,8 +41,8 @@
 % end
 <div class="block columns">
 % for title, neighbours, total in (("Inputs", drop.inputs, drop.input_count), ("Outputs", drop.outputs, drop.output_count)):
-<section aria-labelledby="{{title.lower()}}-title">
-<div class="section-head"><h2 id="{{title.lower()}}-title">{{title}}</h2><span class="muted">{{format_count(total)}}</span></div>
+<section>
+<div class="section-head"><h2>{{title}}</h2><span class="muted">{{format_count(total)}}</span></div>
 % if neighbours:
 <div class="table tall" tabindex="0" role="region" aria-label="Table of {{title.lower()}}"><table>
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
@@ -84,7 +84,7 @@
 % if drop.parameters:
 <section class="block" aria-labelledby="parameters-title">
 <h2 id="parameters-title">Parameters</h2>
-<div class="table tall" tabindex="0" role="region" aria-label="Table of parameters"><table>
+<div class="table tall" tabindex="0" role="region" aria-label="Table of parameters"><table data-sortable>
 <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
 <tbody>
 % for key, value in drop.parameters.items():

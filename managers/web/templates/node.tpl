@@ -11,7 +11,7 @@
 <div data-part="node">
 % include("warnings.tpl", warnings=view.warnings)
 <section class="block">
-% include("nodes_table.tpl", nodes=(node,))
+% include("nodes_table.tpl", nodes=(node,), sort="", sort_address=None)
 </section>
 <section class="block" aria-labelledby="history-title">
 <div class="section-head"><h2 id="history-title">Load</h2>

@@ -1,6 +1,8 @@
 <div class="table" tabindex="0" role="region" aria-label="Nodes">
 <table>
-<thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="number at-middle">Sessions</th><th scope="col" class="load-column">Processor</th><th scope="col" class="load-column at-middle">Memory</th><th scope="col" class="load-column at-wide">Disk</th><th scope="col" class="number at-wide">Attempts</th></tr></thead>
+<thead><tr>
+% include("sort_header.tpl", sort=sort, sort_address=sort_address, columns=(("Node", "name", ""), ("State", "state", ""), ("Sessions", "sessions", "number at-middle"), ("Processor", "processor", "load-column"), ("Memory", "memory", "load-column at-middle"), ("Disk", "disk", "load-column at-wide"), ("Attempts", "attempts", "number at-wide")))
+</tr></thead>
 <tbody>
 % for node in nodes:
 % load = node.load

@@ -23,7 +23,7 @@
 % if view.children:
 <section class="block">
 <div class="section-head"><h2>{{"Islands" if manager.role == "master" else "Members"}}</h2></div>
-<div class="table" tabindex="0" role="region" aria-label="Children"><table>
+<div class="table" tabindex="0" role="region" aria-label="Children"><table data-sortable>
 <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col" class="at-middle">Address</th></tr></thead>
 <tbody>
 % for child in view.children:
@@ -51,7 +51,7 @@
 % end
 </div>
 % if view.sessions:
-% include("sessions_table.tpl", sessions=view.sessions)
+% include("sessions_table.tpl", sessions=view.sessions, sort="", sort_address=None)
 % else:
 <div class="empty"><p>No session yet.</p><p><a class="button primary" href="/submit">Submit a graph</a></p><p><code>dropflow submit GRAPH --to {{manager.url}}</code></p></div>
 % end
@@ -63,7 +63,7 @@
 % end
 </div>
 % if view.nodes:
-% include("nodes_table.tpl", nodes=view.nodes[:20])
+% include("nodes_table.tpl", nodes=view.nodes[:20], sort="", sort_address=None)
 % else:
 <div class="empty"><p>No node manager has joined yet.</p></div>
 % end

@@ -79,8 +79,8 @@
 
 <div data-part="results">
 % if view.results:
-<section class="block" aria-labelledby="results-title">
-<div class="section-head"><h2 id="results-title">Results</h2><span class="muted">{{format_count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{format_size(sum(result.size for result in view.results))}}</span></div>
+<section class="block">
+<div class="section-head"><h2>Results</h2><span class="muted">{{format_count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{format_size(sum(result.size for result in view.results))}}</span></div>
 <div class="table tall" tabindex="0" role="region" aria-label="Results"><table>
 <thead><tr><th scope="col">File</th><th scope="col" class="at-middle">Drop</th><th scope="col" class="at-wide">Node</th><th scope="col" class="number">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
 <tbody>
@@ -96,11 +96,11 @@
 </div>
 
 % if not is_brief:
-<section class="block" aria-labelledby="logical-title">
-<div class="section-head"><h2 id="logical-title">Logical nodes</h2><span class="muted">{{format_count(len(session.logical))}}</span></div>
+<section class="block">
+<div class="section-head"><h2>Logical nodes</h2><span class="muted">{{format_count(len(session.logical))}}</span></div>
 <div data-part="logical">
 % if session.logical:
-<div class="table tall" tabindex="0" role="region" aria-label="Logical nodes"><table id="logical">
+<div class="table tall" tabindex="0" role="region" aria-label="Logical nodes"><table id="logical" data-sortable>
 <thead><tr><th scope="col">Name</th><th scope="col" class="grow">Progress</th>
 % for group in groups:
 <th scope="col" class="number at-middle">{{group.word.capitalize()}}</th>
@@ -137,9 +137,12 @@
 % end
 </div>
 
-<section class="block" id="drops" aria-labelledby="drops-title">
-<div class="section-head"><h2 id="drops-title">Drops</h2></div>
-<form class="filters" method="get" action="{{session_url(name)}}#drops">
+<section class="block" id="drops">
+<div class="section-head"><h2>Drops</h2></div>
+<form class="filters" method="get" action="{{session_url(name)}}#drops" data-parts="drops">
+% if view.query.sort:
+<input type="hidden" name="sort" value="{{view.query.sort}}">
+% end
 <label>Text in id or name<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Logical node<select name="key"><option value="">any</option>
 % for node in () if is_brief else session.logical:
@@ -166,7 +169,9 @@
 <div data-part="drops">
 % if view.drops.drops:
 <div class="table" tabindex="0" role="region" aria-label="Drops"><table>
-<thead><tr><th scope="col" class="number at-wide">Row</th><th scope="col">Drop</th><th scope="col" class="at-middle">Logical node</th><th scope="col">State</th><th scope="col" class="at-middle">Node</th><th scope="col" class="number at-wide">Attempt</th><th scope="col" class="number at-middle">Size</th></tr></thead>
+<thead><tr>
+% include("sort_header.tpl", sort=view.query.sort, sort_address=lambda sort: address(sort=sort, same=True), columns=(("Row", "row", "number at-wide"), ("Drop", "id", ""), ("Logical node", "name", "at-middle"), ("State", "state", ""), ("Node", "node", "at-middle"), ("Attempt", "attempt", "number at-wide"), ("Size", "size", "number at-middle")))
+</tr></thead>
 <tbody>
 % for drop in view.drops.drops:
 <tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown_name(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown_name(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown_name(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state, is_running=drop.is_running)}}" title="{{drop.state}}">{{state_word(drop.state, is_running=drop.is_running)}}</span></td><td class="at-middle"><bdi class="clip">{{shown_name(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{format_size(drop.size)}}</td></tr>

@@ -4,7 +4,10 @@
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <section class="block" aria-label="List of sessions">
-<form class="filters few" method="get" action="/sessions">
+<form class="filters few" method="get" action="/sessions" data-parts="sessions">
+% if view.query.sort:
+<input type="hidden" name="sort" value="{{view.query.sort}}">
+% end
 <label>Name or graph<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Status<select name="status"><option value="">any</option>
 % for status in statuses:
@@ -15,7 +18,7 @@
 </form>
 <div data-part="sessions">
 % if view.sessions:
-% include("sessions_table.tpl", sessions=view.sessions)
+% include("sessions_table.tpl", sessions=view.sessions, sort=view.query.sort, sort_address=sort_address)
 % include("pager.tpl", label="Pages of sessions", things="sessions", offset=view.query.offset, limit=view.query.limit, total=view.total, address=address)
 % elif view.total or view.query.text or view.query.status or view.query.offset:
 <div class="empty"><p>No session matches.</p><p><a href="/sessions">Show all</a></p></div>

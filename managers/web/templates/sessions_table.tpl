@@ -1,6 +1,8 @@
 <div class="table" tabindex="0" role="region" aria-label="Sessions">
 <table>
-<thead><tr><th scope="col">Session</th><th scope="col">Status</th><th scope="col" class="grow">Progress</th><th scope="col" class="number at-wide">Rate</th><th scope="col" class="number at-middle">Time</th><th scope="col" class="at-wide">Begun</th></tr></thead>
+<thead><tr>
+% include("sort_header.tpl", sort=sort, sort_address=sort_address, columns=(("Session", "session", ""), ("Status", "status", ""), ("Progress", "progress", "grow"), ("Rate", "rate", "number at-wide"), ("Time", "time", "number at-middle"), ("Begun", "begun", "at-wide")))
+</tr></thead>
 <tbody>
 % for session in sessions:
 % numbers = grouped(session.counts)
@@ -18,7 +20,7 @@
 <span>{{format_count(numbers["lost"])}} lost</span>\\
 % end
 </div></td>
-<td class="number at-wide">{{format_rate(session.rate) if session.rate and not session.is_over else "–"}}</td>
+<td class="number at-wide">{{format_rate(session.rate) if session.rate else "–"}}</td>
 <td class="number at-middle">{{format_duration(session.seconds)}}\\
 % if session.remaining is not None and not session.is_over:
 <span class="sub">{{format_duration(session.remaining)}} left</span>\\

@@ -1,11 +1,11 @@
 % if times.templates:
-<section class="block" aria-labelledby="templates-title">
-<div class="section-head"><h2 id="templates-title">Times by logical node</h2><span class="muted">{{format_count(times.attempts)}} {{"attempt has" if times.attempts == 1 else "attempts have"}} ended</span>
+<section class="block">
+<div class="section-head"><h2>Times by logical node</h2><span class="muted">{{format_count(times.attempts)}} {{"attempt has" if times.attempts == 1 else "attempts have"}} ended</span>
 % if not is_whole:
 <a href="{{timeline_url(session)}}">Timeline</a>
 % end
 </div>
-<div class="table tall" tabindex="0" role="region" aria-label="Times by logical node"><table>
+<div class="table tall" tabindex="0" role="region" aria-label="Times by logical node"><table data-sortable>
 <thead><tr><th scope="col">Name</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number at-wide">Failed</th><th scope="col" class="number">Median</th><th scope="col" class="number">95 %</th><th scope="col" class="number">Longest</th><th scope="col" class="number at-middle" title="Median until given to the workers">Ready</th><th scope="col" class="number at-middle" title="Median from then until it began">Queued</th><th scope="col" class="number at-wide">Planned</th><th scope="col" class="number at-middle">Running in all</th><th scope="col" class="number at-wide">Processor</th><th scope="col" class="number at-wide">Memory</th></tr></thead>
 <tbody>
 % for one in times.templates:
@@ -15,9 +15,9 @@
 </section>
 % end
 % if is_whole and times.critical:
-<section class="block" aria-labelledby="critical-title">
-<div class="section-head"><h2 id="critical-title">Critical path</h2><span class="muted">{{format_count(times.critical_steps)}} {{"attempt" if times.critical_steps == 1 else "attempts"}} ran {{format_brief(times.critical_ran)}} and waited {{format_brief(times.critical_waited)}}{{f"; the {len(times.critical)} longest steps" if len(times.critical) < times.critical_steps else ""}}</span></div>
-<div class="table tall" tabindex="0" role="region" aria-label="Critical path"><table>
+<section class="block">
+<div class="section-head"><h2>Critical path</h2><span class="muted">{{format_count(times.critical_steps)}} {{"attempt" if times.critical_steps == 1 else "attempts"}} ran {{format_brief(times.critical_ran)}} and waited {{format_brief(times.critical_waited)}}{{f"; the {len(times.critical)} longest steps" if len(times.critical) < times.critical_steps else ""}}</span></div>
+<div class="table tall" tabindex="0" role="region" aria-label="Critical path"><table data-sortable>
 <thead><tr><th scope="col">Drop</th><th scope="col" class="at-middle">Node</th><th scope="col">Began after</th><th scope="col" class="number">Waited</th><th scope="col" class="number">Ran</th></tr></thead>
 <tbody>
 % for one in times.critical:
@@ -28,9 +28,9 @@
 % end
 % if is_whole and times.lanes:
 <div class="block columns">
-<section aria-labelledby="slowest-title">
-<h2 id="slowest-title">Slowest attempts</h2>
-<div class="table" tabindex="0" role="region" aria-label="Slowest attempts"><table>
+<section>
+<h2>Slowest attempts</h2>
+<div class="table" tabindex="0" role="region" aria-label="Slowest attempts"><table data-sortable>
 <thead><tr><th scope="col">Drop</th><th scope="col" class="number">Ran</th><th scope="col" class="number">Waited</th></tr></thead>
 <tbody>
 % for one in times.slowest:
@@ -38,9 +38,9 @@
 % end
 </tbody></table></div>
 </section>
-<section aria-labelledby="workers-title">
-<h2 id="workers-title">Workers</h2>
-<div class="table tall" tabindex="0" role="region" aria-label="Workers"><table>
+<section>
+<h2>Workers</h2>
+<div class="table tall" tabindex="0" role="region" aria-label="Workers"><table data-sortable>
 <thead><tr><th scope="col">Worker</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number">Busy</th><th scope="col" class="number">For data</th><th scope="col" class="number at-middle">For a message</th><th scope="col" class="number">For a worker</th></tr></thead>
 <tbody>
 % for one in times.lanes:

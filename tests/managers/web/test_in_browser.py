@@ -133,7 +133,7 @@ def test_failures_with_the_same_text_are_one_cause(serve: Any, look: Any) -> Non
     page.goto("/sessions/running")
 
     expect(page.locator("article")).to_have_count(1)
-    expect(page.get_by_text("6 drops in error because of them")).to_be_visible()
+    expect(page.get_by_text("3 failed, took 3 along")).to_be_visible()
     page.get_by_text("2 alike", exact=True).click()
     page.get_by_role("link", name="fan_a_0-7").first.click()
     expect(page).to_have_url(re.compile("/drops/fan_a_0-7"))
@@ -221,7 +221,7 @@ def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
     expect(page.get_by_text("1–100 of 250 drops")).to_be_visible()  # noqa: RUF001 - as it is shown
     page.get_by_role("link", name="Next").click()
     expect(page.get_by_text("101–200 of 250 drops")).to_be_visible()  # noqa: RUF001 - as it is shown
-    page.get_by_role("combobox", name="State").select_option(label="error")
+    page.get_by_role("combobox", name="State").select_option(label="in error")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_text("No drop matches.")).to_be_visible()
 
@@ -232,7 +232,7 @@ def test_a_number_of_a_logical_node_links_to_its_drops(serve: Any, look: Any) ->
     page.goto("/sessions/failed")
     page.locator("#logical tr", has_text="app").first.locator("td[data-group=error] a").click()
 
-    expect(page.locator("#drops tbody .state")).to_have_text(["error", "error"])
+    expect(page.locator("#drops tbody .state")).to_have_text(["in error", "in error"])
 
 
 def test_log_and_content_of_a_drop_are_shown_and_downloaded(serve: Any, look: Any) -> None:

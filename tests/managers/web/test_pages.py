@@ -21,6 +21,7 @@ from managers.web.page_templates import manager_templates
 from managers.web.submission import submission_routes
 from managers.web.views import (
     DropView,
+    NodeQuery,
     NodesView,
     OverviewView,
     SessionQuery,
@@ -60,7 +61,7 @@ def hostile_graph() -> PhysicalGraph:
     ("path", "kind", "view"),
     [
         ("/", OverviewView, overview_view),
-        ("/nodes", NodesView, nodes_view),
+        ("/nodes", NodesView, lambda found: nodes_view(found, NodeQuery())),
         ("/sessions?status=failed", SessionsView, lambda found: sessions_view(found, SessionQuery(status="failed"))),
         (
             "/sessions/failed?state=ERROR&limit=3&offset=1",

@@ -38,8 +38,13 @@ export async function refresh(names, isBrief = false) {
   }
   const foot = page.querySelector(".foot");
   if (foot) become(document.querySelector(".foot"), foot);
+  // The order of tables, buttons and the like are not in the page of the server: `kit.js` and others add them again.
+  document.dispatchEvent(new Event("refreshed"));
   return "fresh";
 }
+
+/** Buttons of the frame that scripts show. */
+const SHOWN = new Set(["theme", "help"]);
 
 /**
  * Make `live` equal to `fresh` with as few changes as possible.
@@ -50,10 +55,11 @@ export async function refresh(names, isBrief = false) {
 export function become(live, fresh) {
   if (live.isEqualNode(fresh)) return;
   for (const { name } of [...live.attributes]) {
-    // The reader decides whether details are open.
+    // The reader decides whether details are open; scripts show buttons that are hidden without them.
     if (!fresh.hasAttribute(name) && name !== "open") live.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
+    if (name === "hidden" && live.id && SHOWN.has(live.id)) continue;
     if (live.getAttribute(name) !== value) live.setAttribute(name, value);
   }
   becomeChildren(live, fresh);

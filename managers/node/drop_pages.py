@@ -1,0 +1,172 @@
+"""Pages of the list of drops that a session has on this node: filtered, and in the order that a query wants."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.engine.api import Handle
+from dropflow.engine.core import Core
+from dropflow.engine.events import KnownStates
+from dropflow.engine.faults import Fault
+from dropflow.engine.reports import FailureReport
+from dropflow.errors import UsageError
+from dropflow.graph.physical import IntColumn
+from dropflow.graph.slices import Slice
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import drops_named, oids, row_of
+from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.states import DropState
+
+__all__ = ["LiveSession", "Running", "SessionCaller", "drop_info", "page"]
+
+T = TypeVar("T")
+
+Running = Collection[int] | None
+"""The rows of drops whose attempts run now; None if that is not known, as in a session that is over."""
+
+
+class LiveSession(Protocol):
+    """The parts of `dropflow.engine.session.Session` that views read, in the session's own thread."""
+
+    @property
+    def core(self) -> Core:
+        """State of the engine."""
+        ...
+
+    @property
+    def known(self) -> KnownStates | None:
+        """With which states it continued, if it did."""
+        ...
+
+    def content(self, drop: int) -> Handle | None:
+        """Return the content of a data drop if it has one."""
+        ...
+
+    def reports(self) -> Sequence[FailureReport]:
+        """Return all root causes so far."""
+        ...
+
+    def faults(self, drop: int) -> Sequence[Fault]:
+        """Return the infrastructure faults of a drop, oldest first."""
+        ...
+
+
+class SessionCaller(Protocol):
+    """A session that runs here, or ran before."""
+
+    def call(self, function: Callable[[Any], T]) -> T:
+        """Return what `function` returns for its `LiveSession`, in the session's thread."""
+        ...
+
+
+def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, running: Running = None) -> DropPage:
+    """Return a page of the drops of this node; `whole` is the number of drops that the session has on all nodes."""
+    held = int(piece.is_own.sum())
+    if query.node and query.node != piece.node:
+        return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
+    states = np.frombuffer(session.call(lambda live: bytes(live.core.drops.states)), dtype=np.uint8)
+    matching = _named(piece, query)
+    if query.state:
+        wanted = [DropState[name].value for name in _state_names(query.state)]
+        matching &= np.isin(states, wanted)
+    graph = piece.graph
+    if query.key:
+        rows = [row for row, template in enumerate(graph.templates) if template.key == query.key]
+        matching &= np.isin(graph.template, rows)
+    if query.name:
+        is_named = np.zeros_like(matching)
+        is_named[drops_named(graph, query.name)] = True
+        matching &= is_named
+    found = piece.order[matching[piece.order]]
+    if query.text:
+        wanted_text = query.text.lower()
+        by_name = np.array([wanted_text in template.name.lower() for template in graph.templates], dtype=np.bool_)
+        names = oids(graph, found)
+        hits = by_name[graph.template[found]]
+        hits |= np.fromiter((wanted_text in name.lower() for name in names), dtype=np.bool_, count=len(names))
+        found = found[hits]
+    if query.ending:
+        names = oids(graph, found)
+        found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
+    if query.sort:
+        found = _sorted(session, piece, found, states, query.sort)
+    shown = found[query.offset : query.offset + query.limit].tolist()
+    facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
+    names = oids(graph, np.array(shown, dtype=np.int32))
+    drops = tuple(
+        drop_info(piece, row, int(states[row]), *facts[row], name=name, running=running)
+        for row, name in zip(shown, names, strict=True)
+    )
+    return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit, held=held, whole=whole)
+
+
+def _sorted(
+    session: SessionCaller, piece: Slice, found: IntColumn, states: npt.NDArray[np.uint8], sort: str
+) -> IntColumn:
+    """Return the drops in the order of `dropflow.rest.drop_order`, which compares single rows."""
+    graph, values = piece.graph, np.zeros(len(found), dtype=np.int64)
+    match sort.removeprefix("-"):
+        case "id":
+            values = np.unique(np.array(oids(graph, found), dtype=object), return_inverse=True)[1]
+        case "name":
+            names = np.array([template.name.casefold() for template in graph.templates], dtype=object)
+            values = np.unique(names, return_inverse=True)[1][graph.template[found]]
+        case "state":
+            values = states[found].astype(np.int64)
+        case "attempt":
+            rows = found.tolist()
+            values = np.array(session.call(lambda live: [live.core.drops.attempt(row) for row in rows]))
+        case "size":
+            rows = found.tolist()
+            handles = session.call(lambda live: [live.content(row) for row in rows])
+            values = np.array([-1 if handle is None or handle.size is None else handle.size for handle in handles])
+    order = np.lexsort((piece.drop[found], values))
+    return found[order[::-1] if sort.startswith("-") else order]
+
+
+def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
+    """Return which own drops have the row and the id of the query, shape (drops here,)."""
+    matching = piece.is_own.copy()
+    wanted = [piece.local(query.row)] if query.row >= 0 else []
+    if query.oid:
+        wanted.append(row_of(piece.graph, query.oid))
+    for row in wanted:
+        is_that = np.zeros_like(matching)
+        if row is not None:
+            is_that[row] = True
+        matching &= is_that
+    return matching
+
+
+def _state_names(text: str) -> list[str]:
+    names = [name.strip().upper() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in DropState.__members__]
+    if unknown:
+        raise UsageError(
+            f"there is no state {unknown[0]!r}", where="state", hint=f"one of {', '.join(DropState.__members__)}"
+        )
+    return names
+
+
+def drop_info(
+    piece: Slice, row: int, state: int, attempt: int, handle: Handle | None, *, name: str, running: Running
+) -> DropInfo:
+    """Return the row of a drop in the list; `name` is its id."""
+    template = piece.graph.templates[piece.graph.template[row]]
+    is_app = template.kind is Kind.APP
+    is_active = is_app and state == DropState.WRITING
+    return DropInfo(
+        drop=int(piece.drop[row]),
+        oid=name,
+        name=template.name,
+        key=template.key,
+        category=template.category,
+        is_app=is_app,
+        state=DropState(state).name,
+        node=piece.node,
+        attempt=attempt,
+        size=None if handle is None else handle.size,
+        is_running=None if running is None or not is_active else row in running,
+    )
