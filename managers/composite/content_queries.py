@@ -1,6 +1,5 @@
 """What is in a session: drops, logs, data, results, journals and graphs, from the children that have them."""
 
-import heapq
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,14 +8,13 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from dropflow.errors import LinkError, UsageError
+from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.drop_order import order_of
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import (
@@ -41,12 +39,12 @@ from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
 from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
+from managers.composite.sorted_drops import sorted_rows
 from managers.owner_thread import Owner
 
 __all__ = ["ContentQueries"]
 
 _PAGE = 1000
-_MOST_SORTED = 20_000
 _Cursors = dict[str, str]
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
@@ -73,8 +71,10 @@ class ContentQueries(SessionTimes):
             replies.raise_unless_answered(f"session {session!r}")
         if not replies.values and replies.refusals:
             raise replies.refusals[0][1]
-        find = self._sorted_rows if query.sort else self._rows
-        rows, late = find(session, query, replies.values)
+        if query.sort:
+            rows, late = sorted_rows(partial(self._ask, session, "drops"), query, replies.values)
+        else:
+            rows, late = self._rows(session, query, replies.values)
         return DropPage(
             drops=rows,
             total=sum(page.total for _, page in replies.values),
@@ -233,38 +233,6 @@ class ContentQueries(SessionTimes):
         late = [view.name for view, _ in (*replies.missing, *replies.refusals)]
         below = [name for page in (*found.values(), *(page for _, page in counted)) for name in page.missing]
         return rows, [*late, *below]
-
-    def _sorted_rows(
-        self, session: str, query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]
-    ) -> tuple[tuple[DropInfo, ...], list[str]]:
-        """Return the rows of a page of a sorted list, as `_rows`: merged from the first rows of all children.
-
-        Raises
-        ------
-        UsageError
-            The page is so far from the beginning that all children would send too many rows.
-        """
-        end = query.offset + query.limit
-        if end > _MOST_SORTED:
-            raise UsageError(
-                f"only the first {_MOST_SORTED:,} rows of a sorted list of several nodes can be read",
-                where="offset",
-                hint="filter the drops, sort in the other direction, or read them without sorting",
-            )
-        found: dict[str, list[DropInfo]] = {view.url: [] for view, _ in counted}
-        late = [name for _, page in counted for name in page.missing]
-        for offset in range(0, end, _PAGE):
-            part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE, end - offset))
-            each = {view.url: {"query": part} for view, page in counted if page.total > offset}
-            if not each:
-                break
-            replies = self._ask(session, "drops", each=each).replies
-            for view, page in replies.values:
-                found[view.url] += page.drops
-            late += [view.name for view, _ in (*replies.missing, *replies.refusals)]
-        key, is_reversed = order_of(query.sort)
-        merged = heapq.merge(*found.values(), key=key, reverse=is_reversed)
-        return tuple(itertools.islice(merged, query.offset, end)), late
 
     def _all_failures(self, session: str) -> tuple[list[FailureInfo], Gathered]:
         """Return the root causes of all children that answer, page by page, and the replies with the first pages."""

@@ -13,6 +13,7 @@ from dropflow.errors import (
     GoneError,
     LinkError,
     NotFoundError,
+    UsageError,
 )
 from dropflow.rest.content_records import (
     ContentBegin,
@@ -22,8 +23,9 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     read_records,
 )
+from dropflow.rest.drop_order import order_of
 from dropflow.rest.operation_records import TimesQuery
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.schema import DropInfo, DropQuery
 from dropflow.states import DropState
 from dropflow.testing.shapes import chain, fan
 from dropflow.times.octets import TimesSection, read_sections
@@ -68,6 +70,23 @@ def test_pages_of_drops_run_over_all_nodes(world: World) -> None:
     assert island.drops("s", DropQuery(node="n2")).total == sum(
         row.node == "n2" for row in island.drops("s", DropQuery(limit=100)).drops
     )
+
+
+def test_a_sorted_list_is_merged_from_all_nodes(world: World) -> None:
+    """Pages one after the other are the whole list in its order; a page far beyond the beginning is refused."""
+    for name in ("n1", "n2", "n3"):
+        world.node(name)
+    island = world.composite("n1", "n2", "n3")
+    island.submit(parts(3), SUBMIT)
+    whole = island.drops("s", DropQuery(limit=100)).drops
+    for sort in ("-row", "id", "name", "-node", "state"):
+        key, is_reversed = order_of(sort)
+        found: list[DropInfo] = []
+        for offset in range(0, len(whole), 7):
+            found += island.drops("s", DropQuery(sort=sort, offset=offset, limit=7)).drops
+        assert found == sorted(whole, key=key, reverse=is_reversed), sort
+    with pytest.raises(UsageError, match="only the first 20,000 rows"):
+        island.drops("s", DropQuery(sort="id", offset=20_000))
 
 
 def test_a_page_says_which_nodes_are_missing(world: World) -> None:
