@@ -211,6 +211,19 @@ class RunResult:
             )
         return self._content(row, handle)
 
+    def _repr_html_(self) -> str:
+        """Return status, states and causes of failures, for notebooks."""
+        from dropflow.notebook import session_html  # noqa: PLC0415 - only notebooks need it
+
+        return session_html(
+            self.graph.name,
+            status=self.status.name,
+            states=self.states,
+            drops=self.graph.drops,
+            seconds=self.seconds,
+            failures=[one._repr_html_() for one in self.failures],
+        )
+
     def _row(self, drop: str) -> int:
         graph = self.graph
         nodes = [row for row, node in enumerate(graph.templates) if node.kind is Kind.DATA and node.name == drop]

@@ -10,7 +10,8 @@ from dropflow.builder.blocks import GraphBlocks
 from dropflow.builder.document import ojs_bytes, v4_bytes
 from dropflow.builder.functions import OPEN_GRAPHS
 from dropflow.builder.results import GraphRun, SubmittedGraph, submit
-from dropflow.errors import StorageError, UsageError
+from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
+from dropflow.notebook import problems_html
 from dropflow.problems import Problem
 from translator.pipeline import Translation
 
@@ -158,6 +159,15 @@ class Graph(GraphBlocks):
         """
         translation = self.translate(values)
         return submit(translation.graph, url=url, session=session, token=token, key=key)
+
+    def _repr_html_(self) -> str:
+        """Return the picture of the graph, or its problems, for notebooks."""
+        try:
+            return self.translate().graph._repr_html_()
+        except BadGraphError as error:
+            return problems_html(repr(self), [str(one) for one in error.problems])
+        except DropflowError as error:
+            return problems_html(repr(self), [str(error)])
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.drawing.nodes)} nodes, {len(self.drawing.links)} edges>"

@@ -2,13 +2,24 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 from dropflow.builder.handles import Data
 from dropflow.engine.api import Handle
-from dropflow.errors import AppError, NotFoundError, UsageError
+from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
+from dropflow.notebook import (
+    HtmlView,
+    failure_html,
+    graph_html,
+    last_lines,
+    notebook_display,
+    problems_html,
+    session_html,
+)
 from dropflow.public import DropContent, RunResult
 from dropflow.rest.client import Client
 from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
@@ -18,6 +29,7 @@ __all__ = ["GraphRun", "SubmittedGraph", "submit"]
 
 _OVER = frozenset(state.name for state in (SessionState.FINISHED, SessionState.FAILED, SessionState.CANCELLED))
 _WATCH_SECONDS = 20.0
+_LOGS, _LOG_BYTES = 10, 16_384
 _SINGLE = ("subgraph", "exclusive", "service")
 """Levels of constructs that do not repeat their nodes."""
 
@@ -77,6 +89,9 @@ class GraphRun:
     def _no_value(self, data: Data) -> AppError | NotFoundError:
         return _missing(data, self.result.status.name, [(one.name, one.text, one.hint) for one in self.result.failures])
 
+    def _repr_html_(self) -> str:
+        return self.result._repr_html_()
+
     def __repr__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.result.states.items() if count)
         return f"<GraphRun {self.result.status.name}: {states} in {self.result.seconds:.2f} s, {self.result.directory}>"
@@ -125,6 +140,68 @@ class SubmittedGraph:
         while detail.status not in _OVER:
             detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
         return self
+
+    def show(self) -> "SubmittedGraph":
+        """Show the session in a notebook, live until it is over, and return this object.
+
+        An interrupt leaves it running.
+
+        Raises
+        ------
+        MissingDependencyError
+            There is no IPython, and so no notebook: use `wait`.
+        LinkError
+            The manager does not answer; the session goes on.
+        """
+        display = notebook_display()
+        detail = self.detail()
+        shown = display(HtmlView(self._html(detail), repr(self)), display_id=True)
+        while detail.status not in _OVER:
+            detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
+            shown.update(HtmlView(self._html(detail), repr(self)))
+        return self
+
+    def _html(self, detail: SessionDetail) -> str:
+        failures = [
+            failure_html(
+                one.name,
+                one.drop,
+                code=one.code,
+                text=one.text,
+                hint=one.hint,
+                detail=one.detail,
+                count=one.count,
+                log=self._log_end(one),
+            )
+            for one in detail.failures[:_LOGS]
+        ]
+        progress = session_html(
+            self.session,
+            status=detail.status,
+            states=detail.states,
+            drops=detail.drops,
+            seconds=detail.seconds,
+            failures=failures,
+            remaining=detail.remaining,
+            link=f"{self.client.url}/sessions/{quote(self.session, safe='')}",
+        )
+        return progress + graph_html(self.graph, {node.key: node.states for node in detail.logical})
+
+    def _log_end(self, failure: FailureInfo) -> str:
+        if not failure.has_log:
+            return ""
+        with suppress(DropflowError):
+            tail = b""
+            for chunk in self.client.log(self.session, failure.drop).chunks:
+                tail = (tail + chunk)[-_LOG_BYTES:]
+            return last_lines(tail)
+        return ""
+
+    def _repr_html_(self) -> str:
+        try:
+            return self._html(self.detail())
+        except DropflowError as error:
+            return problems_html(repr(self), [str(error)])
 
     def cancel(self) -> None:
         """Cancel the session."""

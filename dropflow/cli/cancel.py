@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from dropflow.cli.candidates import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
@@ -34,7 +35,7 @@ class CancelledDrops(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("cancel")
 @output_options
 @session_argument
-@click.argument("drops", metavar="[DROP]...", nargs=-1)
+@click.argument("drops", metavar="[DROP]...", nargs=-1, shell_complete=drops)
 @connection_options
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which is shown with the session.")
 @grace_option

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
@@ -33,7 +34,7 @@ class ConvertReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("convert")
 @output_options
-@click.argument("graph", metavar="GRAPH")
+@click.argument("graph", metavar="GRAPH", shell_complete=graphs)
 @click.option(
     "--to", "family", type=click.Choice(["OJS-id", "V4"]), default="OJS-id", show_default=True, help="The family."
 )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
@@ -52,8 +53,8 @@ class DiffReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("diff")
 @output_options
-@click.argument("old", metavar="A")
-@click.argument("new", metavar="B")
+@click.argument("old", metavar="A", shell_complete=graphs)
+@click.argument("new", metavar="B", shell_complete=graphs)
 def command(output: CommandOutput, *, old: str, new: str) -> Exit:
     """Show the differences of two logical graphs A and B in meaning.
 

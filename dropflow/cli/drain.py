@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from dropflow.cli.candidates import nodes
 from dropflow.cli.duration import Duration
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
@@ -31,7 +32,7 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("drain")
 @output_options
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @click.option(
     "--grace",
     type=Duration(),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from dropflow.cli.candidates import drops, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
@@ -37,8 +38,8 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("explain")
 @output_options
-@click.argument("run", metavar="RUN")
-@click.argument("drop", metavar="DROP")
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@click.argument("drop", metavar="DROP", shell_complete=drops)
 @connection_options
 def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dropflow.cli.candidates import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
@@ -21,7 +22,7 @@ __all__ = ["command"]
 @click.command("fetch")
 @output_options
 @session_argument
-@click.argument("drop", metavar="[DROP]", required=False)
+@click.argument("drop", metavar="[DROP]", required=False, shell_complete=drops)
 @connection_options
 @click.option(
     "-o", "directory", metavar="DIR", help="Where to put them; a directory with the session's name by default."

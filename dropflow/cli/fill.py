@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
@@ -82,7 +83,7 @@ def _range(one: ParameterReply) -> str:
 
 @click.command("fill")
 @output_options
-@click.argument("template", metavar="TEMPLATE")
+@click.argument("template", metavar="TEMPLATE", shell_complete=graphs)
 @click.option(
     "--set",
     "settings",

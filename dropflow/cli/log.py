@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from dropflow.cli.candidates import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
@@ -29,7 +30,7 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("log")
 @output_options
 @session_argument
-@click.argument("drop", metavar="DROP")
+@click.argument("drop", metavar="DROP", shell_complete=drops)
 @connection_options
 def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str) -> Exit:
     """Print what DROP of SESSION wrote to its log, from the node that has it.

@@ -57,6 +57,7 @@ _COMMANDS = {
     "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
     "keys": "The cluster key, which all managers of a cluster share.",
     "palette": "Palettes of components for EAGLE.",
+    "completion": "Print a script that completes commands in SHELL.",
     "version": "Print the versions of dropflow, Python and the libraries.",
 }
 """The first sentence of the help of each command; its module, of the same name, is imported when the command runs."""

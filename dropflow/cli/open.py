@@ -7,6 +7,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from dropflow.cli.candidates import sessions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
@@ -28,7 +29,7 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("open")
 @output_options
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=sessions)
 @connection_options
 @click.option("--browser", is_flag=True, help="Open it in the browser of this host, instead of printing it.")
 def command(output: CommandOutput, *, manager: ConnectionOptions, session: str | None, browser: bool) -> Exit:

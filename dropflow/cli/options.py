@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import click
 import msgspec
 
+from dropflow.cli.candidates import graphs, sessions, settings
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
@@ -130,9 +131,9 @@ infrastructure_retries_option = click.option(
     help="How often an attempt of a drop is repeated because its worker process died; n_tries counts other failures.",
 )
 
-session_argument = click.argument("session", metavar="SESSION")
+session_argument = click.argument("session", metavar="SESSION", shell_complete=sessions)
 
-graph_argument = click.argument("graph", metavar="GRAPH")
+graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
 
 GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
 
@@ -147,6 +148,7 @@ def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "settings",
         multiple=True,
         metavar="NODE.PARAM=VALUE",
+        shell_complete=settings,
         help="Set a parameter of a node (by name or id). May be repeated.",
     )(function)
 

@@ -10,6 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from dropflow.cli.candidates import algorithms
 from dropflow.cli.options import ConnectionOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 
@@ -39,6 +40,7 @@ Objective = Literal["time", "movement", "nodes", "balanced"]
 algorithm_option = click.option(
     "-a",
     "--algorithm",
+    shell_complete=algorithms,
     default=DEFAULT_ALGORITHM,
     show_default=True,
     metavar="NAME",

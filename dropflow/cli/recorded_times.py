@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dropflow.cli.candidates import runs
 from dropflow.cli.options import ConnectionOptions
 from dropflow.errors import UsageError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["are_directories", "runs_argument", "sections_of_directories", "sections_of_session"]
 
-runs_argument = click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+runs_argument = click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=runs)
 
 
 def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
+from dropflow.cli.candidates import runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
@@ -24,7 +25,7 @@ __all__ = ["command"]
 
 @click.command("resume")
 @output_options
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=runs)
 @connection_options
 @session_options
 @patience_option

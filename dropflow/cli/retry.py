@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dropflow.cli.cancel_on_signal import CancelOnSignal
+from dropflow.cli.candidates import drops, runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
@@ -22,8 +23,8 @@ __all__ = ["command"]
 
 @click.command("retry")
 @output_options
-@click.argument("run", metavar="RUN")
-@click.argument("drops", metavar="[DROP]...", nargs=-1)
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@click.argument("drops", metavar="[DROP]...", nargs=-1, shell_complete=drops)
 @connection_options
 @session_options
 @patience_option

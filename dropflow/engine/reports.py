@@ -42,6 +42,21 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
     row: int = -1
     drops: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """Return the cause, the traceback and the end of the log, for notebooks."""
+        from dropflow.notebook import failure_html, log_end  # noqa: PLC0415 - only notebooks need it
+
+        return failure_html(
+            self.name,
+            self.drop,
+            code=self.code,
+            text=self.text,
+            hint=self.hint,
+            detail=self.detail,
+            count=self.count,
+            log=log_end(self.log) if self.log else "",
+        )
+
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a session ended.

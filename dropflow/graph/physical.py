@@ -101,6 +101,12 @@ class PhysicalGraph:
         """Number of edges."""
         return len(self.successors.neighbour)
 
+    def _repr_html_(self) -> str:
+        """Return its size and the picture of its logical graph, for notebooks."""
+        from dropflow.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+
+        return graph_html(self)
+
     @cached_property
     def joined_pairs(self) -> int:
         """Number of pairs of drops with an edge; less than `edges` if several links join the same drops."""
