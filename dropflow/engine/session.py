@@ -474,12 +474,17 @@ class Session:
 
     def result(self) -> SessionResult:
         """Return how the session ended."""
-        status = self.core.status
+        self._set_aside()
+        # What is here was settled before, but others may have lost theirs.
+        self._failures.lost += [item for item in self._left_over if self.is_over and isinstance(item, Lost)]
+        self._left_over = []
         try:
             self._repository.confirm()
         except DropflowError as error:
             self._failures.lost.append(Lost(self._directory, Failure.of(error)))
-            status = SessionState.FAILED if status is SessionState.FINISHED else status
+        status = self.core.status
+        if status is SessionState.FINISHED and self._failures.lost:
+            status = SessionState.FAILED
         return SessionResult(
             session=self._name,
             status=status,

@@ -57,6 +57,8 @@ class SimulatedRunner:
     sends_late : callable, optional
         Returns whether the result of an attempt waits for that of the attempt which follows it in its chain. If that
         one dies, the result is lost.
+    on_lost : callable, optional
+        Called with each of these results.
     workers : int
         How many attempts run at a time; others wait in the order in which they were submitted.
     """
@@ -74,6 +76,7 @@ class SimulatedRunner:
         on_written: Callable[[], object] = lambda: None,
         stopping: Callable[[Task], float] = lambda _: 0.0,
         sends_late: Callable[[Task], bool] = lambda _: False,
+        on_lost: Callable[[AttemptResult], object] = lambda _: None,
         workers: int = 4,
     ) -> None:
         self.window = 2 * workers
@@ -87,6 +90,7 @@ class SimulatedRunner:
         self._on_written = on_written
         self._stopping = stopping
         self._sends_late = sends_late
+        self._on_lost = on_lost
         self._is_held = False
         self._workers = workers
         self._waiting: deque[Task] = deque()
@@ -242,6 +246,8 @@ class SimulatedRunner:
         unsent, following = attempt.unsent, attempt.following
         if result.failure is not None and result.failure.infrastructure:
             lost = Failure.of(ResultLostError("the result was lost before it was sent"))
+            for one in unsent:
+                self._on_lost(one)
             unsent = [AttemptResult(one.drop, one.attempt, failure=lost) for one in unsent]
         task = None if self._is_held or not following else with_input(following[0], result)
         if task is None:

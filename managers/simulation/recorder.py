@@ -83,6 +83,11 @@ class Recorder:
         if not task.follows:
             self.starts[session, task.oid] -= 1
 
+    def lost(self, node: str, session: str, drop: str, attempt: int) -> None:
+        """Note that the result of an attempt was lost with its worker: it does not count as a start."""
+        if (node, session, drop, attempt) not in self._passed:
+            self.starts[session, drop] -= 1
+
     def recorded(
         self, repository: LocalRepository, graph: PhysicalGraph, *, node: str, session: str
     ) -> LocalRepository:

@@ -22,6 +22,7 @@ from dropflow.errors import DropflowError, NotFoundError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.graph.text_ids import oid
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.schema import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo
 from dropflow.session_factory import make_session
@@ -351,6 +352,7 @@ class _SimulatedResources:
             open_stream=partial(self._open_stream, graph, repository.workspace),
             on_written=self.file_watcher.look_soon,
             sends_late=lambda task: task.drop % 2 == 1,
+            on_lost=lambda result: recorder.lost(node, name, oid(graph, result.drop), result.attempt),
             workers=_WORKERS,
         )
         session = make_session(

@@ -117,3 +117,17 @@ def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
     cluster.simulation.wait(60.0)
 
     assert len(votes) == 0
+
+
+def test_a_node_without_drops_does_not_finish_for_others_that_are_lost(tmp_path: Path) -> None:
+    """A session whose voters never answer fails, also on a node where nothing is left to do."""
+    cluster = _cluster(5, tmp_path)
+    assert isinstance(cluster.submit(_fan(8, 1), "s"), Answered)
+    cluster.simulation.wait(2.0)
+    cluster.master.process.crash()
+    cluster.nodes["n1-1"].process.crash()
+    cluster.simulation.wait(700.0)
+    ended = cluster.nodes["n1-2"].sessions["s"].info()
+
+    assert ended.status == "FAILED"
+    assert "too few nodes answered to go on without it" in ended.text
