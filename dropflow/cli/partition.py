@@ -128,6 +128,7 @@ def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", 
     return msgspec.structs.replace(
         reply,
         note=note,
+        bound_with_moves_s=verdict.bound_with_moves_s,
         edges=quality.edges,
         cut_edges=quality.cut_edges,
         acyclic=quality.acyclic,

@@ -38,6 +38,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         Constraints that the plan does not keep, such as those of an ExclusiveForceNode; absent if it keeps all.
     note : str
         Why this plan. This and the following are only present if details are asked for.
+    bound_with_moves_s : float
+        Seconds that no plan can beat, counting what any plan moves.
     loads, memory : tuple of float
         Core seconds of each part, and the largest sum of memory that its applications declare at a time.
     part_drops : tuple of int
@@ -65,6 +67,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     violations: tuple[str, ...] | UnsetType = UNSET
     note: str | UnsetType = UNSET
+    bound_with_moves_s: float | UnsetType = UNSET
     edges: int | UnsetType = UNSET
     cut_edges: int | UnsetType = UNSET
     acyclic: bool | UnsetType = UNSET

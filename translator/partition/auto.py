@@ -26,6 +26,7 @@ from translator.partition.sarkar import min_parts, sarkar
 from translator.planning.graph_work import GraphWork, work_of
 from translator.planning.judge import Verdict, lower_bound, verdict_of
 from translator.planning.machines import Machines
+from translator.planning.move_bound import bound_with_moves
 from translator.planning.ranks import priorities, upward_ranks
 from translator.planning.simulation import simulate
 from translator.planning.task_graph import task_graph
@@ -40,6 +41,10 @@ _SEARCHED = 20_000
 """Most drops of graphs that the local search improves."""
 _SEARCH_BUDGET = 400_000
 """Drops that the local search simulates altogether: about two seconds."""
+_LONG_RUN = 40.0
+"""Seconds of a run of which these two seconds are 5 %. The budget of longer runs is larger in proportion..."""
+_MOST_TIMES = 4
+"""...but at most so many times as large."""
 _MOVE_COST = 10
 """Drops whose simulation takes as long as that of a move that shares its links."""
 _MOST_STEPS = 1_500
@@ -76,6 +81,7 @@ def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) ->
     key = _KEYS[options.objective](found, options)
     best = min(found, key=key)
     if options.objective in ("time", "balanced") and graph.drops <= _SEARCHED:
+        bound = max(bound, bound_with_moves(task_graph(work), machines))
         best = min([best, _searched(best, graph, work, options=options, machines=machines, bound=bound)], key=key)
     if options.deadline is not None and best.verdict.makespan_s > options.deadline * (1 + _SINGLE):
         quickest = min(one.verdict.makespan_s for one in (*found, best))
@@ -168,7 +174,8 @@ def _searched(
     bound: float,
 ) -> _Candidate:
     cost = graph.drops + (_MOVE_COST * best.moves if machines.contention else best.moves)
-    steps = min(_SEARCH_BUDGET // max(cost, 300), _MOST_STEPS)
+    times = min(max(bound / _LONG_RUN, 1.0), _MOST_TIMES)
+    steps = int(times * min(_SEARCH_BUDGET // max(cost, 300), _MOST_STEPS))
     steps = steps if options.steps < 0 else options.steps
     assert best.made.priority is not None  # noqa: S101 - `_judged` sets it
     _, part, priority = search(
@@ -181,8 +188,9 @@ def _searched(
     )
     run = simulate(work, machines, part, priority)
     name = f"{best.name} and local search"
+    lowest = best.verdict.lower_bound_s
     return _Candidate(
-        name, PlannedParts(part, priority), verdict_of(work, machines, part, run, bound), len(run.events.volume)
+        name, PlannedParts(part, priority), verdict_of(work, machines, part, run, lowest), len(run.events.volume)
     )
 
 

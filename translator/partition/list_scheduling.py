@@ -129,7 +129,7 @@ def task_ranks(tasks: TaskGraph, machines: Machines) -> Floats:
     costs = (latency + tasks.work.volume[tasks.after_data] / bandwidth).tolist()
     ptr, after = tasks.after_ptr.tolist(), tasks.after.tolist()
     rank = [0.0] * tasks.tasks
-    for task in reversed(_topological(tasks)):
+    for task in reversed(tasks.topological):
         best = 0.0
         for edge in range(ptr[task], ptr[task + 1]):
             following = costs[edge] + rank[after[edge]]
@@ -214,22 +214,10 @@ def _optimistic_costs(tasks: TaskGraph, machines: Machines) -> Floats:
     ptr, after = tasks.after_ptr.tolist(), tasks.after.tolist()
     costs = (machines.links.latency + tasks.work.volume[tasks.after_data] / machines.links.bandwidth) * share
     moves: list[float] = costs.tolist()
-    for task in reversed(_topological(tasks)):
+    for task in reversed(tasks.topological):
         row = table[task]
         for edge in range(ptr[task], ptr[task + 1]):
             target = after[edge]
             there = table[target] + tasks.seconds[target] / speed
             np.maximum(row, np.minimum(there, float(there.min()) + moves[edge]), out=row)
     return table
-
-
-def _topological(tasks: TaskGraph) -> list[int]:
-    waiting = np.diff(tasks.before_ptr).tolist()
-    ptr, after = tasks.after_ptr.tolist(), tasks.after.tolist()
-    order: list[int] = np.flatnonzero(np.diff(tasks.before_ptr) == 0).tolist()
-    for task in order:
-        for target in after[ptr[task] : ptr[task + 1]]:
-            waiting[target] -= 1
-            if not waiting[target]:
-                order.append(target)
-    return order

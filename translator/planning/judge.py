@@ -12,7 +12,9 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.placement_groups import violations
 from translator.planning.graph_work import Floats, GraphWork, work_of
 from translator.planning.machines import Machines
+from translator.planning.move_bound import MOST_BOUNDED, bound_with_moves
 from translator.planning.simulation import Timeline, simulate
+from translator.planning.task_graph import task_graph
 
 __all__ = ["Verdict", "balance_of", "imbalance_of", "judge", "lower_bound", "verdict_of"]
 
@@ -50,6 +52,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Seconds until the last drop is complete.
     lower_bound_s : float
         No assignment is faster; see `lower_bound`.
+    bound_with_moves_s : float
+        The same, at least as large: counts what any assignment moves; see `translator.planning.move_bound`. It is only
+        computed by `judge`, and for graphs that are not too large for it; otherwise `lower_bound_s`.
     violations : tuple of str
         Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not.
     """
@@ -68,6 +73,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     dop_over_time: tuple[tuple[float, int], ...] = ()
     makespan_s: float
     lower_bound_s: float
+    bound_with_moves_s: float = 0.0
     violations: tuple[str, ...] = ()
 
 
@@ -90,7 +96,9 @@ def judge(
     bound = lower_bound(graph, work, machines)
     order = graph.priority if priority is None and part is None else priority
     found = verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
-    return msgspec.structs.replace(found, violations=violations(graph, column))
+    if graph.drops <= MOST_BOUNDED:
+        bound = max(bound, bound_with_moves(task_graph(work), machines))
+    return msgspec.structs.replace(found, bound_with_moves_s=bound, violations=violations(graph, column))
 
 
 def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeline, bound: float) -> Verdict:
@@ -120,6 +128,7 @@ def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeli
         dop_over_time=_sampled(times, running),
         makespan_s=length,
         lower_bound_s=bound,
+        bound_with_moves_s=bound,
     )
 
 

@@ -88,6 +88,19 @@ class TaskGraph:
         """The data drops with several tasks."""
         return _nets(self)
 
+    @cached_property
+    def topological(self) -> tuple[int, ...]:
+        """The tasks, each after its predecessors."""
+        waiting = np.diff(self.before_ptr).tolist()
+        ptr, after = self.after_ptr.tolist(), self.after.tolist()
+        order: list[int] = np.flatnonzero(np.diff(self.before_ptr) == 0).tolist()
+        for task in order:
+            for target in after[ptr[task] : ptr[task + 1]]:
+                waiting[target] -= 1
+                if not waiting[target]:
+                    order.append(target)
+        return tuple(order)
+
     def expanded(self, task_part: npt.NDArray[np.integer]) -> IntColumn:
         """Return the part of each drop, from those of the tasks; data without tasks are in part 0."""
         part: IntColumn = np.append(task_part, 0).astype(np.int32)[self.home]
