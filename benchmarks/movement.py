@@ -1,17 +1,22 @@
-"""Bytes that plans for least movement move, beside METIS and Mt-KaHyPar alone; prints a Markdown table.
+"""Bytes that plans for least movement move, beside METIS, Mt-KaHyPar and KaHyPar alone; prints a Markdown table.
 
-METIS is called with both of its methods on the graph of applications, Mt-KaHyPar (``pip install mtkahypar``) with two
-presets on the hypergraph of data, both with the same allowed imbalance as `auto --objective movement` and three seeds.
-Of what each finds, the partition that moves the least counts, among those that keep the imbalance. Where no partition
-of a graph keeps it, the limit is that of the plan of `auto`. One judge counts for all: a data drop moves once to each
-part that reads it.
+METIS is called with both of its methods on the graph of applications, with eight seeds for small graphs. Mt-KaHyPar
+(``pip install mtkahypar``, two presets) and KaHyPar (``pip install kahypar``) partition the hypergraph of data, with
+three seeds. All have the same allowed imbalance as `auto --objective movement`. Of what each finds, the partition that
+moves the least counts, among those that keep the imbalance and, as ours, leave no part empty. Where no partition of a
+graph keeps it, the limit is that of the plan of `auto`. One judge counts for all: a data drop moves once to each part
+that reads it. The package of KaHyPar has no configuration; its repository has, as ``config/km1_kKaHyPar_sea20.ini``.
 
-    python benchmarks/movement.py [--nodes 4 8 32] [--sizes 1000 10000] [--no-workflows]
+    python benchmarks/movement.py [--nodes 4 8 32] [--sizes 1000 10000] [--no-workflows] [--kahypar CONFIGURATION]
+                                  [--graphs FILE...]
 """
 
 import argparse
+import multiprocessing
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +29,7 @@ from translator.partition.metis import metis_cuts
 from translator.partition.refinement import moved_bytes
 from translator.partition.registry import plan
 from translator.partition.weights import scaled
+from translator.pipeline import translate
 from translator.planning.graph_work import work_of
 from translator.planning.judge import judge
 from translator.planning.machines import equal_machines
@@ -37,21 +43,64 @@ SEEDS = 3
 _Parts = npt.NDArray[np.int64]
 
 
-def alone(tasks: TaskGraph, parts: int) -> dict[str, list[_Parts]]:
-    """Return the partitions of the tools."""
+def alone(tasks: TaskGraph, parts: int, configuration: str = "") -> dict[str, list[_Parts]]:
+    """Return the partitions of the tools; those of KaHyPar if its configuration is given."""
     options = PartitionOptions(parts=parts, imbalance=IMBALANCE)
     found = {"METIS": metis_cuts(tasks, options, equal_machines(parts))}
     nets = tasks.nets
-    if has_kahypar() and len(nets.volume):
-        graph = Hypergraph(
-            ptr=nets.ptr,
-            task=nets.task,
-            volumes=scaled(nets.volume, least=1, most=1_000_000),
-            weights=scaled(_loads(tasks), least=0, most=1_000_000),
-        )
+    graph = Hypergraph(
+        ptr=nets.ptr,
+        task=nets.task,
+        volumes=scaled(nets.volume, least=1, most=1_000_000),
+        weights=scaled(_loads(tasks), least=0, most=1_000_000),
+    )
+    can_be_cut = len(nets.volume) > 0 and tasks.tasks > parts
+    if has_kahypar():
         none = np.zeros(0, dtype=np.int64)
-        found["Mt-KaHyPar"] = kahypar_cuts(graph, parts, imbalance=IMBALANCE, most=none, seed=100, tries=SEEDS)
+        made = kahypar_cuts(graph, parts, imbalance=IMBALANCE, most=none, seed=100, tries=SEEDS) if can_be_cut else []
+        found["Mt-KaHyPar"] = made
+    if configuration:
+        found["KaHyPar"] = _kahypar_itself(graph, parts, configuration) if can_be_cut else []
     return found
+
+
+def _kahypar_itself(graph: Hypergraph, parts: int, configuration: str) -> list[_Parts]:
+    """Return what KaHyPar finds in a process of its own, since an assertion of it would end this one."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_kahypar_process, args=(theirs, graph, parts, configuration))
+    process.start()
+    theirs.close()
+    found = []
+    try:
+        while True:
+            found.append(np.array(ours.recv(), dtype=np.int64))
+    except EOFError:
+        process.join()
+    return found
+
+
+def _kahypar_process(pipe: Any, graph: Hypergraph, parts: int, configuration: str) -> None:
+    import kahypar  # noqa: PLC0415 - only if it is asked for
+
+    for seed in range(100, 100 + SEEDS):
+        context = kahypar.Context()
+        context.loadINIconfiguration(configuration)
+        context.setK(parts)
+        context.setEpsilon(IMBALANCE / 100.0)
+        context.setSeed(seed)
+        context.suppressOutput(True)
+        given = kahypar.Hypergraph(
+            len(graph.weights),
+            len(graph.volumes),
+            graph.ptr.tolist(),
+            graph.task.tolist(),
+            parts,
+            graph.volumes.tolist(),
+            graph.weights.tolist(),
+        )
+        kahypar.partition(given, context)
+        pipe.send([given.blockID(task) for task in range(len(graph.weights))])
 
 
 def _loads(tasks: TaskGraph) -> npt.NDArray[np.float64]:
@@ -63,7 +112,7 @@ def _imbalance(tasks: TaskGraph, part: _Parts, parts: int) -> float:
     return float(100.0 * (sums.max() / sums.mean() - 1.0))
 
 
-def row(name: str, graph: PhysicalGraph, parts: int) -> str:
+def row(name: str, graph: PhysicalGraph, parts: int, configuration: str) -> str:
     """Return one row of the table."""
     options = PartitionOptions(algorithm="auto", objective="movement", parts=parts, imbalance=IMBALANCE)
     begun = time.process_time()
@@ -72,11 +121,16 @@ def row(name: str, graph: PhysicalGraph, parts: int) -> str:
     verdict = judge(made, equal_machines(parts))
     tasks = task_graph(work_of(graph))
     most = max(IMBALANCE, verdict.imbalance) + ALMOST
+    whole = min(parts, tasks.tasks)
     cells = []
-    for found in alone(tasks, parts).values():
-        kept = [moved_bytes(tasks.nets, part) for part in found if _imbalance(tasks, part, parts) <= most]
+    for found in alone(tasks, parts, configuration).values():
+        kept = [
+            moved_bytes(tasks.nets, part)
+            for part in found
+            if _imbalance(tasks, part, parts) <= most and len(np.unique(part)) >= whole
+        ]
         if not kept:
-            cells.append("none keeps it")
+            cells.append("none keeps it" if found else "")
         elif not min(kept):
             cells.append("1.000" if not verdict.bytes_moved else "inf")
         else:
@@ -85,17 +139,15 @@ def row(name: str, graph: PhysicalGraph, parts: int) -> str:
     return f"| {name} | {graph.drops:,} | {parts} | {figures} |"
 
 
-def table(sizes: list[int], nodes: list[int], *, has_workflows: bool) -> Iterator[str]:
+def table(graphs: list[tuple[str, PhysicalGraph]], nodes: list[int], configuration: str) -> Iterator[str]:
     """Yield the lines of the table."""
-    tools = ["METIS", "Mt-KaHyPar"] if has_kahypar() else ["METIS"]
+    tools = ["METIS", *(["Mt-KaHyPar"] if has_kahypar() else []), *(["KaHyPar"] if configuration else [])]
     yield f"| graph | drops | parts | bytes moved | imbalance, % | {' | '.join(f'by {one}' for one in tools)} | s |"
     yield f"|---|---:|---:|---:|---:|{'---:|' * len(tools)}---:|"
-    graphs = list(workflows(1)) if has_workflows else []
-    for size in sizes:
-        graphs += [(made.name, made) for made in (scatter_gather(size), corner_turn(size), chains(size))]
     for name, graph in graphs:
         for parts in nodes:
-            yield row(name, graph, parts)
+            if graph.drops > parts:
+                yield row(name, graph, parts, configuration)
 
 
 def main() -> None:
@@ -104,8 +156,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000])
     parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 32])
     parser.add_argument("--no-workflows", action="store_true", help="leave out the workflows of WfCommons")
+    parser.add_argument("--kahypar", default="", metavar="CONFIGURATION", help="compare with KaHyPar, too")
+    parser.add_argument("--graphs", type=Path, nargs="*", default=[], help="files of graphs to measure, too")
     given = parser.parse_args()
-    for line in table(given.sizes, given.nodes, has_workflows=not given.no_workflows):
+    graphs = [] if given.no_workflows else list(workflows(1))
+    for size in given.sizes:
+        graphs += [(made.name, made) for made in (scatter_gather(size), corner_turn(size), chains(size))]
+    graphs += [(path.stem, translate(path).graph) for path in given.graphs]
+    for line in table(graphs, given.nodes, given.kahypar):
         print(line, flush=True)
 
 

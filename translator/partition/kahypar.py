@@ -28,7 +28,7 @@ _MOST_LOAD = 1_000_000
 _MOST_VOLUME = 1_000_000
 _SMALL = 5_000
 """Graphs with at most so many tasks get several seeds."""
-_SEEDS = 4
+_SEEDS = 8
 
 
 def has_kahypar() -> bool:
@@ -56,7 +56,7 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
         found = metis_cuts(tasks, options, machines)
         if tasks.tasks > options.parts and len(tasks.nets.volume):
             found += _cuts(tasks, options, machines)
-        part = tasks.expanded(least_movement(tasks, options, machines, found))
+        part = tasks.expanded(least_movement(tasks, options, machines, found, thorough=True))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 

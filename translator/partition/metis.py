@@ -37,8 +37,10 @@ _SEEDS, _MOST_SEEDS = 3, 8
 _REFINED = 4
 """How many results are refined, and the one that moves the least whatever its balance."""
 _REFINED_SMALL = 6
-_MOST_ROUNDS, _ROUND_BUDGET = 40, 60_000
-"""How often two results of small graphs are combined, and the tasks of nets of all combinations."""
+_MOST_ROUNDS, _ROUND_BUDGET = 25, 50_000
+"""How often results of small graphs are improved by groups, and the tasks of nets of all rounds together."""
+_THOROUGH = 4
+"""How many times as often if movement is the objective: one to three seconds for 400 tasks."""
 _SLACKS = (1.1, 1.3, 1.05, 1.6, 1.2)
 """Factors of the looser limits that a refinement passes through, one after the other."""
 _SMALL = 5_000
@@ -59,15 +61,20 @@ def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -
     tasks = task_graph(work_of(graph))
     part = np.arange(graph.drops, dtype=np.int32)
     if options.parts < graph.drops:
-        part = tasks.expanded(least_movement(tasks, options, machines, metis_cuts(tasks, options, machines)))
+        found = metis_cuts(tasks, options, machines)
+        thorough = options.objective in ("movement", "balanced")
+        part = tasks.expanded(least_movement(tasks, options, machines, found, thorough=thorough))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 
 
 def least_movement(
-    tasks: TaskGraph, options: PartitionOptions, machines: Machines, found: list[_Wide]
+    tasks: TaskGraph, options: PartitionOptions, machines: Machines, found: list[_Wide], *, thorough: bool
 ) -> npt.NDArray[np.int64]:
-    """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved."""
+    """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved.
+
+    With `thorough`, small graphs are refined more often.
+    """
     if not tasks.tasks:
         return np.zeros(0, dtype=np.int64)
     memory = np.array([node.memory for node in machines.nodes], dtype=np.float64)
@@ -89,7 +96,7 @@ def least_movement(
     if options.goal == "cut":
         return min(results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0])))[0]
     if is_small:
-        rounds = min(_MOST_ROUNDS, _ROUND_BUDGET // max(len(nets.task), 1))
+        rounds = min(_MOST_ROUNDS, _ROUND_BUDGET // max(len(nets.task), 1)) * (_THOROUGH if thorough else 1)
         results.append(recombined(nets, results, limits, rounds=rounds, seed=options.seed))
     best, _ = min(results, key=lambda one: (round(limits.excess(one[0]), 6), one[1]))
     return _polished(nets, best, limits) if is_small else best
