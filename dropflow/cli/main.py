@@ -25,6 +25,7 @@ _COMMANDS = {
     "fill": "Fill the parameters of TEMPLATE, a logical graph, and write it.",
     "unroll": "Unroll GRAPH into a physical graph.",
     "partition": "Partition GRAPH and report how good the partition is.",
+    "translate": "Translate GRAPH: fill its parameters, check, unroll, partition and, with --nodes, place it.",
     "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",
     "map": "Place GRAPH on nodes: part k of it on the k-th node.",
     "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",

@@ -9,8 +9,9 @@ from tests.architecture.sources import PRODUCT, files, parsed
 _MOST_METHODS = 25
 
 _SIMILAR_FILES = {
-    # Two commands, each in the file of its name.
+    # Commands, each in the file of its name.
     "dropflow/cli: node, nodes",
+    "dropflow/cli: translate, translator",
 }
 
 _ENDINGS = ("s", "es", "ed", "er", "ers", "ing", "ings", "or", "ors")

@@ -243,3 +243,39 @@ def test_a_manager_without_nodes_is_bad_input(ask: Command, service: Service, ma
     assert answer.status == 2
     assert "no node is alive at this manager" in answer.err
     assert service.url in answer.err
+
+
+def test_translate_does_all_steps(command: Command, machines: Path, tmp_path: Path) -> None:
+    """A logical graph becomes a placed one, as by `unroll`, `partition` and `map` one after the other."""
+    steps, whole = tmp_path / "steps.dfg", tmp_path / "whole.dfg"
+    command("partition", NESTED, "--nodes", machines, "-o", tmp_path / "parts.dfg")
+    command("map", tmp_path / "parts.dfg", "--nodes", machines, "-o", steps)
+    answer = command("translate", NESTED, "--nodes", machines, "-o", whole, "--output", "json")
+
+    assert whole.read_bytes() == steps.read_bytes()
+    assert answer.json["places"] == ["a", "b"]
+    assert answer.json["nodes_used"] == load(whole).parts
+
+
+def test_translate_writes_to_standard_output(command: Command) -> None:
+    """Without a file the graph is the answer, in one part."""
+    drops = json.loads(command("translate", NESTED).out)[:-1]
+
+    assert {drop["node"] for drop in drops} == {"#0"}
+
+
+def test_translate_keeps_the_parts_of_a_graph(command: Command, tmp_path: Path) -> None:
+    """A graph with parts is not planned again."""
+    command("partition", NESTED, "-k", 3, "-a", "blocks", "-o", tmp_path / "g.dfg")
+    answer = command("translate", tmp_path / "g.dfg", "-k", 2, "-o", tmp_path / "h.dfg", "--output", "json")
+
+    assert (answer.json["algorithm"], answer.json["parts"]) == ("an earlier command", 3)
+    assert load(tmp_path / "h.dfg").part.tolist() == load(tmp_path / "g.dfg").part.tolist()
+
+
+def test_more_parts_than_drops_are_not_counted(command: Command) -> None:
+    """Of 1,000 parts for 67 drops, a warning says that there are 67, and so do the answer and its imbalance."""
+    answer = command("partition", NESTED, "-k", 1000, "-a", "heft", "--output", "json")
+
+    assert answer.json["parts"] == 67
+    assert answer.json["imbalance"] < 6700

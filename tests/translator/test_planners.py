@@ -115,7 +115,7 @@ def test_a_feasible_imbalance_is_kept(graph: PhysicalGraph, parts: int, imbalanc
     every = [np.array(one) for one in product(range(parts), repeat=tasks.tasks)]
     feasible = any(limits.excess(one) == 0 for one in every)
 
-    found = least_movement(tasks, options, machines, [np.zeros(tasks.tasks, dtype=np.int64)])
+    found = least_movement(tasks, options, machines, [np.zeros(tasks.tasks, dtype=np.int64)], thorough=False)
 
     if feasible and len(limits.most) == 1:
         assert limits.excess(found) <= 1e-6

@@ -42,7 +42,7 @@ _SEARCHED = 20_000
 _SEARCH_BUDGET = 400_000
 """Drops that the local search simulates altogether: about two seconds."""
 _LONG_RUN = 40.0
-"""Seconds of a run of which these two seconds are 5 %. The budget of longer runs is larger in proportion..."""
+"""These two seconds are 5 % of a run of so many seconds. The budget of longer runs is larger in proportion..."""
 _MOST_TIMES = 4
 """...but at most so many times as large."""
 _MOVE_COST = 10

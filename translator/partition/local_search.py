@@ -19,6 +19,8 @@ __all__ = ["Found", "search"]
 
 _HISTORY = 20
 _ALMOST = 1e-9
+_AT_THE_BOUND = 1e-6
+"""A plan that exceeds the lower bound by a smaller share is not improved: a few bytes that move take as long."""
 _MOVE, _EXCHANGE = 0.5, 0.75
 """Below the first, a random number means a move to another node; below the second, an exchange."""
 _NEAR_DATA = 0.4
@@ -73,7 +75,7 @@ class _Search:
         best = (self.now, *self._plan())
         now, times = self.now, (self._start, self._end)
         for step in range(steps):
-            if best[0] <= bound * (1 + _ALMOST):
+            if best[0] <= bound * (1 + _AT_THE_BOUND):
                 break
             saved = self._node.copy(), self._order.copy()
             self._change()

@@ -36,6 +36,7 @@ __all__ = [
     "algorithm_named",
     "check_partition",
     "machines_for",
+    "options_for",
     "partition",
     "plan",
 ]
@@ -100,6 +101,11 @@ def machines_for(options: PartitionOptions, machines: Machines | None = None) ->
     else:
         some = machines.first(options.parts)
     return some.limited(options.dop, options.memory)
+
+
+def options_for(graph: PhysicalGraph, options: PartitionOptions) -> PartitionOptions:
+    """Return the options with no more parts than the graph has drops."""
+    return msgspec.structs.replace(options, parts=max(min(options.parts, graph.drops), 1))
 
 
 def check_partition(
@@ -175,9 +181,9 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
     """
     refuse_errors(check_partition(graph, options, machines))
-    parts = max(min(options.parts, graph.drops), 1)
     algorithm = algorithm_named(options.algorithm)
-    options = msgspec.structs.replace(options, parts=parts, algorithm=algorithm)
+    options = msgspec.structs.replace(options_for(graph, options), algorithm=algorithm)
+    parts = options.parts
     where = machines_for(options, machines)
     chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
     if chosen is _none or placement_groups(graph) is None:
