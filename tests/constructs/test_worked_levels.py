@@ -1,15 +1,20 @@
-"""Worked examples of scatters, gathers, group-bys, loops, ExclusiveForceNodes, and of Start, End and comments."""
+"""Worked examples of scatters, gathers, group-bys, loops, ExclusiveForceNodes, branches and MPI jobs.
+
+Also of Start, End and comments, which leave no drops.
+"""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.constructs.worked import Worked, run_here, run_on_nodes, unrolled
 from tests.managers.node.conftest import Cluster
 from tests.translator.documents import document, link, node
 from tests.translator.unrolled import codes, edges
+from translator.logical import Field
 from translator.pipeline import examine
 
 Make = Callable[..., Cluster]
@@ -102,12 +107,62 @@ def test_loops_inside_scatters() -> None:
     assert (graph.drops, graph.edges) == (18, 17)
 
 
-WORKED = (corner_turn, looped, exclusive, loops_in_scatters)
+def branched() -> Worked:
+    """Scatter(2){Begin -> First -> Yes or No -> Take -> Second -> Long or Short}: true first, then false."""
+    drawing = Worked()
+    with drawing.scatter("S", 2):
+        drawing.app("Begin").data("begun").branch("First", "x == 'Begin'").data("yes").data("no")
+        drawing.app("Yes").data("left").app("No").data("right").app("Take", block_skip=True).data("taken")
+        drawing.branch("Second", "len(x) > 1000").data("long").data("short").app("Long").data("result").app("Short")
+        drawing.data("other")
+    drawing.link("Begin", "begun").link("begun", "First", ports=("", "First.x"))
+    drawing.link("First", "yes", ports=("First.true", "")).link("First", "no", ports=("First.false", ""))
+    drawing.link("yes", "Yes", "left", "Take", "taken").link("no", "No", "right", "Take")
+    drawing.link("taken", "Second", ports=("", "Second.x"))
+    drawing.link("Second", "long", ports=("Second.true", "")).link("Second", "short", ports=("Second.false", ""))
+    return drawing.link("long", "Long", "result").link("short", "Short", "other")
+
+
+def test_branches_keep_both_sides() -> None:
+    """All of a branch is unrolled, whichever side is taken: 18 drops and 18 edges in each of two copies.
+
+    Applications: Begin, First, Yes, No, Take, Second, Long, Short: 8; data: begun, yes, no, left, right, taken, long,
+    short, result, other: 10; 18 drops. Edges: to Take 11, from taken 7.
+    """
+    graph = unrolled(branched())
+
+    assert (graph.drops, graph.edges) == (36, 36)
+
+
+def ranks() -> Worked:
+    """Scatter(2){Begin -> MPI job of 3 ranks -> Take}: each rank writes its number."""
+    drawing = Worked()
+    with drawing.scatter("S", 2):
+        drawing.app("Begin").data("begun").mpi("Job", 3, 'echo "$DROPFLOW_RANK of $DROPFLOW_RANKS" > {out}')
+        drawing.data("made", "File").app("Take").data("result")
+    text = Field(id="Take.input", name="input", type="Object", usage="InputPort", encoding="utf-8")
+    take = drawing.nodes.pop(next(k for k, node in enumerate(drawing.nodes) if node.id == "Take"))
+    fields = tuple(text if field.id == text.id else field for field in take.fields)
+    drawing.nodes.append(structs.replace(take, fields=fields))
+    drawing.link("Begin", "begun").link_any("begun", "Job").link("Job", "made", ports=("Job.out", ""))
+    return drawing.link("made", "Take", "result", ports=("", "Take.input"))
+
+
+def test_an_mpi_job_has_an_application_for_each_rank() -> None:
+    """In each of two copies: Begin, begun, 3 ranks, made, Take, result 8; edges 1 + 3 + 3 + 1 + 1 = 9."""
+    graph = unrolled(ranks())
+
+    assert (graph.drops, graph.edges) == (16, 18)
+
+
+WORKED = (corner_turn, looped, exclusive, loops_in_scatters, branched, ranks)
 
 RESULTS = {
     "corner_turn": ["End(" + " ".join(["Group(" + " ".join(["Cell(Row(Begin))"] * 2) + ")"] * 3) + ")"],
     "looped": ["End(Next(Step(Next(Step(Next(Step(Begin)))))))"],
     "exclusive": ["Last(Alone(First))"] * 3,
+    "branched": ["Short(Take(Yes(Begin)))"] * 2,
+    "ranks": ["Take(0 of 3\n1 of 3\n2 of 3\n)"] * 2,
     "loops_in_scatters": ["End(" + " ".join(["Take(Step(Step(Begin)))"] * 2) + ")"],
 }
 
