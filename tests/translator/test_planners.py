@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dropflow.errors import BadGraphError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from tests.graph.shapes import chain, scatter
 from tests.translator.planning.drawn_plans import work_graphs
 from translator.partition.kahypar import has_kahypar
@@ -274,3 +275,35 @@ def test_what_no_node_has_is_a_warning() -> None:
 
     assert [(one.code, one.where) for one in check_partition(graph, options, machines)] == [("PT012", "A")]
     assert judge(partition(graph, options, machines), machines).makespan_s == 2
+
+
+def _with_memory(*memory: str) -> PhysicalGraph:
+    """Return independent applications of one second that declare memory."""
+    builder = GraphBuilder()
+    for number, size in enumerate(memory):
+        builder.app(f"A{number}", weight=1, arguments=(Argument(name="memory", value=size),))
+    return builder.build()
+
+
+@pytest.mark.parametrize("algorithm", ["heft", "lookahead", "peft"])
+def test_list_schedules_know_the_memory_of_nodes(algorithm: str) -> None:
+    """Node a has four cores, but memory for one of the applications at a time; b has one core: each gets two."""
+    machines = Machines(nodes=(NodeCapacity(name="a", cores=4, memory=8.0), NodeCapacity(name="b", memory=8.0)))
+    made = plan(_with_memory(*["6 B"] * 4), PartitionOptions(algorithm=algorithm, parts=2), machines).graph
+
+    assert sorted(made.part.tolist()) == [0, 0, 1, 1]
+    assert judge(made, machines).makespan_s == 2
+
+
+@pytest.mark.parametrize("algorithm", ["heft", "lookahead", "peft"])
+def test_list_schedules_put_an_application_where_its_memory_is(algorithm: str) -> None:
+    """Only the slow node has the memory for two of them, so these are there; one that no node can hold is PT012."""
+    machines = Machines(
+        nodes=(NodeCapacity(name="fast", cores=4, speed=2.0, memory=8.0), NodeCapacity(name="slow", memory=32.0))
+    )
+    graph = _with_memory("20 B", "4 B", "20 B", "4 B")
+    made = plan(graph, PartitionOptions(algorithm=algorithm, parts=2), machines).graph
+
+    assert made.part.tolist() == [1, 0, 1, 0]
+    options = PartitionOptions(algorithm=algorithm, parts=2)
+    assert [one.code for one in check_partition(_with_memory("40 B", "4 B"), options, machines)] == ["PT012"]

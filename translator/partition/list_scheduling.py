@@ -8,6 +8,7 @@ estimate of what follows.
 """
 
 import heapq
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,18 @@ class Schedule:
         self._nodes = range(len(machines.nodes))
         self._timetable = Timetable(machines)
         self._seconds: list[list[float]] = [(tasks.seconds / node.speed).tolist() for node in machines.nodes]
-        self._cpus: list[list[int]] = [np.clip(tasks.cpus, 1, node.cores).tolist() for node in machines.nodes]
+        fits = np.array([(tasks.cpus <= node.cores) & (tasks.memory <= node.memory) for node in machines.nodes])
+        # What asks for more than a node has takes all of its processors, and so runs alone.
+        self._cpus: list[list[int]] = [
+            np.where(fitting, np.maximum(tasks.cpus, 1), node.cores).tolist()
+            for fitting, node in zip(fits, machines.nodes, strict=True)
+        ]
+        self._memory: list[list[float]] = [np.minimum(tasks.memory, node.memory).tolist() for node in machines.nodes]
+        # The nodes on which a task does not fit, if it fits on others.
+        avoided = ~fits & fits.any(axis=0)
+        self._avoided = {
+            task: np.flatnonzero(avoided[:, task]).tolist() for task in np.flatnonzero(avoided.any(axis=0)).tolist()
+        }
         self._is_uniform = machines.between_islands is None
         self._latency, self._bandwidth = machines.links.latency, machines.links.bandwidth
         self._before_ptr, self._before = tasks.before_ptr.tolist(), tasks.before.tolist()
@@ -55,15 +67,24 @@ class Schedule:
         return self._seconds[node][task]
 
     def slots(self, task: int) -> list[StartSlot]:
-        """Return the earliest slot of a task on each node. Predecessors without a node yet are ignored."""
+        """Return the earliest slot of a task on each node. Predecessors without a node yet are ignored.
+
+        A node without the processors or the memory for it is never free if another one has them.
+        """
         ready = self._ready(task)
-        earliest = self._timetable.earliest
-        return [earliest(node, ready[node], self._seconds[node][task], self._cpus[node][task]) for node in self._nodes]
+        earliest, seconds, cpus, memory = self._timetable.earliest, self._seconds, self._cpus, self._memory
+        found = [
+            earliest(node, ready[node], seconds[node][task], cpus[node][task], memory[node][task])
+            for node in self._nodes
+        ]
+        for node in self._avoided.get(task, ()):
+            found[node] = (math.inf, -1)
+        return found
 
     def put(self, task: int, node: int, slot: StartSlot) -> None:
         """Put a task on a node."""
         seconds = self._seconds[node][task]
-        self._timetable.place(node, slot, seconds, self._cpus[node][task])
+        self._timetable.place(node, slot, seconds, self._cpus[node][task], self._memory[node][task])
         self.node[task], self.start[task], self.end[task] = node, slot[0], slot[0] + seconds
         for data in self._root_data[self._root_ptr[task] : self._root_ptr[task + 1]]:
             self._root_home.setdefault(data, node)
