@@ -259,9 +259,9 @@ class LocalExecutor:
     def _failed(self, task: Task, error: BaseException, log: DropLog, started: float) -> AttemptResult:
         failure = failure_of(error, log_tail=log.tail(_TAIL))
         if not isinstance(error, Interrupted):
-            log.line("ERROR", failure.text + (f" ({failure.hint})" if failure.hint else ""), self._clock.now())
-            if failure.detail.startswith("Traceback"):
-                log.write_bytes(failure.detail.encode(errors="replace"))
+            text = failure.text + (f" ({failure.hint})" if failure.hint else "")
+            detail = failure.detail if failure.detail.startswith("Traceback") else ""
+            log.line("ERROR", text, self._clock.now(), detail=detail)
         return self._result(task, started, failure=failure)
 
 
