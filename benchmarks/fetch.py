@@ -7,7 +7,11 @@ The results are 928 bytes each. For each number of files:
 * ``again``: the same with everything there already: both ends compute the digests of all contents, none is sent;
 * ``copy``: files per second of ``shutil.copyfile``, one after the other, of the files that were fetched: the reference.
 
-Run: ``python benchmarks/fetch.py [--sizes 1000,5000,20000]``.
+Then the same with a few large arrays (``--large``, in millions of bytes altogether), in bytes per second: ``fetch``,
+``again``, ``archive`` (all results as one tar file, ``-o all.tar``), ``copy``, and ``link``: bytes through one TCP
+connection of this host, from a process that sends zeros to one that reads them.
+
+Run: ``python benchmarks/fetch.py [--sizes 1000,10000,100000] [--large 2000]``.
 """
 
 import argparse
@@ -16,6 +20,7 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,12 +38,15 @@ from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SubmitQuery
 
+_LARGE = 16_000_000
+"""Numbers of 8 bytes in a large array."""
 
-def _arrays(copies: int) -> PhysicalGraph:
-    """So many pairs of an application and the array that it writes, on two nodes by turns."""
+
+def _arrays(copies: int, size: int = 100) -> PhysicalGraph:
+    """So many pairs of an application and the array of 8-byte numbers that it writes, on two nodes by turns."""
     axes = (Axis("many", "many", "scatter", copies),)
     numbers = tuple(
-        Argument(name=name, value=value, type="Integer") for name, value in (("size", 100), ("seed", 1), ("high", 99))
+        Argument(name=name, value=value, type="Integer") for name, value in (("size", size), ("seed", 1), ("high", 99))
     )
     each = np.arange(copies, dtype=np.int32)
     return from_columns(
@@ -120,14 +128,69 @@ def _measure(ready: dict[str, Any], files: int, place: Path) -> dict[str, float]
     }
 
 
+def _measure_large(ready: dict[str, Any], size: int, place: Path) -> dict[str, float]:
+    """Fetch so many bytes in files of 128 MB."""
+    files = max(size // (_LARGE * 8), 2)
+    session, into = f"large{size}", place / "large"
+    with Client(ready["island"], token=ready["token"], timeout=120.0) as island:
+        island.submit(_arrays(files, _LARGE), SubmitQuery(session=session, anew=True))
+        detail = island.session(session)
+        while not detail.finished:
+            detail = island.watch(session, version=detail.version, seconds=30.0)
+    first, answer = _fetch(ready, session, into)
+    again, _ = _fetch(ready, session, into)
+    paths = sorted((into / "results").iterdir())
+    began = time.perf_counter()
+    for path in paths:
+        shutil.copyfile(path, place / "copy")
+    copied = time.perf_counter() - began
+    (place / "copy").unlink()
+    shutil.rmtree(into)
+    packed, archive = _fetch(ready, session, place / "all.tar")
+    (place / "all.tar").unlink()
+    sent, linked = answer["bytes"], _link(answer["bytes"])
+    return {
+        "bytes": sent,
+        "fetch": round(sent / first / 1e6),
+        "again": round(sent / again / 1e6),
+        "archive": round(archive["bytes"] / packed / 1e6),
+        "copy": round(sent / copied / 1e6),
+        "link": round(sent / linked / 1e6),
+        "of_link": round(linked / first, 2),
+    }
+
+
+def _link(size: int) -> float:
+    """Seconds that so many bytes take through one TCP connection between two processes of this host."""
+    sender = "import socket,sys\ns=socket.create_connection(('127.0.0.1',int(sys.argv[1])))\nb=bytes(1<<20)\n"
+    sender += "n=int(sys.argv[2])\nwhile n>0:\n s.sendall(b[:n])\n n-=len(b)\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        process = subprocess.Popen([sys.executable, "-c", sender, str(port), str(size)])
+        connection, _ = server.accept()
+        buffer, left, began = bytearray(1 << 20), size, time.perf_counter()
+        with connection:
+            while left > 0:
+                left -= connection.recv_into(buffer)
+        process.wait()
+        return time.perf_counter() - began
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1000,5000,20000", help="numbers of files")
-    sizes = [int(size) for size in parser.parse_args().sizes.split(",")]
+    parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of files")
+    parser.add_argument("--large", type=int, default=2000, help="millions of bytes of large files; 0 for none")
+    given = parser.parse_args()
+    sizes = [int(size) for size in given.sizes.split(",") if size]
     with _up() as ready, tempfile.TemporaryDirectory() as place:
         rows = [_measure(ready, files, Path(place)) for files in sizes]
-    print(json.dumps({"python": platform.python_version(), "cores": os.cpu_count(), "fetch": rows}, indent=2))
+        large = [_measure_large(ready, given.large * 1_000_000, Path(place))] if given.large else []
+    print(
+        json.dumps(
+            {"python": platform.python_version(), "cores": os.cpu_count(), "fetch": rows, "large": large}, indent=2
+        )
+    )
 
 
 if __name__ == "__main__":

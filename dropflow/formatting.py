@@ -14,6 +14,7 @@ __all__ = [
     "format_quantity",
     "format_rate",
     "format_size",
+    "format_stamp",
     "format_time",
     "plural",
     "single_line",
@@ -88,6 +89,11 @@ def format_time(seconds: float) -> str:
         return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, OSError, ValueError):
         return DASH
+
+
+def format_stamp(seconds: float) -> str:
+    """Return a time as logs have it: UTC, with milliseconds, ``2026-10-01T12:34:56.789``."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
 def single_line(text: str, max_length: int = _MAX_LENGTH) -> str:

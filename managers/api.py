@@ -13,6 +13,7 @@ from typing import Protocol
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -99,6 +100,10 @@ class SessionContents(Protocol):
 
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
+        ...
+
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the lines that all drops wrote to their logs, in the order of time. Does not wait."""
         ...
 
     def data(self, session: str, drop: str) -> Download:

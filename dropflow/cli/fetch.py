@@ -1,7 +1,8 @@
 """``dropflow fetch``: copy the results of a session into a directory."""
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -9,7 +10,7 @@ from dropflow.cli.candidates import drops
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.errors import NotFoundError, StorageError
+from dropflow.errors import NotFoundError, StorageError, UsageError
 from dropflow.ids import drop_file_name, safe_name
 
 if TYPE_CHECKING:
@@ -25,37 +26,78 @@ __all__ = ["command"]
 @click.argument("drop", metavar="[DROP]", required=False, shell_complete=drops)
 @connection_options
 @click.option(
-    "-o", "directory", metavar="DIR", help="Where to put them; a directory with the session's name by default."
+    "-o",
+    "target",
+    metavar="DIR|FILE",
+    help="Where to put them: a directory, the session's name by default, or a file that ends with .tar or .zip.",
 )
 def command(
-    output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str | None, directory: str | None
+    output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str | None, target: str | None
 ) -> Exit:
     """Copy the results of SESSION here, or the content of one DROP of it.
 
     DIR gets the same results/ and files/ as with 'dropflow run --keep DIR'. A file that is there already with the same
     content stays, and another one of that name is replaced, so that an interrupted fetch can be continued. Exit status
-    1 if something could not be fetched: the answer lists what, and why. Exit status 3 if the connection broke: fetch
-    again.
+    1 if something could not be fetched: the answer lists what, and why. Exit status 3 if the connection broke, and 130
+    after Ctrl-C: fetch again.
     """
+    from dropflow.cli.archive_download import download_archive
     from dropflow.cli.connection import connect
     from dropflow.cli.fetch_reply import FetchReply
-    from dropflow.cli.incoming_files import ResultDirectory, result_paths
+    from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.cli.progress import transfer_progress
     from dropflow.cli.result_download import ResultDownload, WantedFile
+    from dropflow.rest.result_paths import result_paths
 
-    root = Path(directory or safe_name(session, fallback="session")).absolute()
+    archive = _archive_format(target)
+    if archive is not None and drop is not None:
+        raise UsageError(f"an archive has the results of a session, not one drop: {target}", hint="name a directory")
+    root = Path(target or safe_name(session, fallback="session")).absolute()
     with connect(manager) as client:
+        if archive is not None:
+            packed = download_archive(client, session, archive, root, quiet=output.kind is OutputKind.QUIET)
+            output.answer(packed)
+            return packed.status
         found = client.results(session) if drop is None else _one_result(client, session, drop)
         files = [WantedFile(result, path) for result, path in result_paths(found.results)]
         quiet = output.kind is OutputKind.QUIET
+        sizes = sum(file.result.size for file in files)
         try:
-            with ResultDirectory(root) as results, transfer_progress(len(files), quiet=quiet) as count:
-                fetched = ResultDownload(client, session, results, count).run(files)
+            with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
+                download = ResultDownload(client, session, results, count)
+                fetched = download.run(files)
         except OSError as error:
             raise StorageError(f"results cannot be stored: {error.strerror}", where=str(root)) from error
-    reply = FetchReply.of(session, str(root), [fetched[file] for file in files], silent=found.missing)
+    reply = FetchReply.of(
+        session,
+        str(root),
+        [fetched[file] for file in files],
+        silent=found.missing,
+        is_interrupted=download.is_interrupted,
+    )
     output.answer(reply)
     return reply.status
+
+
+def _archive_format(target: str | None) -> Literal["tar", "zip"] | None:
+    """Return the format that the name of a file asks for; None for a directory.
+
+    Raises
+    ------
+    UsageError
+        It is the name of a file of another kind.
+    """
+    suffix = Path(target or "").suffix.lower()
+    if target is None or target.endswith(os.sep) or Path(target).is_dir() or not suffix[1:].isalpha():
+        return None
+    if suffix == ".tar":
+        return "tar"
+    if suffix == ".zip":
+        return "zip"
+    raise UsageError(
+        f"results cannot be written as {suffix}: {target}",
+        hint=f"end it with .tar or .zip for an archive, or with a slash for a directory of that name: {target}/",
+    )
 
 
 def _one_result(client: "Client", session: str, drop: str) -> "ResultList":

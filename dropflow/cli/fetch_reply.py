@@ -49,6 +49,8 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         What could not be fetched.
     silent : tuple of str
         Nodes that did not answer the request for their results.
+    interrupted : bool
+        Whether it ended by Ctrl-C; `missing` has what was not fetched yet.
     """
 
     ok: bool
@@ -61,10 +63,17 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FetchedFile, ...]
     missing: tuple[MissedFile, ...] = ()
     silent: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @classmethod
     def of(
-        cls, session: str, output: str, results: Sequence[FetchedFile | MissedFile], silent: tuple[str, ...]
+        cls,
+        session: str,
+        output: str,
+        results: Sequence[FetchedFile | MissedFile],
+        silent: tuple[str, ...],
+        *,
+        is_interrupted: bool = False,
     ) -> "FetchReply":
         """Return the reply for results that were fetched or missed."""
         files = tuple(one for one in results if isinstance(one, FetchedFile))
@@ -81,6 +90,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             files=files,
             missing=missing,
             silent=silent,
+            interrupted=is_interrupted,
         )
 
     def lines(self) -> Iterator[str]:
@@ -91,13 +101,17 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"  {file.path}" for file in shown[:_SHOWN_FILES])
         if len(shown) > _SHOWN_FILES:
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
+        if self.interrupted:
+            left = [one for one in self.missing if one.is_cut_off]
+            size = format_size(sum(one.size for one in left))
+            yield f"interrupted: {plural(len(left), 'result')} ({size}) left to fetch"
         refused = [one for one in self.missing if not one.is_cut_off]
         for one in refused[:_SHOWN_MISSING]:
             yield f"missing: {one.path} of {one.drop} on {one.node}: {one.text}"
         if len(refused) > _SHOWN_MISSING:
             yield f"missing: {len(refused) - _SHOWN_MISSING:,} more (--output json has them all)"
         cut_off = [one for one in self.missing if one.is_cut_off]
-        if cut_off:
+        if cut_off and not self.interrupted:
             yield f"error {cut_off[0].code}: {cut_off[0].text}"
             yield f"missing: {plural(len(cut_off), 'result')}, because the connection to the manager broke"
         yield from (f"missing: the results on node {node}, which did not answer" for node in self.silent)
@@ -107,6 +121,8 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def status(self) -> Exit:
         """The exit status."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
         if any(one.is_cut_off for one in self.missing):
             return Exit.UNKNOWN
         return Exit.FINISHED if self.ok else Exit.FAILED

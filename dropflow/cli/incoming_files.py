@@ -10,43 +10,17 @@ import secrets
 import shutil
 import tarfile
 import threading
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Self
 
-from dropflow.data.fingerprint import digest, fingerprint
+from dropflow.content_digest import digest
+from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
-from dropflow.ids import safe_name
 from dropflow.private import private_directory
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.result_paths import UNFINISHED
 
-__all__ = ["IncomingFile", "ResultDirectory", "result_paths"]
-
-_OUTSIDE = "outside"
-_UNFINISHED = ".dropflow-unfinished"
-
-
-def result_paths(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:
-    """Yield each result with a distinct relative path; if paths are equal, the node or the row is appended."""
-    taken: set[PurePosixPath] = set()
-    for result in results:
-        path = _confined(result.path)
-        if path in taken:
-            path = path.with_name(f"{path.name}~{safe_name(result.node, fallback='node')}")
-        while path in taken:
-            path = path.with_name(f"{path.name}~{result.drop}")
-        taken.add(path)
-        yield result, path
-
-
-def _confined(path: str) -> PurePosixPath:
-    """Return `path` without ``..``, and below ``outside`` if it led out of the directory."""
-    given = PurePosixPath(path.replace("\0", "_"))
-    parts = [part for part in given.parts if part not in ("/", "//", "..", ".")]
-    if given.is_absolute() or ".." in given.parts or (parts and parts[0] == _UNFINISHED):
-        parts.insert(0, _OUTSIDE)
-    return PurePosixPath(*parts) if parts else PurePosixPath(_OUTSIDE, "unnamed")
+__all__ = ["IncomingFile", "ResultDirectory"]
 
 
 class ResultDirectory:
@@ -62,7 +36,7 @@ class ResultDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._unfinished = root / _UNFINISHED
+        self._unfinished = root / UNFINISHED
         self._safe: set[Path] = set()
         self._lock = threading.Lock()
         """Guards `_safe` and the creation of parent directories."""

@@ -1,17 +1,29 @@
-"""``dropflow log``: what a drop wrote to its log."""
+"""``dropflow log``: what the drops of a session wrote to their logs."""
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from dropflow.cli.candidates import drops
+from dropflow.cli import candidates
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.errors import UsageError
+from dropflow.rest.log_records import LEVELS
+
+if TYPE_CHECKING:
+    from dropflow.rest.client import Client
+    from dropflow.rest.log_records import LogLine, LogPage, LogQuery
 
 __all__ = ["command"]
+
+_PAGE = 2000
+_WAIT = 5.0
+_START = "-:-1"
+"""A cursor before all lines of any node: no node is called so."""
 
 
 class LogReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,21 +42,141 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("log")
 @output_options
 @session_argument
-@click.argument("drop", metavar="DROP", shell_complete=drops)
+@click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
-def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str) -> Exit:
-    """Print what DROP of SESSION wrote to its log, from the node that has it.
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
+@click.option("--text", default="", metavar="TEXT", help="Only lines with this text, ignoring case.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    help="Only lines of this level and above; what programs print counts as INFO.",
+)
+@click.option(
+    "--drops", default="", metavar="TEXT", help="Only drops with this text in their id or logical node's name."
+)
+@click.option(
+    "--node",
+    default="",
+    metavar="NAME",
+    shell_complete=candidates.nodes,
+    help="Only lines that were written on this node.",
+)
+@click.option("-n", "--last", type=click.IntRange(0, 1_000_000), metavar="N", help="Begin with the last N lines.")
+def command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    session: str,
+    drop: str | None,
+    follow: bool,
+    text: str,
+    level: str | None,
+    drops: str,
+    node: str,
+    last: int | None,
+) -> Exit:
+    """Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.
 
-    DROP is a text id as reports show it, or the end of one if only one drop ends so.
+    DROP is a text id as reports show it, or the end of one if only one drop ends so. With an option, its lines have
+    their time and level too. With --output json, each line is a record. Exit status 1 if a node did not answer: its
+    lines are missing.
     """
     from dropflow.cli.connection import connect
+    from dropflow.rest.log_records import LogQuery
 
     with connect(manager) as client:
-        chunks = client.log(session, drop).chunks
-        if output.kind is OutputKind.TABLE:
-            for chunk in chunks:  # a log may be larger than memory
-                sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
-        else:
-            output.answer(LogReply(session=session, drop=drop, log=b"".join(chunks).decode(errors="replace")))
+        if drop is not None and not (follow or text or level or drops or node or last is not None):
+            return _log_of_drop(output, client, session, drop)
+        if drop is not None and drops:
+            raise UsageError("--drops cannot be used with DROP", hint="leave one of them out")
+        oid = client.drop(session, drop).oid if drop is not None else ""
+        query = LogQuery(text=text, level=(level or "").upper(), drop=drops, oid=oid, node=node)  # type: ignore[arg-type]
+        printer = _Printer(output, with_drop=drop is None)
+        cursor = _START if last is None else _print_last(client, session, query, last, printer)
+        try:
+            _print_on(client, session, query, cursor, printer, follow=follow)
+        except KeyboardInterrupt:
+            return Exit.INTERRUPTED
+    return Exit.FAILED if printer.silent else Exit.FINISHED
+
+
+def _log_of_drop(output: CommandOutput, client: "Client", session: str, drop: str) -> Exit:
+    chunks = client.log(session, drop).chunks
+    if output.kind is OutputKind.TABLE:
+        for chunk in chunks:  # a log may be larger than memory
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    else:
+        output.answer(LogReply(session=session, drop=drop, log=b"".join(chunks).decode(errors="replace")))
     return Exit.FINISHED
+
+
+class _Printer:
+    """Prints pages of lines.
+
+    Attributes
+    ----------
+    silent : set of str
+        Nodes that did not answer.
+    """
+
+    def __init__(self, output: CommandOutput, *, with_drop: bool) -> None:
+        self.silent: set[str] = set()
+        self._output = output
+        self._with_drop = with_drop
+
+    def show(self, page: "LogPage") -> None:
+        """Print the lines of a page, and name nodes that did not answer."""
+        for node in page.missing:
+            if node not in self.silent:
+                self.silent.add(node)
+                self._output.note(f"node {node} did not answer: its lines are missing")
+        if page.lines and self._output.kind is not OutputKind.QUIET:
+            encoded = "".join(f"{self._format(line)}\n" for line in page.lines).encode(errors="replace")
+            sys.stdout.buffer.write(encoded)
+            sys.stdout.buffer.flush()
+
+    def _format(self, line: "LogLine") -> str:
+        from dropflow.formatting import format_stamp
+        from dropflow.rest.log_records import format_line
+
+        if self._output.kind is OutputKind.JSON:
+            return msgspec.json.encode(line).decode()
+        moment = format_stamp(line.time)
+        return format_line(line, moment) if self._with_drop else f"{moment} {line.level:<7} {line.text}"
+
+
+def _print_last(client: "Client", session: str, query: "LogQuery", last: int, printer: _Printer) -> str:
+    """Print the last lines, and return the cursor of those that follow."""
+    pages: list[LogPage] = []
+    wanted, end = msgspec.structs.replace(query, limit=max(min(last, _PAGE), 1)), ""
+    while True:
+        page = client.session_log(session, wanted)
+        end = end or page.newer
+        pages.append(page)
+        left = last - sum(len(page.lines) for page in pages)
+        if left <= 0 or page.is_first:
+            break
+        wanted = msgspec.structs.replace(wanted, before=page.older, limit=min(left, _PAGE))
+    if last:
+        for page in reversed(pages):
+            printer.show(page)
+    return end or _START
+
+
+def _print_on(
+    client: "Client", session: str, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
+) -> None:
+    """Print the lines after a cursor; with `follow`, until the session is over."""
+    is_over = False
+    while True:
+        seconds = _WAIT if follow and not is_over else 0.0
+        page = client.session_log(session, msgspec.structs.replace(query, after=cursor, limit=_PAGE, seconds=seconds))
+        printer.show(page)
+        is_same, cursor = page.newer in ("", cursor), page.newer or cursor
+        if not page.is_last and not is_same:
+            continue
+        if not follow or (is_over and not page.lines):
+            return
+        if not page.lines:
+            is_over = client.session(session).is_over

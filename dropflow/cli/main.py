@@ -39,7 +39,7 @@ _COMMANDS = {
     "sessions": "List the sessions of a manager, the youngest first.",
     "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",
     "watch": "Follow SESSION live until it is over, and report how it ended.",
-    "log": "Print what DROP of SESSION wrote to its log, from the node that has it.",
+    "log": "Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.",
     "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
     "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
     "pause": "Start nothing more of SESSION.",

@@ -20,6 +20,7 @@ __all__ = ["CountFile", "session_progress", "transfer_progress"]
 _LINE_SECONDS = 5.0
 _MOST_ROWS = 24
 _BAR = 28
+_FILE = 4096
 # Colours that colour-blind people can tell apart; the symbols mean the same without colour.
 _PARTS = (
     (DropState.COMPLETED, "green", "━"),
@@ -30,8 +31,8 @@ _PARTS = (
     (DropState.INITIALIZED, "dim", "─"),
 )
 
-CountFile = Callable[[int], None]
-"""Counts one transferred file of so many bytes. Called from any thread."""
+CountFile = Callable[[int, int], None]
+"""Counts so many transferred files and bytes. Called from any thread."""
 
 
 @contextmanager
@@ -62,28 +63,48 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
 
 
 @contextmanager
-def transfer_progress(total: int, *, quiet: bool) -> Iterator[CountFile]:
-    """Yield a function that counts the files of a transfer of `total` files, and show how many there are."""
+def transfer_progress(total: int, size: int, *, quiet: bool) -> Iterator[CountFile]:
+    """Yield a function that counts the files and bytes of a transfer, and show how many of them there are.
+
+    Parameters
+    ----------
+    total, size : int
+        Files and bytes of the whole transfer; 0 files if they are not known.
+    """
     if quiet:
-        yield lambda _: None
+        yield lambda *_: None
     elif sys.stderr.isatty():
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[size]}")
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("fetching", total=total, size="")
-            yield _Sum(lambda files, size: progress.update(task, completed=files, size=format_size(size))).add
+        counted = TextColumn("{task.fields[files]}")
+        columns = (BarColumn(), counted, TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress("fetching", *columns, console=Console(stderr=True), transient=True) as progress:
+            # Each file counts a little besides its bytes, so that the bar advances for small and empty files too.
+            task = progress.add_task("", total=(size + total * _FILE) or None, files="")
+            yield _Sum(
+                lambda files, done: progress.update(
+                    task, completed=done + files * _FILE, files=_done(files, total, done, size)
+                )
+            ).add
     else:
         due = _Due()
 
-        def print_line(files: int, size: int) -> None:
+        def print_line(files: int, done: int) -> None:
             if due():
-                rate = format_rate(files / due.elapsed)
-                sys.stderr.write(f"{files:,} of {total:,} files, {format_size(size)}, {rate}\n")
+                speed = f"{format_size(done / due.elapsed)}/s"
+                rate = f", {format_rate(files / due.elapsed)}" if total else ""
+                sys.stderr.write(f"{_done(files, total, done, size)}{rate}, {speed}\n")
                 sys.stderr.flush()
 
         yield _Sum(print_line).add
+
+
+def _done(files: int, total: int, done: int, size: int) -> str:
+    """Return how much of a transfer is done."""
+    if not total:
+        return format_size(done)
+    return f"{files:,} of {total:,} files, {format_size(done)} of {format_size(size)}"
 
 
 class _Due:
@@ -115,10 +136,10 @@ class _Sum:
         self._files = self._bytes = 0
         self._show = show
 
-    def add(self, size: int) -> None:
-        """Add one file."""
+    def add(self, files: int, size: int) -> None:
+        """Add files and bytes."""
         with self._lock:
-            self._files += 1
+            self._files += files
             self._bytes += size
             self._show(self._files, self._bytes)
 

@@ -4,7 +4,7 @@ import errno
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -62,6 +62,7 @@ class WantedFile(NamedTuple):
             path=str(self.path),
             code=error.code,
             text=str(error),
+            size=self.result.size,
             is_cut_off=is_cut_off,
         )
 
@@ -75,9 +76,11 @@ class ResultDownload:
         self._directory = directory
         self._count = count
         self._stop = threading.Event()
+        self.is_interrupted = False
+        """Whether Ctrl-C ended it."""
 
     def run(self, files: Sequence[WantedFile]) -> dict[WantedFile, FetchedFile | MissedFile]:
-        """Return the result for each file.
+        """Return the result for each file. After Ctrl-C, those that had not arrived are missed.
 
         Raises
         ------
@@ -86,14 +89,23 @@ class ResultDownload:
         """
         found: dict[WantedFile, FetchedFile | MissedFile] = {}
         with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="fetch") as pool:
+            running = [pool.submit(self._fetch_batch, batch) for batch in _batches(files)]
             try:
-                for results in pool.map(self._fetch_batch, _batches(files)):
-                    found |= results
+                for one in as_completed(running):
+                    found |= one.result()
+            except KeyboardInterrupt:
+                self.is_interrupted = True
+                self._stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)  # they end with their next piece
+                for one in running:
+                    if not one.cancelled() and one.exception() is None:
+                        found |= one.result()
             except BaseException:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        return found
+        left = LinkError("interrupted before it was fetched", hint="fetch again")
+        return {file: found.get(file) or file.missed(left, is_cut_off=True) for file in files}
 
     def _fetch_batch(self, files: Sequence[WantedFile]) -> dict[WantedFile, FetchedFile | MissedFile]:
         """Fetch files of one node by one request."""
@@ -108,11 +120,11 @@ class ResultDownload:
             chunks = self._client.contents(self._session, request).chunks
             for file, result in self._write(files, read_records(chunks)):
                 found[file] = result
-                self._count(result.size)
+                self._count(1, 0 if isinstance(result, MissedFile) or not result.was_there else result.size)
         except DropflowError as raised:
             error = raised
         # The client raises an error of the connection from its cause. An error that the manager sent has none.
-        is_cut_off = isinstance(error, LinkError) and error.__cause__ is not None
+        is_cut_off = (isinstance(error, LinkError) and error.__cause__ is not None) or self._stop.is_set()
         return {file: found.get(file) or file.missed(error, is_cut_off=is_cut_off) for file in files}
 
     def _write(
@@ -127,6 +139,7 @@ class ResultDownload:
                 if isinstance(record, ContentPiece):
                     if incoming is not None:
                         incoming.write(record.data)
+                    self._count(0, len(record.data))
                     continue
                 if not isinstance(record, ContentEnd):
                     file = self._file(files, record.index)

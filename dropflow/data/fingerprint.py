@@ -5,16 +5,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from dropflow.content_digest import digest
 from dropflow.data.storage_errors import storage_errors
 
-__all__ = ["digest", "fingerprint"]
+__all__ = ["fingerprint"]
 
 _BLOCK = 1 << 20
-
-
-def digest() -> hashlib.blake2b:
-    """Return a new BLAKE2b digest of 16 bytes."""
-    return hashlib.blake2b(digest_size=16)
 
 
 def fingerprint(path: str | Path) -> str:

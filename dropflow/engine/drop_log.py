@@ -4,13 +4,13 @@ import contextlib
 import io
 import os
 import threading
-from datetime import UTC, datetime
 
 from dropflow.clock import SystemClock
 from dropflow.engine.log_index import INDEX_FILE, index_record, shifted
+from dropflow.formatting import format_stamp
 from dropflow.ids import drop_file_name
 
-__all__ = ["DropLog", "stamp"]
+__all__ = ["DropLog"]
 
 _LINE = 8192
 _APART = 0.05
@@ -90,11 +90,11 @@ class DropLog:
         """Append one line with a time and a level, and the lines of `detail`, which are of the same level."""
         self.flush()
         end = "" if detail.endswith("\n") or not detail else "\n"
-        self._append(f"{stamp(now)} {level} {text}\n{detail}{end}".encode(errors="replace"), now)
+        self._append(f"{format_stamp(now)} {level} {text}\n{detail}{end}".encode(errors="replace"), now)
 
     def begin_attempt(self, number: int, now: float) -> None:
         """Begin the part of a later attempt, if there is a log, or as soon as this attempt writes something."""
-        self._heading = f"{stamp(now)} INFO attempt {number}\n".encode()
+        self._heading = f"{format_stamp(now)} INFO attempt {number}\n".encode()
         if os.path.exists(self._path):  # noqa: PTH110 - text, once an attempt
             self._append(b"")
 
@@ -219,8 +219,3 @@ def _unmark(text: bytes) -> tuple[int, bytes]:
         return 0, text
     number, found, rest = text[len(start) :].partition(end)
     return (int(number), rest) if found and number.isdigit() and middle else (0, text)
-
-
-def stamp(now: float) -> str:
-    """Return a time as logs have it: UTC, with milliseconds."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]

@@ -14,11 +14,14 @@ from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
+from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_caller import OperationCaller, session_events, state_events
 from dropflow.rest.operation_records import (
+    ALL_RESULTS,
     ALL_TIMES,
     DEFAULT_STATISTICS,
+    ArchiveQuery,
     CancelRequest,
     ChildQuery,
     DeploymentQuery,
@@ -278,6 +281,18 @@ class _ContentCalls(OperationCaller):
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Download contents of many drops on one node; see `dropflow.rest.content_records.read_records`."""
         return self.download(operations.CONTENTS, session, body=request)
+
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of a session."""
+        return self.call(operations.SESSION_LOG, session, query=query, seconds=query.seconds)
+
+    def session_log_text(self, session: str, query: LogTextQuery = ALL_LINES) -> Download:
+        """Download the log of a session."""
+        return self.download(operations.SESSION_LOG_TEXT, session, query=query)
+
+    def archive(self, session: str, query: ArchiveQuery = ALL_RESULTS) -> Download:
+        """Download results as one archive; its chunks raise `LinkError` if something is missing."""
+        return self.download(operations.ARCHIVE, session, query=query)
 
     def journal(self, session: str) -> Download:
         """Download the journal, or a tar file with those of several nodes."""

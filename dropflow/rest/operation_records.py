@@ -4,7 +4,7 @@ JSON answers are always objects, so each answer that is a list has a struct with
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote
 
 import msgspec
@@ -153,6 +153,33 @@ class StatisticsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 DEFAULT_STATISTICS = StatisticsQuery()
+
+
+class ArchiveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which results an archive has, and its format.
+
+    Attributes
+    ----------
+    format : str
+        ``tar`` or ``zip``.
+    text : str
+        Part of the path of a result, of its drop's id or of its logical node's name, ignoring case.
+    node : str
+        Name of a node manager.
+    """
+
+    format: Literal["tar", "zip"] = "tar"
+    text: Annotated[str, Meta(max_length=200)] = ""
+    node: Annotated[str, Meta(max_length=255)] = ""
+
+    def matches(self, result: ResultInfo) -> bool:
+        """Return whether the archive has a result."""
+        text = self.text.lower()
+        is_text = not text or any(text in one.lower() for one in (result.path, result.oid, result.name))
+        return is_text and self.node in ("", result.node)
+
+
+ALL_RESULTS = ArchiveQuery()
 
 
 class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

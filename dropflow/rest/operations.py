@@ -27,8 +27,10 @@ from dropflow.errors import (
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
+    ArchiveQuery,
     CancelRequest,
     ChildList,
     ChildQuery,
@@ -457,6 +459,40 @@ CONTENTS = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+SESSION_LOG = Operation(
+    name="session_log",
+    method="GET",
+    path=_SESSION + "/log",
+    answer=LogPage,
+    query=LogQuery,
+    summary="A page of the lines that all drops wrote to their logs, in the order of time",
+    tag="sessions",
+    errors=(NotFoundError, LinkError),
+)
+SESSION_LOG_TEXT = Operation(
+    name="session_log_text",
+    method="GET",
+    path=_SESSION + "/log/text",
+    answer=Download,
+    query=LogTextQuery,
+    gives="text/plain",
+    summary="Download the lines that all drops wrote to their logs, in the order of time",
+    tag="sessions",
+    for_managers=False,
+    errors=(NotFoundError, LinkError),
+)
+ARCHIVE = Operation(
+    name="archive",
+    method="GET",
+    path=_SESSION + "/results/archive",
+    answer=Download,
+    query=ArchiveQuery,
+    gives=_BYTES,
+    summary="Download results as one tar or zip file",
+    tag="sessions",
+    for_managers=False,
+    errors=(NotFoundError, LinkError),
+)
 JOURNAL = Operation(
     name="journal",
     method="GET",
@@ -648,6 +684,9 @@ OPERATIONS: tuple[Operation[object], ...] = (
     FAILURES,
     RESULTS,
     CONTENTS,
+    ARCHIVE,
+    SESSION_LOG,
+    SESSION_LOG_TEXT,
     JOURNAL,
     TIMES,
     TIMES_ANALYSIS,

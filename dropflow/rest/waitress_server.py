@@ -31,6 +31,9 @@ _LOOK = 5.0
 """Longest wait of the loop while there are connections, in seconds; `_TIDY` is the shortest time between two checks of
 them."""
 _LONGEST_HEAD = 64 * 1024
+_AHEAD = 4 << 20
+"""Bytes of an answer that may wait to be sent. waitress has them in memory, and not in a temporary file, up to four
+times as many."""
 _NO_LIMIT = 2**62
 """For limits of waitress that other code enforces."""
 
@@ -115,6 +118,8 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             clear_untrusted_proxy_headers=True,
             max_request_header_size=_LONGEST_HEAD,
             max_request_body_size=_NO_LIMIT,
+            outbuf_high_watermark=_AHEAD,
+            outbuf_overflow=4 * _AHEAD,
         )
         where = (listening.family, listening.type, listening.proto, listening.getsockname())
         more: dict[str, Any] = {"dispatcher": _Threads(most), "adj": settings, "bind_socket": False, "sockinfo": where}

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.data.fingerprint import digest
+from dropflow.content_digest import digest
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
@@ -40,6 +40,16 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import to_body
 from dropflow.rest.find_drop import find_drop
+from dropflow.rest.log_records import (
+    LAST_LINES,
+    LogLine,
+    LogPage,
+    LogQuery,
+    LogTextQuery,
+    pack_cursor,
+    severity,
+    unpack_cursor,
+)
 from dropflow.rest.node_history import LoadSample, NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -167,6 +177,7 @@ class _Controls(SessionTimes):
         # Threads of a server wait in `watch` until a test, in another thread, changes a session.
         self._changed = threading.Condition()
         self._sections: dict[str, tuple[TimesSection, ...]] = {}
+        self._lines: dict[str, tuple[LogLine, ...]] = {}
 
     def refuse(self, operation: str, error: DropflowError) -> None:
         """Let every later call of this operation raise `error`."""
@@ -210,6 +221,14 @@ class _Controls(SessionTimes):
     def set_times(self, session: str, sections: Sequence[TimesSection]) -> None:
         """Set the times of the attempts of a session."""
         self._sections[session] = tuple(sections)
+
+    def print_lines(self, session: str, lines: Sequence[LogLine]) -> None:
+        """Append lines to the log of a session."""
+        known = self._lines.get(session, ())
+        self._lines[session] = (
+            *known,
+            *(msgspec.structs.replace(line, at=len(known) + place) for place, line in enumerate(lines)),
+        )
 
     def _find(self, session: str) -> FakeSession:
         found = self._sessions.get(session)
@@ -481,6 +500,26 @@ class FakeManager(_SessionLives):
         row = _row(found, drop)
         return _download(f"{drop_file_name(row.oid)}.log", "text/plain; charset=utf-8", found.log(row))
 
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the lines that `print_lines` appended."""
+        self._find(session)
+        lines, name = self._lines.get(session, ()), self.name
+        before = unpack_cursor(query.before).get(name, len(lines))
+        after = unpack_cursor(query.after).get(name, -1)
+        found = [line for line in lines if after < line.at < before and _is_wanted(line, query)]
+        kept = found[: query.limit] if query.is_forward else found[-query.limit :]
+        is_cut = len(kept) < len(found)
+        first, last = (kept[0].at, kept[-1].at) if kept else (0, 0)
+        end = len(lines) - 1
+        return LogPage(
+            lines=tuple(kept),
+            older=pack_cursor({name: after + 1 if query.is_forward else first if is_cut else 0}),
+            newer=pack_cursor({name: (last if is_cut else end) if query.is_forward else before - 1}),
+            is_first=after < 0 if query.is_forward else not is_cut,
+            is_last=not is_cut if query.is_forward else before > end,
+            reached=(kept[-1].time if query.is_forward else kept[0].time) if is_cut and kept else 0.0,
+        )
+
     def data(self, session: str, drop: str) -> Download:
         """Download the content that `write` wrote."""
         found = self._find(session)
@@ -585,3 +624,13 @@ def _row(session: FakeSession, drop: str) -> DropInfo:
 def _download(name: str, content_type: str, content: bytes) -> Download:
     chunks = (content[start : start + _CHUNK] for start in range(0, len(content), _CHUNK))
     return Download(name=name, content_type=content_type, size=len(content), chunks=chunks)
+
+
+def _is_wanted(line: LogLine, query: LogTextQuery) -> bool:
+    return (
+        query.text.lower() in line.text.lower()
+        and query.drop.lower() in f"{line.drop} {line.name}".lower()
+        and query.oid in ("", line.drop)
+        and query.node in ("", line.node)
+        and (not query.level or severity(line.level) >= severity(query.level))
+    )

@@ -16,6 +16,7 @@ from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
+from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import (
     FIRST_PAGE,
@@ -37,6 +38,7 @@ from dropflow.times.records import RECORD
 from managers.composite.archive import bundle
 from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
+from managers.composite.log_merging import merge_log_pages
 from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
 from managers.composite.sorted_drops import sorted_rows
@@ -112,6 +114,14 @@ class ContentQueries(SessionTimes):
         """Return the log of a drop, from the node that holds it."""
         view, found = self._find(session, drop)
         return self._open(view, session, "log", f"log of drop {found.oid!r}", drop=found.oid)
+
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of a session, merged from the children that answer."""
+        found = self._ask(session, "session_log", query=query)
+        if not found.missing:
+            found.replies.raise_unless_answered(f"session {session!r}")
+        refused = [view.name for view, _ in found.replies.refusals]
+        return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
 
     def data(self, session: str, drop: str) -> Download:
         """Return the content of a data drop, from the node that holds it."""
@@ -255,13 +265,9 @@ class ContentQueries(SessionTimes):
             found = find_drop(drops, drop, session=session)
         except LinkError:
             # A node that does not answer may have it. Those that answer have the whole graph, with all ids.
-            found = find_drop(drops, self._whole_id(session, drop), session=session)
+            graph = self.graph(session)
+            found = find_drop(drops, oid(graph, find_in_graph(graph, drop)), session=session)
         return self._holder(found.node), found
-
-    def _whole_id(self, session: str, drop: str) -> str:
-        """Return the only id of the session that ends so, on whatever node its drop is."""
-        graph = self.graph(session)
-        return oid(graph, find_in_graph(graph, drop))
 
     def _holder(self, node: str) -> ChildView:
         return cast(ChildView, self._owner.call("holder", node=node))

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dropflow.data.fingerprint import digest, fingerprint
+from dropflow.content_digest import digest
+from dropflow.data.fingerprint import fingerprint
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, StorageError
 from dropflow.rest.content_records import (
@@ -51,7 +52,7 @@ def _content(index: int, name: str, handle: Handle) -> Iterator[ContentRecord]:
         # Content in memory is one chunk, of any size.
         for start in range(0, len(chunk), _PIECE):
             yield ContentPiece(chunk[start : start + _PIECE])
-    if size != download.size:
+    if download.size not in (None, size):
         raise StorageError(f"only {size} of {download.size} bytes can be read", where=name)
     yield ContentEnd(found.hexdigest())
 

@@ -1,8 +1,6 @@
 """Files and contents of drops as downloads."""
 
 import os
-import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,10 +8,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dropflow.data.read_content import open_file
-from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from dropflow.rest.schema import Download
+from managers.node.directory_tar import directory_tar
 
 __all__ = ["content_download", "file_download", "refuse_changed"]
 
@@ -61,12 +59,8 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
         return Download(name=name, content_type=kind, size=len(handle.body), chunks=iter((handle.body,)))
     refuse_changed(handle)
     if handle.kind == "directory":
-        stream = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the chunks are exhausted
-        with storage_errors("pack", handle.location), tarfile.open(fileobj=stream, mode="w") as tar:
-            tar.add(handle.location, arcname=name if top is None else top)
-        size = stream.tell()
-        stream.seek(0)
-        return Download(name=f"{name}.tar", content_type="application/x-tar", size=size, chunks=_chunks(stream, size))
+        chunks = directory_tar(Path(handle.location), name if top is None else top)
+        return Download(name=f"{name}.tar", content_type="application/x-tar", size=None, chunks=chunks)
     if handle.kind == "url":
         raise GoneError(f"the content is at {handle.location}, not on this node")
     if handle.kind == "null":

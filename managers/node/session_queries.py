@@ -16,6 +16,7 @@ from dropflow.rest import operations
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
+from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
 from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
 from dropflow.rest.session_times import SessionTimes
@@ -29,6 +30,7 @@ from managers.node.content_previews import content_picture, content_preview
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.session_log import SessionLogs
 from managers.node.state_logs import StateLogs
 from managers.node.stopped_copy import stopped_part
 from managers.recovery.stopped_part import StoppedPart
@@ -53,6 +55,7 @@ class SessionQueries(SessionTimes):
     def __init__(self, name: str) -> None:
         self.name = name
         self._state_logs = StateLogs()
+        self._logs = SessionLogs()
 
     @abstractmethod
     def _find(self, session: str) -> NodeSession:
@@ -120,6 +123,17 @@ class SessionQueries(SessionTimes):
         if not path.exists():
             raise NotFoundError(f"drop {name} has written no log", where=session)
         return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
+
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of the drops that ran on this node."""
+        found = self._find(session)
+        graph = found.piece.graph
+
+        def name_of(drop: str) -> str:
+            row = row_of(graph, drop)
+            return "" if row is None else graph.templates[graph.template[row]].name
+
+        return self._logs.page(str(found.directory.logs), self.name, query, name_of)
 
     def data(self, session: str, drop: str) -> Download:
         """Return the content of a data drop."""

@@ -13,6 +13,7 @@ from dropflow.errors import BadFileError, HttpError
 from dropflow.graph.codec import Buffer, dump
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
+from dropflow.rest.log_records import LogPage
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
@@ -22,8 +23,10 @@ from dropflow.rest.stream_slots import StreamSlots
 from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack
+from managers.results_archive import results_archive
 from managers.routes.event_stream import session_events
 from managers.routes.graphs import pg_json, read_graph
+from managers.routes.log_text import log_text
 from managers.routes.state_stream import state_events
 from managers.state_hub import StateHub
 
@@ -31,6 +34,8 @@ __all__ = ["Probe", "api_v1_routes"]
 
 _MAX_NAME = 1024
 _POLL = 1.0
+_LOG_PACE = 0.3
+"""Seconds between two looks for new lines of a log."""
 _Handler = Callable[[Request], object]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
 """Probes addresses, in their order."""
@@ -136,6 +141,9 @@ class _SpecialHandlers:
             operations.EVENTS.name: self._events,
             operations.STATE_EVENTS.name: self._state_events,
             operations.GRAPH.name: self._graph,
+            operations.ARCHIVE.name: self._archive,
+            operations.SESSION_LOG.name: self._session_log,
+            operations.SESSION_LOG_TEXT.name: self._session_log_text,
         }
 
     def _submit(self, request: Request) -> SessionInfo:
@@ -189,6 +197,28 @@ class _SpecialHandlers:
         if chunks is None:
             return Response(content_type="text/plain", status=204)
         return Response(body=self._streams.hold(chunks), content_type=operation.gives)
+
+    def _session_log(self, request: Request) -> LogPage:
+        name, query = _name(request, "session"), request.query
+        page = self._manager.session_log(name, query)
+        if not query.seconds or not query.is_forward or page.lines:
+            return page
+        with self._streams.slot():
+            left = query.seconds
+            while left > 0 and not page.lines and not self._streams.closing.wait(_LOG_PACE) and not request.is_gone():
+                left -= _LOG_PACE
+                # What was searched already is not searched again.
+                page = self._manager.session_log(name, msgspec.structs.replace(query, after=page.newer or query.after))
+            return page
+
+    def _session_log_text(self, request: Request) -> Response:
+        name = _name(request, "session")
+        chunks = log_text(self._manager, name, request.query)
+        headers = (attachment(f"{name}.log"),)
+        return Response(body=chunks, content_type=operations.SESSION_LOG_TEXT.gives, headers=headers)
+
+    def _archive(self, request: Request) -> Response:
+        return _download(results_archive(self._manager, _name(request, "session"), request.query))
 
     def _graph(self, request: Request) -> Response:
         name = _name(request, "session")

@@ -45,6 +45,7 @@ from managers.web.addresses import (
     timeline_url,
 )
 from managers.web.graph_pages import graph_routes
+from managers.web.log_page import log_routes
 from managers.web.page_templates import manager_templates
 from managers.web.plots import line_plot, plots_of
 from managers.web.preview import read_start
@@ -89,6 +90,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
     return [
         *_lists(manager, templates),
         *graph_routes(manager, templates, hub),
+        *log_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *submission_routes(manager, templates, places or Places()),

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.log_router import LogRouter
-from dropflow.engine.drop_log import DropLog, stamp
+from dropflow.engine.drop_log import DropLog
+from dropflow.formatting import format_stamp
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_the_tail_includes_unflushed_output(tmp_path: Path) -> None:
 
 def test_times_are_utc_with_milliseconds() -> None:
     """Times in the log are UTC with milliseconds."""
-    assert stamp(0.25) == "1970-01-01T00:00:00.250"
+    assert format_stamp(0.25) == "1970-01-01T00:00:00.250"
 
 
 def test_a_later_attempt_that_writes_nothing_makes_no_log(tmp_path: Path) -> None:

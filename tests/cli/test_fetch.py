@@ -1,11 +1,15 @@
 """``dropflow fetch``."""
 
+import tarfile
+import zipfile
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dropflow.cli import result_download
 from dropflow.errors import LinkError
 from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
 from dropflow.rest.operation_records import ResultList
@@ -42,7 +46,7 @@ def test_missing_results_are_listed(ask: Command, manager: FakeManager, tmp_path
     wanted = manager.results("finished").results
     lost = wanted[0]
     manager.advance("finished", {lost.drop: "EXPIRED"})
-    manager.results = lambda _: ResultList(results=wanted, missing=("far",))  # type: ignore[method-assign]
+    manager.results = lambda _: ResultList(results=wanted, missing=("far",))  # type: ignore[assignment, method-assign]
     answer = ask("fetch", "finished", "-o", "here", "--output", "json")
     text_answer = ask("fetch", "finished", "-o", "here")
 
@@ -111,3 +115,75 @@ def test_results_that_are_there_are_not_fetched_again(ask: Command, manager: Fak
     assert (answer.status, answer.json["fetched"], answer.json["were_there"]) == (0, 2, total - 2)
     assert damaged.read_bytes() == whole
     assert {file["path"] for file in answer.json["files"] if not file["was_there"]} == {first.path, second.path}
+
+
+@pytest.mark.parametrize("suffix", ["tar", "zip"])
+def test_results_are_fetched_into_one_file(ask: Command, manager: FakeManager, tmp_path: Path, suffix: str) -> None:
+    """The name of the file asks for the format; the file has its name when it is whole."""
+    assert ask("fetch", "finished", "-o", f"all.{suffix}").status == 0
+    wanted = {result.path for result in manager.results("finished").results}
+    if suffix == "tar":
+        with tarfile.open(tmp_path / "all.tar") as tar:
+            assert set(tar.getnames()) == wanted
+    else:
+        with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+            assert set(archive.namelist()) == wanted
+
+
+def test_an_archive_that_is_not_whole_has_another_name(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """What arrived is kept under a name that says so, and the exit status is that of a broken connection."""
+    results = manager.results("finished").results
+    manager.results = lambda _: ResultList(results=results, missing=("far",))  # type: ignore[assignment, method-assign]
+    answer = ask("fetch", "finished", "-o", "all.tar")
+
+    assert answer.status == 3
+    assert "the archive is not complete" in answer.err
+    assert not (tmp_path / "all.tar").exists()
+    with tarfile.open(tmp_path / "all.tar.incomplete") as tar:
+        assert "MISSING.txt" in tar.getnames()
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.csv", "sub/results.npy"])
+def test_a_file_of_another_kind_is_refused(ask: Command, name: str) -> None:
+    """The error names the formats, and how to name a directory; nothing is fetched."""
+    answer = ask("fetch", "finished", "-o", name)
+
+    assert answer.status == 2
+    assert f"results cannot be written as {Path(name).suffix}" in answer.err
+    assert ".tar or .zip" in answer.err
+
+
+def test_directories_may_be_named_as_files(ask: Command, tmp_path: Path) -> None:
+    """With a slash at the end, if there is one of that name, or if the name has a number at its end."""
+    (tmp_path / "there.txt").mkdir()
+    for name in ("new.txt/", "there.txt", "run.2"):
+        assert ask("fetch", "finished", "-o", name).status == 0
+        assert (tmp_path / name / "results").is_dir()
+
+
+def test_one_drop_is_no_archive(ask: Command) -> None:
+    """An archive of one drop is refused before anything is asked."""
+    answer = ask("fetch", "finished", "fan_d_0-0", "-o", "x.tar")
+
+    assert (answer.status, "not one drop" in answer.err) == (2, True)
+
+
+def test_an_interrupted_fetch_says_what_is_left(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends the requests; the answer counts what is here and what is left, and the exit status is 130."""
+    original = futures.as_completed
+
+    def interrupted(running: list[futures.Future[object]]) -> Iterator[futures.Future[object]]:
+        yield from original(running)
+        raise KeyboardInterrupt
+
+    manager.write("finished", 22, b"another")
+    monkeypatch.setattr(result_download, "as_completed", interrupted)
+    answer = ask("fetch", "finished", "-o", "here")
+    again = ask("fetch", "finished", "-o", "here", "--output", "json")
+
+    assert answer.status == again.status == 130
+    assert "interrupted: 0 results" in answer.text
+    assert again.json["interrupted"] is True
+    assert again.json["were_there"] == len(manager.results("finished").results)

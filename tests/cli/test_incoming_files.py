@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.incoming_files import _UNFINISHED, ResultDirectory, _confined, result_paths
-from dropflow.data.fingerprint import digest, fingerprint
+from dropflow.cli.incoming_files import ResultDirectory
+from dropflow.content_digest import digest
+from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import BadFileError
+from dropflow.rest.result_paths import UNFINISHED, _confined, result_paths
 from dropflow.rest.schema import ResultInfo
 
 PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_size=1).map("/".join)
@@ -133,10 +135,10 @@ def test_damaged_archives_are_an_error(tmp_path: Path, data: bytes) -> None:
 
 def test_incomplete_files_of_a_killed_command_are_removed(tmp_path: Path) -> None:
     """Those of a running command stay."""
-    (tmp_path / _UNFINISHED).mkdir()
-    (tmp_path / _UNFINISHED / "0").touch()
+    (tmp_path / UNFINISHED).mkdir()
+    (tmp_path / UNFINISHED / "0").touch()
     with ResultDirectory(tmp_path) as first:
-        assert list((tmp_path / _UNFINISHED).iterdir()) == []
+        assert list((tmp_path / UNFINISHED).iterdir()) == []
         incoming = first.begin(PurePosixPath("x"), is_directory=False)
         put(tmp_path, "y", b"another command")
         incoming.finish(digest().hexdigest())

@@ -1,5 +1,8 @@
 """``dropflow log``."""
 
+import msgspec
+
+from dropflow.rest.log_records import LogLine, LogPage
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -9,3 +12,55 @@ def test_the_log_is_printed_unchanged(ask: Command, manager: FakeManager) -> Non
     wanted = b"".join(manager.log("failed", "fan_a_0-0").chunks)
 
     assert ask("log", "failed", "fan_a_0-0").out == wanted
+
+
+def _lines(*texts: str, level: str = "INFO", drop: str = "fan_a_0-0", node: str = "node-1") -> list[LogLine]:
+    return [
+        LogLine(time=1_800_000_000.5 + place, node=node, drop=drop, name="app", level=level, text=text, at=0)
+        for place, text in enumerate(texts)
+    ]
+
+
+def test_the_log_of_a_session_has_time_level_node_and_drop(ask: Command, manager: FakeManager) -> None:
+    """Each line, the oldest first, in as many requests as it takes."""
+    manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))
+    printed = ask("log", "finished").out.decode().splitlines()
+
+    assert printed[0] == "2027-01-15T08:00:00.500 INFO    node-1 fan_a_0-0: 0"
+    assert [line.rpartition(" ")[2] for line in printed] == [str(number) for number in range(4_500)]
+
+
+def test_lines_are_selected(ask: Command, manager: FakeManager) -> None:
+    """By text, level, drops, node, the drop, and their number from the end."""
+    manager.print_lines("finished", [*_lines("one", "two"), *_lines("three", level="ERROR", drop="fan_a_0-1")])
+
+    def texts(*options: str) -> list[str]:
+        return [line.rpartition(" ")[2] for line in ask("log", "finished", *options).out.decode().splitlines()]
+
+    assert texts("--text", "O") == ["one", "two"]
+    assert texts("--level", "warning") == ["three"]
+    assert texts("--drops", "0-1") == ["three"]
+    assert texts("--node", "other") == []
+    assert texts("-n", "2") == ["two", "three"]
+    assert texts("-n", "0") == []
+    assert texts("fan_a_0-0", "-n", "5") == ["one", "two"]
+
+
+def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> None:
+    """What was written until the end of the session is printed; as JSON, each line is a record."""
+    manager.print_lines("finished", _lines("one", "two"))
+    answer = ask("log", "finished", "--follow", "--output", "json")
+
+    assert answer.status == 0
+    assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
+
+
+def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) -> None:
+    """The lines of the others are printed, and the exit status is 1."""
+    page = LogPage(lines=tuple(_lines("one")), newer="a:1", missing=("far",))
+    manager.session_log = lambda *_: page  # type: ignore[method-assign]
+    answer = ask("log", "finished")
+
+    assert answer.status == 1
+    assert answer.out.decode().endswith("one\n")
+    assert "node far did not answer" in answer.err

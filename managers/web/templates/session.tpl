@@ -7,7 +7,7 @@
 <p class="crumbs"><a href="/sessions">Sessions</a></p>
 <h1><bdi>{{shown_name(name, 200)}}</bdi></h1>
 <p><bdi>{{shown_name(session.graph, 200)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
-<p class="views"><a href="{{session_url(name)}}/graph">Graph</a></p>
+<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{session_url(name)}}/log">Log</a></p>
 </div>
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
@@ -89,8 +89,21 @@
 % end
 </tbody></table></div>
 % if len(view.results) > 100:
-<p class="muted small">These are the first 100. All of them: <code>dropflow fetch {{name}}</code></p>
+<p class="muted small">These are the first 100.</p>
 % end
+<form class="downloads" method="get" action="{{session_api(name)}}/results/archive" aria-label="Download results">
+<label>Text in path, id or name<input type="search" name="text" maxlength="200" placeholder="all results"></label>
+% if len(session.nodes) > 1:
+<label>Node<select name="node"><option value="">any</option>
+% for node in session.nodes:
+<option value="{{node}}">{{shown_name(node, 60)}}</option>
+% end
+</select></label>
+% end
+<button type="submit" name="format" value="tar">Download as tar</button>
+<button type="submit" name="format" value="zip">as zip</button>
+</form>
+<p class="muted small">If the download fails, <code>MISSING.txt</code> in it names what is missing. On a command line: <code>dropflow fetch {{name}}</code></p>
 </section>
 % end
 </div>

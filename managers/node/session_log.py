@@ -1,0 +1,266 @@
+"""The log of a session on one node: pages of the lines of all drops, found by the index of the logs."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.engine.log_index import LogIndex
+from dropflow.ids import drop_file_name
+from dropflow.rest.log_records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, severity, unpack_cursor
+
+__all__ = ["LogReader", "SessionLogs"]
+
+_LINES = 20
+"""Bits of a position that are the number of a line in its part."""
+_SETTLED = 0.3
+"""Seconds after which nothing is added to a part: more than those of `dropflow.engine.drop_log`."""
+_MOST_PARTS = 30_000
+_MOST_BYTES = 32 << 20
+_MOST_SENT = 4 << 20
+_SMALL = 256 << 10
+_HELD = 64 << 20
+_LONGEST = 20_000
+_KEPT = 4
+_DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ([A-Z]+) (.*)", re.DOTALL)
+_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class SessionLogs:
+    """Indexes of sessions that were asked for lately. A request takes an index, and puts it back: it has no other user.
+
+    Parameters
+    ----------
+    clock : Clock, optional
+        That of the logs; the system's unless given.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._kept: dict[str, LogIndex] = {}
+        self._clock = clock or SystemClock()
+
+    def page(self, folder: str, node: str, query: LogQuery, name_of: Callable[[str], str]) -> LogPage:
+        """Return a page of the log in a directory.
+
+        Parameters
+        ----------
+        folder : str
+            Where the logs are.
+        node : str
+            Name of this node.
+        name_of : callable
+            Returns the name of the logical node of a drop.
+        """
+        index = self._kept.pop(folder, None) or LogIndex(folder)
+        index.update()
+        try:
+            return LogReader(index, folder, node, query, name_of).page(self._clock.now())
+        finally:
+            while len(self._kept) >= _KEPT:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[folder] = index
+
+
+class _Line(NamedTuple):
+    time: float
+    level: str
+    text: str
+
+
+class LogReader:
+    """Reads one page.
+
+    Parameters
+    ----------
+    index : LogIndex
+        Of the logs in `folder`; up to date.
+    """
+
+    def __init__(self, index: LogIndex, folder: str, node: str, query: LogQuery, name_of: Callable[[str], str]) -> None:
+        self._index = index
+        self._folder = folder
+        self._node = node
+        self._query = query
+        self._name_of = name_of
+        self._names: dict[int, str | None] = {}
+        self._small: dict[int, bytes] = {}
+        self._held = 0
+        self._read = 0
+        self._text = query.text.lower()
+        self._least = severity(query.level) if query.level else 0
+
+    def page(self, now: float) -> LogPage:
+        """Return the page."""
+        if self._query.node not in ("", self._node):
+            return LogPage()
+        settled = self._settled(now)
+        return self._newer(settled) if self._query.is_forward else self._older(settled)
+
+    def _settled(self, now: float) -> int:
+        """Return the first part to which more may be added; that and later ones are not shown yet."""
+        index, settled = self._index, len(self._index)
+        for part in range(len(index) - 1, -1, -1):
+            if now - index.times[part] >= _SETTLED:
+                break
+            if index.ends[part] < 0:
+                settled = part
+        return settled
+
+    def _older(self, settled: int) -> LogPage:
+        index = self._index
+        end = settled << _LINES
+        before = min(unpack_cursor(self._query.before).get(self._node, end), end)
+        found: list[LogLine] = []
+        position, reached, is_first = before, 0.0, True
+        first, rest = divmod(before, 1 << _LINES)
+        sent = parts = 0
+        for part in range(first if rest else first - 1, -1, -1):
+            lines = self._lines(part)
+            for number in range(len(lines) - 1 if part < first else min(rest, len(lines)) - 1, -1, -1):
+                line = lines[number]
+                position = part << _LINES | number
+                if self._matches(line):
+                    found.append(self._record(part, position, line))
+                    sent += len(line.text)
+                    if len(found) == self._query.limit or sent > _MOST_SENT:
+                        break
+            else:
+                position = part << _LINES
+                parts += 1
+                if (parts < _MOST_PARTS and self._read < _MOST_BYTES) or not part:
+                    continue
+            is_first = False
+            reached = found[-1].time if len(found) == self._query.limit or sent > _MOST_SENT else index.times[part]
+            break
+        return LogPage(
+            lines=tuple(reversed(found)),
+            older=pack_cursor({self._node: position}),
+            newer=pack_cursor({self._node: before - 1}),
+            is_first=is_first or position == 0,
+            is_last=not self._query.before,
+            reached=reached,
+        )
+
+    def _newer(self, settled: int) -> LogPage:
+        index = self._index
+        after = unpack_cursor(self._query.after).get(self._node, -1)
+        found: list[LogLine] = []
+        position, reached, is_last = after, 0.0, True
+        first, rest = divmod(after + 1, 1 << _LINES)
+        sent = parts = 0
+        for part in range(first, settled):
+            lines = self._lines(part)
+            for number in range(rest if part == first else 0, len(lines)):
+                line = lines[number]
+                position = part << _LINES | number
+                if self._matches(line):
+                    found.append(self._record(part, position, line))
+                    sent += len(line.text)
+                    if len(found) == self._query.limit or sent > _MOST_SENT:
+                        break
+            else:
+                position = (part + 1 << _LINES) - 1
+                parts += 1
+                if (parts < _MOST_PARTS and self._read < _MOST_BYTES) or part == settled - 1:
+                    continue
+            is_last, reached = False, max(index.times[part], found[-1].time if found else 0.0)
+            break
+        return LogPage(
+            lines=tuple(found),
+            older=pack_cursor({self._node: after + 1}),
+            newer=pack_cursor({self._node: position}),
+            is_first=after < 0,
+            is_last=is_last,
+            reached=reached,
+        )
+
+    def _matches(self, line: _Line) -> bool:
+        if self._least and severity(line.level) < self._least:
+            return False
+        return not self._text or self._text in line.text.lower()
+
+    def _record(self, part: int, position: int, line: _Line) -> LogLine:
+        number = self._index.drops[part]
+        return LogLine(
+            time=line.time,
+            node=self._node,
+            drop=self._index.names[number],
+            name=self._names[number] or "",
+            level=line.level,
+            text=_CONTROL.sub("", _clipped(line.text)),
+            at=position,
+        )
+
+    def _lines(self, part: int) -> list[_Line]:
+        """Return the lines of a part; none if its drop does not match."""
+        number = self._index.drops[part]
+        if not self._is_wanted(number):
+            return []
+        data = self._data(part)
+        self._read += len(data)
+        rows = data.decode(errors="replace").split("\n")
+        # What follows the last end of line is a line only if nothing can be added to it.
+        if not rows[-1] or self._index.ends[part] < 0:
+            rows.pop()
+        return list(_dated(rows[: 1 << _LINES], self._index.times[part]))
+
+    def _is_wanted(self, number: int) -> bool:
+        if number not in self._names:
+            self._names[number] = self._wanted_name(self._index.names[number])
+        return self._names[number] is not None
+
+    def _wanted_name(self, oid: str) -> str | None:
+        """Return the name of the logical node of a drop; None if the drop is not wanted."""
+        if self._query.oid not in ("", oid):
+            return None
+        name, drop = self._name_of(oid), self._query.drop.lower()
+        return name if drop in oid.lower() or drop in name.lower() else None
+
+    def _data(self, part: int) -> bytes:
+        """Return the bytes of a part."""
+        number, start, end = self._index.drops[part], self._index.starts[part], self._index.ends[part]
+        whole = self._small.get(number)
+        if whole is not None:
+            return whole[start : end if end >= 0 else None]
+        try:
+            descriptor = os.open(
+                f"{self._folder}/{drop_file_name(self._index.names[number])}.log",
+                os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC,
+            )
+        except OSError:
+            return b""
+        try:
+            size = os.fstat(descriptor).st_size
+            if size <= _SMALL and self._held + size <= _HELD:
+                whole = self._small[number] = os.pread(descriptor, size, 0)
+                self._held += size
+                return whole[start : end if end >= 0 else None]
+            return os.pread(descriptor, max((end if end >= 0 else size) - start, 0), start)
+        except OSError:
+            return b""
+        finally:
+            os.close(descriptor)
+
+
+def _dated(rows: list[str], time: float) -> Iterator[_Line]:
+    """Yield the lines of a part. Lines after one with a level are of that level."""
+    level = OUTPUT
+    for row in rows:
+        match = _DATED.match(row) if row[:1] == "2" else None
+        if match is not None:
+            try:
+                time = datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp()
+            except ValueError:
+                yield _Line(time, level, row)
+                continue
+            level = match[2]
+            yield _Line(time, level, match[3])
+        else:
+            yield _Line(time, level, row)
+
+
+def _clipped(text: str) -> str:
+    text = text.removesuffix("\r")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
