@@ -43,6 +43,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
@@ -72,6 +73,10 @@ class SessionContents(Protocol):
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of all drops, or what has changed since the answer with the cursor `since`."""
+        ...
+
+    def moment(self, session: str, query: MomentQuery) -> SessionMoment:
+        """Return a session as it was at a moment, from the times of its attempts. Raises as `times_analysis`."""
         ...
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:

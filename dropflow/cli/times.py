@@ -43,12 +43,22 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
             ]
             yield from columns(rows, header=("node", "drop", "attempt", "ran", "waited"))
         yield from self._critical()
+        yield from self._traffic()
         yield "workers:"
         lanes = [
             (one.node, one.lane, one.attempts, *(format_brief(getattr(one, field)) for field in _USES))
             for one in found.lanes
         ]
         yield from columns(lanes, header=("node", "worker", "attempts", "busy", *(f"for {use}" for use in _USES[1:])))
+
+    def _traffic(self) -> Iterator[str]:
+        found = self.statistics.traffic
+        if found:
+            total = format_size(sum(one.size for one in found))
+            cut = f", the first {_SHOWN_PAIRS} of {len(found)} pairs" if len(found) > _SHOWN_PAIRS else ""
+            yield f"moved between nodes: {total}{cut}:"
+            rows = [(one.source, one.target, one.contents, format_size(one.size)) for one in found[:_SHOWN_PAIRS]]
+            yield from columns(rows, header=("from", "to", "contents", "bytes"))
 
     def _templates(self) -> Iterator[str]:
         rows = [
@@ -84,6 +94,7 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from columns(rows, header=("node", "drop", "on", "after", "waited", "ran"))
 
 
+_SHOWN_PAIRS = 20
 _USES = ("busy", "data", "message", "worker", "rest")
 
 
@@ -113,7 +124,8 @@ def command(
     'ready' is the median from when an attempt could begin until it was given to the workers, 'queued' from then until
     one began it. Each step of the critical path began 'after' data, after a worker was free, or after an attempt of the
     same drop that had failed. Workers were idle 'for' data, for a message that the data are there, or for a worker,
-    although the attempt that they ran next was ready; 'for rest' is after their last attempt.
+    although the attempt that they ran next was ready; 'for rest' is after their last attempt. What was 'moved between
+    nodes' follows from the bytes that attempts read and wrote.
     """
     here = are_directories(manager, runs)
     output.answer(_of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps))

@@ -56,6 +56,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
@@ -269,6 +270,10 @@ class _ContentCalls(OperationCaller):
             The event stream ended before the session was over.
         """
         return state_events(self.download(operations.STATE_EVENTS, session).chunks, self.url)
+
+    def moment(self, session: str, query: MomentQuery) -> SessionMoment:
+        """Return a session as it was at a moment."""
+        return self.call(operations.MOMENT, session, query=query)
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes, the most harmful first."""

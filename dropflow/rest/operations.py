@@ -70,6 +70,7 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.times.statistics import TimesStatistics
 
@@ -429,6 +430,16 @@ STATE_EVENTS = Operation(
     for_managers=False,
     errors=(NotFoundError, GoneError),
 )
+MOMENT = Operation(
+    name="moment",
+    method="GET",
+    path=_SESSION + "/moment",
+    answer=SessionMoment,
+    query=MomentQuery,
+    summary="A session as it was at a moment",
+    tag="sessions",
+    errors=(NotFoundError, LinkError, ProtocolError),
+)
 FAILURES = Operation(
     name="failures",
     method="GET",
@@ -681,6 +692,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     EVENTS,
     STATES,
     STATE_EVENTS,
+    MOMENT,
     FAILURES,
     RESULTS,
     CONTENTS,

@@ -3,16 +3,25 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
+from dropflow.rest.moment_view import session_moment
 from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
 from dropflow.rest.schema import Download
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.state_records import DropStates
 from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
 from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.moments import Moments, moments_of
 from dropflow.times.octets import read_sections
 from dropflow.times.statistics import TimesStatistics
 
 __all__ = ["SessionTimes"]
+
+_UNKNOWN = 255
 
 
 class _LastAnalysis(NamedTuple):
@@ -24,6 +33,15 @@ class _LastAnalysis(NamedTuple):
     found: Analysis
 
 
+class _LastMoments(NamedTuple):
+    """The moments that were computed last: the analysis that they follow from, and the states of all drops."""
+
+    analysis: Analysis
+    cursor: str
+    states: npt.NDArray[np.uint8]
+    moments: Moments
+
+
 class SessionTimes(ABC):
     """The methods of `managers.api.Manager` that analyse the times of attempts. They may be called from any thread.
 
@@ -31,10 +49,15 @@ class SessionTimes(ABC):
     """
 
     _last: _LastAnalysis | None = None
+    _last_moments: _LastMoments | None = None
 
     @abstractmethod
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
         """Return the times of attempts that have ended."""
+
+    @abstractmethod
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops, or what has changed since an answer."""
 
     @abstractmethod
     def graph(self, session: str) -> PhysicalGraph:
@@ -50,6 +73,23 @@ class SessionTimes(ABC):
         """Return statistics of the attempts."""
         found, missing = self._analyse(session)
         return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
+
+    def moment(self, session: str, query: MomentQuery) -> SessionMoment:
+        """Return a session as it was at a moment."""
+        found, missing = self._analyse(session)
+        known = self._last_moments
+        cursor, states = "", np.full(found.graph.drops, _UNKNOWN, np.uint8)
+        if known is not None and known.analysis is found:
+            cursor, states = known.cursor, known.states
+        answer = self.states(session, since=cursor)
+        if known is None or known.analysis is not found or len(answer.rows):
+            states = states.copy()
+            is_row = answer.rows < len(states)
+            states[answer.rows[is_row]] = answer.values[is_row]
+            moments = moments_of(found.graph, found.attempts, states)
+            known = self._last_moments = _LastMoments(found, answer.cursor, states, moments)
+        silent = tuple(sorted({*missing, *answer.missing}))
+        return session_moment(found.graph, found.attempts, known.moments, query, silent)
 
     def _analyse(self, session: str) -> tuple[Analysis, tuple[str, ...]]:
         """Return the analysis of a session, and the nodes that did not answer."""

@@ -14,6 +14,7 @@ from dropflow.times.gaps import GAP_KINDS, Gaps, gaps_of
 from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
 from dropflow.times.statistics import CriticalStep, LaneUse, TimesStatistics
+from dropflow.times.traffic import traffic_of
 from dropflow.times.waits import WAITED_FOR, WORKER, Waits, waits_of
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "pack_analysis",
     "statistics_of",
 ]
+
+_MOST_PAIRS = 10_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def statistics_of(
         critical_ran=float(ran[path].sum()),
         critical_waited=float(waited[path].sum()),
         lanes=_lane_uses(found),
+        traffic=traffic_of(found.graph, attempts)[:_MOST_PAIRS],
         missing=missing,
     )
 

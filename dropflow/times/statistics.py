@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ["NO_TIMES", "CriticalStep", "LaneUse", "NodeProfile", "SlowAttempt", "TimesStatistics"]
+__all__ = ["NO_TIMES", "CriticalStep", "LaneUse", "NodeProfile", "NodeTraffic", "SlowAttempt", "TimesStatistics"]
 
 
 class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +143,15 @@ class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
     rest: float
 
 
+class NodeTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What was moved from one node to another: contents, and their bytes together."""
+
+    source: str
+    target: str
+    size: int
+    contents: int
+
+
 class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of the attempts of a session.
 
@@ -161,6 +170,8 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     critical_ran, critical_waited : float
         Seconds that these ran, and waited.
     lanes : tuple of LaneUse
+    traffic : tuple of NodeTraffic
+        Between each two nodes, most bytes first; empty if attempts are of one node.
     missing : tuple of str
         Nodes that did not answer.
     """
@@ -176,6 +187,7 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     critical_ran: float
     critical_waited: float
     lanes: tuple[LaneUse, ...]
+    traffic: tuple[NodeTraffic, ...] = ()
     missing: tuple[str, ...] = ()
 
 

@@ -11,6 +11,7 @@ from dropflow.rest.schema import ManagerInfo
 from managers.web import addresses
 from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from managers.web.code_text import code_lines
+from managers.web.traffic_grid import traffic_grid
 
 __all__ = ["manager_templates"]
 
@@ -41,6 +42,7 @@ _NAMES: dict[str, object] = {
     "state_style": state_style,
     "state_word": state_word,
     "timeline_url": addresses.timeline_url,
+    "traffic_grid": traffic_grid,
 }
 
 

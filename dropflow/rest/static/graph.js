@@ -1,6 +1,6 @@
 // The picture of a physical graph: its canvas, and what is around it.
 
-import { fetchColumns, refusal } from "./graph_columns.js";
+import { fetchColumns, octets, refusal } from "./graph_columns.js";
 import { Camera } from "./graph_camera.js";
 import { BoxList } from "./graph_list.js";
 import { LogicalGraph } from "./graph_logical.js";
@@ -8,6 +8,7 @@ import { Matrix } from "./graph_matrix.js";
 import { GROUPS, Model } from "./graph_model.js";
 import { distance, paint } from "./graph_paint.js";
 import { make, Panel, sign } from "./graph_panel.js";
+import { Scrub } from "./scrub.js";
 import { StateStream } from "./graph_states.js";
 import { Theme } from "./graph_theme.js";
 
@@ -502,7 +503,7 @@ new MutationObserver(recolour).observe(document.documentElement, { attributes: t
 
 // Data.
 
-const WORDS = { live: "live", over: "over", lost: "connection lost, trying again", gone: "this was deleted" };
+const WORDS = { past: "as it was", live: "live", over: "over", lost: "connection lost, trying again", gone: "this was deleted" };
 
 function tell(state, words = WORDS[state]) {
   const place = root.querySelector(".live");
@@ -532,10 +533,34 @@ if (events) {
       model.changeStates(drops, states);
       listSoon();
       redraw();
+      scrub.renew();
     },
     onState: tell,
   });
-  document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : stream.open()));
+  const show = (moment) => {
+    if (!model) return;
+    model.setStates(octets(moment.states));
+    listSoon();
+    redraw();
+  };
+  const scrub = new Scrub(document.getElementById("scrub"), {
+    hasStates: true,
+    onMoment(moment) {
+      stream.close();
+      tell("past");
+      show(moment);
+    },
+    onNow(moment) {
+      if (stream.isOver) {
+        show(moment);
+        tell("over");
+      } else stream.open();
+    },
+  });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) stream.close();
+    else if (!scrub.isPast) stream.open();
+  });
   stream.open();
 }
 grouping = new URLSearchParams(location.hash.slice(1)).get("by") ?? grouping;

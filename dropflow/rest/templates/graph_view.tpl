@@ -28,6 +28,9 @@
 % end
 </div>
 <details class="graph-logical-part" open><summary>Logical graph</summary><div id="graph-logical" class="graph-logical"></div></details>
+% if events:
+<div class="scrub" id="scrub" data-moment="{{api}}/moment" hidden><label>Moment<input type="range" min="0" max="1000" value="1000" aria-label="Moment of the session"></label><output></output><button type="button" disabled>Now</button></div>
+% end
 <ul class="legend" id="graph-legend" aria-label="Colours"></ul>
 <div class="graph-body">
 <div class="graph-stage">

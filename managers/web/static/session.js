@@ -4,6 +4,7 @@
 import { draw } from "./bars.js";
 import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
+import { Scrub } from "./scrub.js";
 import { Following } from "./stream.js";
 import { formatCount, formatDuration, formatRate } from "./formatting.js";
 
@@ -65,7 +66,15 @@ function paintSoon() {
 function paint() {
   clearTimeout(paintTimer);
   paintTimer = 0;
-  if (session === null) return;
+  if (session === null || scrub.isPast) return;
+  show(session);
+  figure("rate", formatRate(session.rate));
+  figure("remaining", formatDuration(isOver ? null : session.remaining));
+  paintTime();
+}
+
+/** Show the numbers and bars of the session as it is, or as it was at a moment. */
+function show(session) {
   const numbers = grouped(session.counts);
   numbers.forEach((number, index) => {
     write(groups[index].number, formatCount(number));
@@ -75,20 +84,17 @@ function paint() {
   figure("settled", formatCount(session.settled));
   figure("drops", formatCount(session.drops));
   figure("running", formatCount(session.running));
-  figure("waiting", formatCount(session.queued + session.ready));
-  figure("rate", formatRate(session.rate));
-  figure("remaining", formatDuration(isOver ? null : session.remaining));
-  paintTime();
-  paintLogical();
+  figure("waiting", formatCount(session.queued + (session.ready ?? 0)));
+  paintLogical(session);
 }
 
 function paintTime() {
-  if (session === null) return;
+  if (session === null || scrub.isPast) return;
   const since = isOver || session.status !== "RUNNING" ? 0 : (performance.now() - arrived) / 1000;
   figure("seconds", formatDuration(session.seconds + since));
 }
 
-function paintLogical() {
+function paintLogical(session) {
   const rows = new Map([...root.querySelectorAll("#logical [data-key]")].map((row) => [row.dataset.key, row]));
   let isStrange = rows.size !== session.logical.length;
   for (const node of session.logical) {
@@ -130,6 +136,7 @@ async function renew() {
     return;
   }
   clearTimeout(renewTimer);
+  scrub.renew();
   isRenewing = true;
   const outcome = await refresh(RENEWED, true);
   isRenewing = false;
@@ -162,6 +169,26 @@ function label(settled, drops) {
 function sum(counts, names) {
   return names.reduce((total, name) => total + counts[name], 0);
 }
+
+const CHANGED = ["rate", "remaining", "seconds"];
+/** What the page had before a moment was chosen: of a session that is over, no event brings it back. */
+let present = null;
+
+const scrub = new Scrub(document.getElementById("scrub"), {
+  onMoment(moment) {
+    present ??= CHANGED.map((name) => root.querySelector(`[data-figure="${name}"]`).textContent);
+    show(moment);
+    figure("rate", formatRate(0));
+    figure("remaining", formatDuration(null));
+    figure("seconds", formatDuration(moment.time - moment.began));
+  },
+  onNow(moment) {
+    if (session === null) show(moment);
+    if (present && session === null) CHANGED.forEach((name, at) => figure(name, present[at]));
+    present = null;
+    paint();
+  },
+});
 
 if (root.dataset.over === "no") {
   // A stream holds a connection, and browsers have six for a host: a hidden page closes its stream.

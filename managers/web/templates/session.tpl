@@ -36,6 +36,7 @@
 % numbers = grouped(session.counts)
 % include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
 </div>
+<div class="scrub block-small" id="scrub" data-moment="{{session_api(name)}}/moment" hidden><label>Moment<input type="range" min="0" max="1000" value="1000" aria-label="Moment of the session"></label><output></output><button type="button" disabled>Now</button></div>
 <ul class="legend" id="legend">
 % for group in groups:
 <li class="{{"" if numbers[group.style] else "zero"}}" data-group="{{group.style}}" data-counted="{{" ".join(group.counted)}}"><a class="state {{group.style}}" href="{{address(state=group.query)}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></a></li>
@@ -151,7 +152,7 @@
 </div>
 
 <section class="block" id="drops">
-<div class="section-head"><h2>Drops</h2></div>
+<div class="section-head"><h2>Drops</h2><span class="muted as-now">with their states now</span></div>
 <form class="filters" method="get" action="{{session_url(name)}}#drops" data-parts="drops">
 % if view.query.sort:
 <input type="hidden" name="sort" value="{{view.query.sort}}">

@@ -1,0 +1,92 @@
+// A slider over the time of a session: the server says how the session was at the chosen moment, one request at a time.
+
+const STEPS = 1000;
+const PATIENCE = 10_000;
+
+export class Scrub {
+  /**
+   * @param {HTMLElement} root has a slider, an output and a button; hidden until the session has times
+   * @param {{hasStates?: boolean, onMoment: (moment: any) => void, onNow: (moment: any) => void}} options
+   */
+  constructor(root, options) {
+    this.root = root;
+    this.options = options;
+    this.slider = root.querySelector("input");
+    this.output = root.querySelector("output");
+    this.button = root.querySelector("button");
+    this.began = 0;
+    this.ended = 0;
+    this.isBusy = false;
+    this.isWanted = false;
+    this.wasPast = false;
+    this.asked = -Infinity;
+    this.slider.addEventListener("input", () => this.#ask());
+    // How long the session is now, before the slider moves.
+    this.slider.addEventListener("focus", () => !this.isPast && this.#ask());
+    this.button.addEventListener("click", () => {
+      this.slider.value = String(STEPS);
+      this.#ask();
+    });
+    this.#ask();
+  }
+
+  /** Whether a moment before the present is shown. */
+  get isPast() {
+    return Number(this.slider.value) < STEPS;
+  }
+
+  /** The session has changed: ask again whether it has times, if it had none. */
+  renew() {
+    if (this.root.hidden && performance.now() - this.asked > PATIENCE) this.#ask();
+  }
+
+  async #ask() {
+    if (this.isBusy) {
+      this.isWanted = true;
+      return;
+    }
+    this.isBusy = true;
+    do {
+      this.isWanted = false;
+      await this.#fetch();
+    } while (this.isWanted);
+    this.isBusy = false;
+  }
+
+  async #fetch() {
+    const { isPast } = this;
+    this.asked = performance.now();
+    const time = isPast ? this.began + (Number(this.slider.value) / STEPS) * (this.ended - this.began) : 1e12;
+    const query = new URLSearchParams({ time: String(time), states: String(Boolean(this.options.hasStates)) });
+    try {
+      const answer = await fetch(`${this.root.dataset.moment}?${query}`, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      this.#show(await answer.json(), isPast);
+    } catch (error) {
+      this.output.textContent = `not known now: ${error.message}`;
+    }
+  }
+
+  #show(moment, isPast) {
+    // While a moment is shown, the ends stay: the slider must not move under the pointer.
+    if (!isPast || !this.ended) [this.began, this.ended] = [moment.began, moment.ended];
+    this.root.hidden = !(moment.ended > moment.began);
+    const words = isPast ? `${span(moment.time - this.began)} of ${span(this.ended - this.began)}` : "now";
+    this.output.textContent = words;
+    this.slider.setAttribute("aria-valuetext", isPast ? `${words} after the beginning` : words);
+    this.button.disabled = !isPast;
+    this.root.dataset.shown = String(isPast);
+    if (isPast) this.options.onMoment(moment);
+    else if (this.wasPast) this.options.onNow(moment);
+    this.wasPast = isPast;
+  }
+}
+
+function span(seconds) {
+  if (seconds < 1) return `${(seconds * 1000).toFixed(0)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  const padded = (number) => String(number).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${padded(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${padded(Math.floor((whole % 3600) / 60))} min`;
+}

@@ -1,0 +1,94 @@
+"""The states of all drops at any moment of a session, from the times of its attempts and its present states.
+
+An application is in WRITING from when its first attempt is ready until its last one is committed. Data are in WRITING
+from when their first producer begins, and complete when the last one is committed. The journal has no times, and drops
+without attempts have none either: those that were skipped, cancelled or taken along are settled when the last of what
+they depend on is, and data without producers at the beginning. What is released or deleted now was COMPLETED before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.order import levels
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.states import DropState
+from dropflow.times.attempts import AttemptColumns
+
+__all__ = ["Moments", "moments_of"]
+
+_UNKNOWN = 255
+_OPEN = (DropState.INITIALIZED, DropState.WRITING)
+_GONE = (DropState.EXPIRED, DropState.DELETED)
+_Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When each drop began and was settled, in seconds since the epoch; infinity if it has not yet.
+
+    Attributes
+    ----------
+    begun, settled : float64 arrays, shape (drops,)
+    last : uint8 array
+        The state of each drop from then on; 255 if it is not known.
+    start, end : float
+        Of the first and the last change.
+    """
+
+    begun: _Seconds
+    settled: _Seconds
+    last: npt.NDArray[np.uint8]
+    start: float
+    end: float
+
+    def at(self, time: float) -> npt.NDArray[np.uint8]:
+        """Return the state of each drop at a time; after `end`, the present states."""
+        if time >= self.end:
+            return self.last.copy()
+        states = np.where(self.begun <= time, DropState.WRITING.value, DropState.INITIALIZED.value).astype(np.uint8)
+        done = self.settled <= time
+        states[done] = np.where(np.isin(self.last[done], _GONE), DropState.COMPLETED.value, self.last[done])
+        states[self.last == _UNKNOWN] = _UNKNOWN
+        return states
+
+
+def moments_of(graph: PhysicalGraph, attempts: AttemptColumns, states: npt.NDArray[np.uint8]) -> Moments:
+    """Return when the drops of a session changed their states.
+
+    Parameters
+    ----------
+    states : uint8 array
+        The present state of each drop; 255 if its node did not answer.
+    """
+    count = graph.drops
+    begun, settled = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(begun, attempts.drop, attempts.ready)
+    np.maximum.at(settled, attempts.drop, attempts.committed)
+    start, end = attempts.start, attempts.end
+    is_app = graph.kinds[graph.template] == Kind.APP
+    into, has_times = graph.predecessors, np.zeros(count, np.bool_)
+    has_times[attempts.drop] = True
+    open_now = np.isin(states, _OPEN)
+    settled[~has_times] = start
+    # In the order of the graph, since what has no attempt follows from what it depends on.
+    level = levels(graph)
+    order = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[order], np.arange(int(level.max(initial=-1)) + 2))
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        rows = order[first:last]
+        rows = rows[~has_times[rows]]
+        lengths = into.ptr[rows + 1] - into.ptr[rows]
+        rows, lengths = rows[lengths > 0], lengths[lengths > 0]
+        if not len(rows):
+            continue
+        offsets = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        before = into.neighbour[np.repeat(into.ptr[rows] - offsets, lengths) + np.arange(int(lengths.sum()))]
+        settled[rows] = np.maximum.reduceat(settled[before], offsets)
+        began = np.minimum.reduceat(begun[before], offsets)
+        begun[rows] = np.where(is_app[rows], settled[rows], began)
+    begun[(states == DropState.INITIALIZED)] = np.inf
+    settled[open_now] = np.inf
+    return Moments(begun=begun, settled=settled, last=states.copy(), start=start, end=end)

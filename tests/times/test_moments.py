@@ -1,0 +1,89 @@
+"""The states of drops at a moment, against one drop at a time."""
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.rest.moment_view import session_moment
+from dropflow.rest.session_moment import MomentQuery
+from dropflow.states import DropState
+from dropflow.testing.shapes import chains, fan
+from dropflow.times.attempts import AttemptColumns, attempts_of
+from dropflow.times.moments import moments_of
+from tests.times.made_times import executed, sections_of
+
+_GRAPHS = (fan(40), chains(3, 7))
+
+
+def _case(graph: PhysicalGraph, seed: int, known: float) -> tuple[AttemptColumns, npt.NDArray[np.uint8]]:
+    """Return the attempts that had ended when a share of all had, and the states of drops then."""
+    sections = sections_of(executed(graph, seed))
+    whole = attempts_of(sections)
+    limit = whole.start + known * (whole.end - whole.start)
+    ends = [attempts_of([section]).committed for section in sections]
+    known_sections = [
+        msgspec.structs.replace(section, records=section.records[end <= limit])
+        for section, end in zip(sections, ends, strict=True)
+    ]
+    attempts = attempts_of(known_sections)
+    return attempts, moments_of(graph, whole, np.full(graph.drops, 2, np.uint8)).at(limit)
+
+
+def _slow(graph: PhysicalGraph, attempts: AttemptColumns, states: npt.NDArray[np.uint8], time: float) -> list[int]:
+    """Return the state of each drop at a time, from the definitions."""
+    begun: dict[int, float] = {}
+    settled: dict[int, float] = {}
+    for drop, ready, committed in zip(attempts.drop.tolist(), attempts.ready, attempts.committed, strict=True):
+        begun[drop] = min(begun.get(drop, np.inf), ready)
+        settled[drop] = max(settled.get(drop, -np.inf), committed)
+    has_times, found = set(begun), []
+    kinds, into = graph.kinds[graph.template], graph.predecessors
+
+    def times(drop: int) -> tuple[float, float]:
+        if drop not in settled:
+            before = [times(other) for other in into.neighbour[into.ptr[drop] : into.ptr[drop + 1]].tolist()]
+            settled[drop] = max((end for _, end in before), default=attempts.start)
+            first = min((start for start, _ in before), default=np.inf)
+            begun[drop] = settled[drop] if kinds[drop] == Kind.APP and before else first
+        return begun[drop], settled[drop]
+
+    for drop, state in enumerate(states.tolist()):
+        start, end = times(drop)
+        if time >= attempts.end or (state not in (DropState.INITIALIZED, DropState.WRITING) and end <= time):
+            found.append(state)
+        elif state != DropState.INITIALIZED and start <= time:
+            found.append(DropState.WRITING)
+        else:
+            found.append(DropState.INITIALIZED)
+    assert has_times <= set(settled)
+    return found
+
+
+@given(st.sampled_from(range(len(_GRAPHS))), st.integers(0, 99), st.floats(0, 1), st.floats(-0.1, 1.1))
+def test_states_are_those_of_one_drop_at_a_time(which: int, seed: int, known: float, share: float) -> None:
+    """At any time of a session that is over or runs, each drop has the state that the definitions give it."""
+    graph = _GRAPHS[which]
+    attempts, states = _case(graph, seed, known)
+    time = attempts.start + share * (attempts.end - attempts.start)
+    moments = moments_of(graph, attempts, states)
+
+    assert moments.at(time).tolist() == _slow(graph, attempts, states, time)
+    found = session_moment(graph, attempts, moments, MomentQuery(time=max(time, 0.0), states=True))
+    assert found.counts.total == graph.drops == sum(one.drops for one in found.logical)
+    assert len(found.states) == graph.drops
+
+
+@pytest.mark.parametrize("state", [DropState.EXPIRED, DropState.DELETED])
+def test_released_contents_were_complete_before(state: DropState) -> None:
+    """What is released now was COMPLETED at any earlier time after its commit."""
+    graph = fan(10)
+    attempts = attempts_of(sections_of(executed(graph, 1)))
+    moments = moments_of(graph, attempts, np.full(graph.drops, state.value, np.uint8))
+
+    assert set(moments.at(attempts.end - 1e-6).tolist()) <= {0, 1, 2}
+    assert set(moments.at(attempts.end).tolist()) == {state.value}
