@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 JOBS ?= 4
 SLOW = slow or corpus or browser or netns
 
-.PHONY: demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
+.PHONY: pictures demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
@@ -61,6 +61,10 @@ format: $(VENV)/.installed
 
 changelog: $(VENV)/.installed  ## print what the next release changes; with VERSION=1.2.3, write it to CHANGELOG.md
 	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
+
+pictures: $(VENV)/.installed  ## take the pictures of pages in the documents from a real run in Chromium
+	@tests/bring_tools.sh
+	$(BIN)/python docs/take_screenshots.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
