@@ -18,6 +18,8 @@ from dropflow.graph import codec
 from dropflow.graph.drawing.drawn_places import META as DRAWN
 from dropflow.graph.drawing.drawn_places import place_note
 from dropflow.graph.interchange import read_pg_stream
+from dropflow.graph.logical_note import META as LOGICAL
+from dropflow.graph.logical_note import note_logical
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
@@ -25,7 +27,7 @@ from dropflow.problems import Problem, refuse_errors
 from translator.component_check import check_components
 from translator.drawn_places import drawn_places
 from translator.estimate_expressions import META, take_estimates, with_estimates
-from translator.fill_document import TemplateNote, note_of, read_note
+from translator.fill_document import note_of, read_note
 from translator.fill_parameters import fill
 from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph
@@ -231,12 +233,15 @@ def examine(
     note = read_note(document)
     if note is None and (configuration or settings or parameters_of(reading.graph)):
         note = note_of(reading.graph, document, configuration=configuration, settings=settings)
-    return found if note is None or found.plan is None else _noted(found, found.plan, note)
+    notes = {} if note is None else {"template": msgspec.json.encode(note).decode()}
+    if copy := note_logical(document, configuration=configuration, settings=settings):
+        notes[LOGICAL] = copy
+    return found if found.plan is None else _noted(found, found.plan, notes)
 
 
-def _noted(found: Checked, planned: UnrollPlan, note: TemplateNote) -> Checked:
-    """Return the result with a note of the template, which graph files and sessions keep."""
-    return replace(found, plan=replace(planned, meta={**planned.meta, "template": msgspec.json.encode(note).decode()}))
+def _noted(found: Checked, planned: UnrollPlan, notes: Mapping[str, str]) -> Checked:
+    """Return the result with notes about the logical graph, which graph files and sessions keep."""
+    return replace(found, plan=replace(planned, meta={**planned.meta, **notes}))
 
 
 def _foreign(

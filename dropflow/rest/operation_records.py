@@ -65,9 +65,9 @@ class ChildQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class GraphQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The format of a graph: `dfg` (ours) or `json` (DALiuGE's)."""
+    """The format of a graph: `dfg` (ours), `json` (DALiuGE's), or `logical`, the file of the logical graph."""
 
-    format: Annotated[str, Meta(pattern="^(dfg|json)$")] = "dfg"
+    format: Annotated[str, Meta(pattern="^(dfg|json|logical)$")] = "dfg"
 
 
 class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,8 @@ event     data
 ========= ================================================================================================
 session   a whole `SessionDetail`: the first event, and again if a change cannot describe the difference
 change    only the fields that differ; ``logical`` has only the logical nodes that differ, by their ``key``
+gone      the session was deleted; the stream is over
+trouble   an error: why nothing comes at the moment
 end       empty: the session is over; close the stream
 ========= ================================================================================================
 
@@ -18,19 +20,17 @@ from threading import Event as Signal
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, NotFoundError
-from dropflow.rest.error_body import to_body
 from dropflow.rest.schema import SessionDetail
 from dropflow.rest.session_changes import change_between
-from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat
+from dropflow.rest.sse import ServerSentEvent, format_event
 from managers.api import Manager
+from managers.routes.event_loop import follow
 
 __all__ = ["session_events"]
 
 _WAIT = 1.0
 _PACE = 0.1
 """Shortest time between events, in seconds: people do not read faster."""
-_HEARTBEAT = 15.0
 
 
 def session_events(
@@ -73,38 +73,34 @@ def session_events(
     seen = last == str(detail.version)
     if seen and detail.is_over:
         return None
-    return _events(manager, detail, closing, seen=seen, is_gone=is_gone, clock=clock or SystemClock())
+    reader = _SessionReader(manager, detail, is_seen=seen)
+    return follow(reader, closing, pace=_PACE, is_gone=is_gone, clock=clock or SystemClock())
 
 
-def _events(
-    manager: Manager, detail: SessionDetail, closing: Signal, *, seen: bool, is_gone: Callable[[], bool], clock: Clock
-) -> Generator[bytes]:
-    # Without an event, a comment opens the stream.
-    yield heartbeat() if seen else _event("session", detail, detail)
-    sent = clock.monotonic()
-    while not detail.is_over:
-        if closing.wait(_PACE) or is_gone():
-            return
-        try:
-            after = manager.watch(detail.session, version=detail.version, seconds=_WAIT)
-        except NotFoundError as error:
-            yield _event("gone", detail, to_body(error))
-            break
-        except DropflowError as error:
-            # A child that cannot be reached now may be reached later; the client shows why nothing changes.
-            yield _event("trouble", detail, to_body(error))
-            if closing.wait(_WAIT):
-                return
-            continue
-        if after.version != detail.version or after.epoch != detail.epoch:
-            change = change_between(detail, after)
-            yield _event("session", after, after) if change is None else _event("change", after, change)
-            detail, sent = after, clock.monotonic()
-        elif clock.monotonic() - sent >= _HEARTBEAT:
-            yield heartbeat()
-            sent = clock.monotonic()
-    yield _event("end", detail, {})
+class _SessionReader:
+    """What one client has seen of a session."""
 
+    def __init__(self, manager: Manager, detail: SessionDetail, *, is_seen: bool) -> None:
+        self._manager = manager
+        self._seen = detail if is_seen else None
+        self._detail = detail
+        self.is_over = False
 
-def _event(name: str, detail: SessionDetail, data: object) -> bytes:
-    return format_event(ServerSentEvent(name, str(detail.version), msgspec.json.encode(data)))
+    def new(self) -> list[bytes]:
+        """Return the events that the client does not have."""
+        seen, detail, new = self._seen, self._detail, []
+        if seen is None or (seen.version, seen.epoch) != (detail.version, detail.epoch):
+            change = None if seen is None else change_between(seen, detail)
+            new.append(self.event("session", detail) if change is None else self.event("change", change))
+        self._seen, self.is_over = detail, detail.is_over
+        if self.is_over:
+            new.append(self.event("end", {}))
+        return new
+
+    def wait(self) -> None:
+        """Wait about a second for another version."""
+        self._detail = self._manager.watch(self._detail.session, version=self._detail.version, seconds=_WAIT)
+
+    def event(self, name: str, data: object) -> bytes:
+        """Return an event."""
+        return format_event(ServerSentEvent(name, str(self._detail.version), msgspec.json.encode(data)))

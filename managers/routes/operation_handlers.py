@@ -9,8 +9,10 @@ from functools import partial
 
 import msgspec
 
-from dropflow.errors import BadFileError, HttpError
+from dropflow.errors import BadFileError, HttpError, NotFoundError
 from dropflow.graph.codec import Buffer, dump
+from dropflow.graph.logical_note import logical_of
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.log_records import LogPage
@@ -225,10 +227,21 @@ class _SpecialHandlers:
         graph = self._manager.graph(name)
         if request.query.format == "json":
             return Response(body=pg_json(graph), headers=(attachment(f"{name}.json"),))
+        if request.query.format == "logical":
+            return Response(body=_logical(graph, name), headers=(attachment(f"{name}.graph"),))
         buffers = dump(graph)
         size = sum(buffer.nbytes for buffer in buffers)
         headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
         return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
+
+
+def _logical(graph: PhysicalGraph, session: str) -> bytes:
+    note = logical_of(graph)
+    if note is None:
+        raise NotFoundError(
+            f"session {session!r} has no copy of a logical graph", hint="it was submitted as a physical graph"
+        )
+    return note.document
 
 
 def _no_probe(_: ProbeRequest) -> tuple[ProbeResult, ...]:

@@ -18,17 +18,13 @@ from collections.abc import Callable, Generator
 from threading import Event as Signal
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, NotFoundError
-from dropflow.rest.error_body import to_body
-from dropflow.rest.sse import heartbeat
+from managers.routes.event_loop import follow
 from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state_event
 
 __all__ = ["state_events"]
 
-_WAIT = 1.0
 _PACE = 0.2
 """Shortest time between two events, in seconds."""
-_HEARTBEAT = 15.0
 
 
 def state_events(
@@ -70,7 +66,8 @@ def state_events(
     found = hub.refresh(session, UNSEEN, seconds=0.0)
     if found.is_over and last == found.event_id(found.events.last):
         return None
-    return _events(_StateReader(hub, session, found, last), closing, is_gone=is_gone, clock=clock or SystemClock())
+    reader = _StateReader(hub, session, found, last)
+    return follow(reader, closing, pace=_PACE, is_gone=is_gone, clock=clock or SystemClock())
 
 
 class _StateReader:
@@ -111,28 +108,6 @@ class _StateReader:
             self._seen = -1
         self._found = after
 
-
-def _events(reader: _StateReader, closing: Signal, *, is_gone: Callable[[], bool], clock: Clock) -> Generator[bytes]:
-    yield heartbeat()  # without an event, a comment opens the stream
-    sent = clock.monotonic()
-    while True:
-        new = reader.new()
-        yield from new
-        if reader.is_over:
-            return
-        if new or clock.monotonic() - sent >= _HEARTBEAT:
-            sent = clock.monotonic()
-            if not new:
-                yield heartbeat()
-        if closing.wait(_PACE) or is_gone():
-            return
-        try:
-            reader.wait()
-        except NotFoundError as error:
-            yield state_event("gone", "", to_body(error))
-            return
-        except DropflowError as error:
-            # A manager below that cannot be reached now may be reached later.
-            yield state_event("trouble", reader.event_id, to_body(error))
-            if closing.wait(_WAIT):
-                return
+    def event(self, name: str, data: object) -> bytes:
+        """Return an event; a client that has seen ``gone`` cannot go on from it."""
+        return state_event(name, "" if name == "gone" else self.event_id, data)

@@ -178,6 +178,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
         return (
             ("resume", "Resume", self.no_resume),
             ("retry", "Try again", self.no_retry),
+            ("clone", "Clone", ""),
             (*pause, ended),
             ("cancel", "Cancel", ended),
             ("delete", "Delete", ""),

@@ -15,7 +15,19 @@ from translator.web.records import TranslateQuery
 
 __all__ = ["imbalance_of", "read_eagle", "whole_number"]
 
-_USED = frozenset({"json_data", "lg_name", "manager", "algo", "num_par", "max_load_imb", *STEERING_FIELDS})
+_USED = frozenset(
+    {
+        "json_data",
+        "lg_name",
+        "manager",
+        "algo",
+        "num_par",
+        "max_load_imb",
+        "configuration",
+        "settings",
+        *STEERING_FIELDS,
+    }
+)
 _YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"", "false", "0", "no", "off", "none", "null"})
 _UNUSED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -38,7 +50,8 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     Parameters
     ----------
     form : Form
-        As EAGLE posts it to ``gen_pgt``. The page of a manager posts the graph as a file, whose name is the graph's.
+        As EAGLE posts it to ``gen_pgt``. The page of a manager posts the graph as a file, whose name is the graph's, or
+        that of a session with its configuration and settings.
 
     Returns
     -------
@@ -85,6 +98,8 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         algorithm=algorithm[:40],
         parts=parts,
         imbalance=imbalance_of(balance),
+        configuration=form.text("configuration")[:200],
+        settings=form.text("settings"),
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
         **steered,
     )

@@ -284,13 +284,13 @@ def test_a_client_that_reconnects_gets_only_changes(manager: FakeManager) -> Non
 
 
 def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None:
-    """The last events of a deleted session are `gone` and `end`."""
+    """The last event of a deleted session is `gone`."""
     chunks = session_events(manager, "running", threading.Event())
     assert chunks is not None
     next(chunks)
     manager.delete("running")
 
-    assert [event.name for event in read_events(chunks)] == ["gone", "end"]
+    assert [event.name for event in read_events(chunks)] == ["gone"]
 
 
 @pytest.mark.slow

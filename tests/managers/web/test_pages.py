@@ -9,6 +9,7 @@ import pytest
 
 from dropflow.errors import LinkError
 from dropflow.graph.builder import from_columns
+from dropflow.graph.logical_note import META, note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.rest.places import Places, ServerAddress
@@ -307,7 +308,7 @@ def test_sessions_are_filtered_and_paged(serve: Any) -> None:
 
 
 def _submission_page(places: Places) -> Response:
-    (route,) = submission_routes(manager_with_sessions(), manager_templates(places), places)
+    route, *_ = submission_routes(manager_with_sessions(), manager_templates(places), places)
     found = route.handler(Request(path={}, query=None, body=b"", headers={}))
     assert isinstance(found, Response)
     return found
@@ -326,6 +327,29 @@ def test_a_graph_is_submitted_by_the_translator_of_the_cluster() -> None:
     assert "form-action 'self' http://127.0.0.1:8084;" in dict(page.headers)["Content-Security-Policy"]
 
 
+def test_a_session_is_cloned_by_the_translator_of_the_cluster(serve: Any) -> None:
+    """The form has its logical graph and values; without a copy or a translator, the page says why it has none."""
+    manager = manager_with_sessions()
+    document = b'{"modelData": {"filePath": "</textarea>"}}'
+    meta = {META: note_logical(document, configuration="fast", settings=["global.n=3", "Work.f=<b>"])}
+    manager.add(replace(fan(8), meta=meta), "made")
+    places = Places(neighbours=lambda: [ServerAddress("translator", "translator", "http://127.0.0.1:8084")])
+    routes = submission_routes(manager, manager_templates(places), places)
+    route = next(one for one in routes if one.path.endswith("/clone") and one.method == "GET")
+    page = route.handler(Request(path={"session": "made"}, query=None, body=b"", headers={}))
+    assert isinstance(page, Response)
+    text = bytes(page.body).decode()
+
+    assert 'action="http://127.0.0.1:8084/gen_pgt"' in text
+    assert "{&quot;modelData&quot;: {&quot;filePath&quot;: &quot;&lt;/textarea&gt;&quot;}}</textarea>" in text
+    assert "global.n=3\nWork.f=&lt;b&gt;</textarea>" in text
+    url = serve(manager)
+    assert "No translator of this cluster is known here" in ask(url, "/sessions/made/clone").text
+    assert "has no copy of a logical graph" in ask(url, "/sessions/failed/clone").text
+    form = ask(url, "/sessions/failed/clone", method="POST", Content_Type="application/x-www-form-urlencoded")
+    assert (form.status, form.headers["location"]) == (303, "/sessions/fan")
+
+
 def test_without_a_translator_the_page_says_how_to_start_one() -> None:
     """There is no form that cannot work, but the command that starts a translator."""
     page = _submission_page(Places())
@@ -337,10 +361,10 @@ def test_without_a_translator_the_page_says_how_to_start_one() -> None:
 @pytest.mark.parametrize(
     ("session", "possible"),
     [
-        ("running", ["pause", "cancel", "delete"]),
-        ("finished", ["delete"]),
-        ("cancelled", ["resume", "delete"]),
-        ("failed", ["retry", "delete"]),
+        ("running", ["clone", "pause", "cancel", "delete"]),
+        ("finished", ["clone", "delete"]),
+        ("cancelled", ["resume", "clone", "delete"]),
+        ("failed", ["retry", "clone", "delete"]),
     ],
 )
 def test_actions_that_are_not_possible_have_a_reason(session: str, possible: list[str]) -> None:
@@ -348,7 +372,7 @@ def test_actions_that_are_not_possible_have_a_reason(session: str, possible: lis
     actions = session_view(manager_with_sessions(), session, DropQuery()).actions
 
     assert [name for name, _, reason in actions if not reason] == possible
-    assert [name for name, _, _ in actions] == ["resume", "retry", "pause", "cancel", "delete"]
+    assert [name for name, _, _ in actions] == ["resume", "retry", "clone", "pause", "cancel", "delete"]
 
 
 def test_the_report_of_a_session_is_a_file(serve: Any) -> None:

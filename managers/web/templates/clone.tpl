@@ -1,0 +1,45 @@
+% name = session.session
+% rebase("page.tpl", title=f"Clone {shown_name(name, 80)}", here="Sessions", script="")
+<div class="page-head">
+<div>
+<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
+<h1>Clone this session</h1>
+<p>A new session runs the graph of <bdi>{{shown_name(name, 80)}}</bdi> again. This one does not change.</p>
+</div>
+</div>
+<section class="block" aria-labelledby="values-title">
+<h2 id="values-title">With other values</h2>
+% if refusal:
+<p class="muted"><span class="button" aria-disabled="true">Change the values…</span></p>
+<p>{{refusal}}</p>
+% else:
+<p>The next page has a form of the parameters, with the values of this session, and the button that runs it.</p>
+% if note.configuration or note.settings:
+<dl class="facts block-small">
+% if note.configuration:
+<dt>Configuration</dt><dd><bdi>{{single_line(note.configuration, 200)}}</bdi></dd>
+% end
+% for setting in note.settings:
+% address, _, value = setting.partition("=")
+<dt><bdi>{{shown_name(address, 120)}}</bdi></dt><dd class="mono"><bdi>{{single_line(value, 500)}}</bdi></dd>
+% end
+</dl>
+% end
+<form class="block-small" method="post" action="{{translator}}/gen_pgt" id="clone">
+<input type="hidden" name="lg_name" value="{{session.graph}}">
+<input type="hidden" name="algo" value="auto">
+<input type="hidden" name="manager" value="{{target}}">
+<input type="hidden" name="configuration" value="{{note.configuration}}">
+<textarea name="settings" hidden>{{"\n".join(note.settings)}}</textarea>
+<textarea name="json_data" hidden>{{document}}</textarea>
+<p class="actions"><button class="primary">Change the values…</button></p>
+</form>
+% end
+</section>
+<section class="block" aria-labelledby="same-title">
+<h2 id="same-title">As it is</h2>
+<p>The same {{format_count(session.whole or session.drops)}} drops, on the nodes that are there now.</p>
+<form method="post" action="{{session_url(name)}}/clone">
+<p class="actions"><button>Run it again</button><a class="button" href="{{session_url(name)}}">Back</a></p>
+</form>
+</section>
