@@ -91,7 +91,10 @@ def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Host
 @pytest.mark.netns
 @needs_network
 def test_sessions_go_on_without_a_disconnected_host(hosts: Hosts) -> None:
-    """If a cable stays unplugged, the session ends on the side of the island; the other side waits, and reports it."""
+    """If a cable is unplugged, the session ends on the side of the island; the other side waits, and reports it.
+
+    When it is plugged in again, that side removes its part.
+    """
     times = ("--suspect-after", 1, "--lost-after", 3)
     nodes = [hosts.node(1, "a", *times), hosts.node(2, "b", *times)]
     island = hosts.start(0, "island", "--nodes", ",".join(node.ready["url"] for node in nodes), *times)
@@ -114,6 +117,13 @@ def test_sessions_go_on_without_a_disconnected_host(hosts: Hosts) -> None:
     assert any("node b is lost" in note for note in seen.notes)
     assert cut_off.status == "RUNNING"
     assert "waiting for a majority: 1 of 3 voters answer" in cut_off.text
+
+    def back() -> bool:
+        with _client(nodes[1]) as client:
+            return until(lambda: client.sessions() == (), 60.0)
+
+    hosts.network.plug(2)
+    assert hosts.network.on(2, back)
 
 
 @pytest.mark.netns
