@@ -88,7 +88,7 @@
 <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
 <tbody>
 % for key, value in drop.parameters.items():
-<tr data-row="{{key}}"><th scope="row"><bdi>{{shown_name(key, 120)}}</bdi></th>\\
+<tr data-row="{{key}}"><th scope="row" class="parameter"><bdi>{{shown_name(key, 120)}}</bdi></th>\\
 % if key == "func_code" or "\n" in value.strip():
 <td>
 % include("code.tpl", lines=code_lines(value, is_code=key == "func_code"), is_cut=False)
