@@ -202,7 +202,7 @@ class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node that is prepared to become a member of a session.
+    """A node that is prepared to become a member of a session, or a manager that is to be its witness.
 
     Attributes
     ----------
@@ -214,12 +214,15 @@ class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Of its process.
     workers : float
         Attempts that it can run at a time.
+    invitation : str
+        The id by which a manager that is to be the witness knows this request; empty for a node.
     """
 
     node: Annotated[str, Meta(min_length=1, max_length=255)]
     links: Annotated[str, Meta(max_length=1024)]
     incarnation: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     workers: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
+    invitation: Annotated[str, Meta(max_length=255)] = ""
 
 
 class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

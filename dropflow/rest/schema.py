@@ -323,6 +323,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Drops that ran again although they had completed, because contents were lost. Notes say why.
     joined_by : str
         Name of the manager that adds nodes which come while it runs; empty if none does.
+    lacks_witness : bool
+        Whether it has an even number of members and no witness that answers, so that it survives one loss less.
     """
 
     session: str
@@ -352,6 +354,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     recomputed: int = 0
     joined_by: str = ""
+    lacks_witness: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -24,6 +24,7 @@ from managers.composite.session_watch import LongPoll
 from managers.composite.sessions import Sessions
 from managers.composite.waiting_operations import Gather, Question, Routine, Routines, Until
 from managers.composite.witness import VoterSent, Witness, WitnessListens
+from managers.composite.witness_replacement import WitnessReplacement
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
@@ -163,6 +164,15 @@ class CompositeMachine:
             deployments=self._deployments,
             time=self._time,
         )
+        self._witnesses = WitnessReplacement(
+            role,
+            children=self._children,
+            cache=self._cache,
+            sessions=self._sessions,
+            members=self._members,
+            witness=self._witness,
+            time=self._time,
+        )
         self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
             **self._members.operations(),
             "status": self._status,
@@ -243,6 +253,9 @@ class CompositeMachine:
                 self._begin_background("rebalance", session, "its nodes", self._members.rebalance(session))
             else:
                 self._begin_background("add a node to", session, node.url, self._members.join(session, node))
+        for lacking in self._witnesses.wanted():
+            name = lacking.session
+            self._begin_background("replace the witness of", name, "its nodes", self._witnesses.replace(lacking))
         before = None
         while before != (before := (self._children.changes, self._cache.changes)):
             self._routines.tick()  # one routine may make the condition of another true

@@ -90,7 +90,7 @@ class MemberChanges:
             "force_continue": partial(self._change, "force_continue"),
             "retry": self._retry,
             "deployment": self._deployment,
-            "add_member": self._add_member,
+            "add_member": self.add_member,
         }
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:
@@ -156,7 +156,7 @@ class MemberChanges:
         yield from self._deployments.start(session, joining.epoch)
         workers = float(max(node.load.workers, 1))
         member = MemberRequest(node=node.name, links=node.links, incarnation=node.incarnation, workers=workers)
-        yield from self._add_member(session, member)
+        yield from self.add_member(session, member)
 
     def _may_join(self, session: SessionDetail, node: NodeInfo) -> bool:
         """Return whether a node has come since a session was deployed, and is to be added to it now."""
@@ -198,8 +198,8 @@ class MemberChanges:
         found: Deployment = yield from self._ask_member(session, "deployment", _FETCH_SECONDS)
         return found
 
-    def _add_member(self, session: str, member: MemberRequest) -> Routine[None]:
-        """Have a node that is prepared become a member of a session."""
+    def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
+        """Have a node that is prepared become a member of a session, or a manager its witness."""
         yield from self._ask_member(session, "add_member", _DECIDE_SECONDS, member=member)
 
     def _ask_member(self, session: str, operation: str, seconds: float, **arguments: Any) -> Routine[Any]:

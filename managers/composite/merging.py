@@ -143,6 +143,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         members=latest.members,
         recomputed=sum(detail.recomputed for detail in details),
         joined_by=first.joined_by,
+        lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),

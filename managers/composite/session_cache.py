@@ -174,6 +174,10 @@ class SessionCache:
         held = self._sessions.get(session, {}).values()
         return sum(part.detail.drops - part.detail.settled for part in held)
 
+    def lacks_witness(self, session: str) -> bool:
+        """Return whether a child has reported that this session lacks a witness."""
+        return any(part.detail.lacks_witness for part in self._sessions.get(session, {}).values())
+
     def epoch_of(self, session: str, url: str | None = None) -> int:
         """Return the newest deployment of this session, at any child or at this one; 0 if there is none."""
         parts = self._sessions.get(session, {}).items()

@@ -2,15 +2,20 @@
 
 A witness is a voter that has no part of the session (`managers.recovery.records.View`): it promises and accepts as
 members do, and reports nothing. So two nodes and the manager that deployed survive the loss of any one of the three.
-Nothing is stored: a manager that was started again is not the witness that it was. Pure decisions.
+Nothing is stored: a manager that was started again is not the witness that it was. It may replace that, or another lost
+one, in a view that the voters of the view before decide. Pure decisions.
 """
+
+from dataclasses import dataclass
+from itertools import count
 
 import msgspec
 
+from dropflow.errors import InternalError
 from managers.deployment import Deployment, Place
-from managers.messages import PartDone, SessionDone, ViewMessage
-from managers.recovery.events import AdoptDecision, SendViewMessage, ViewAction
-from managers.recovery.records import View, first_view
+from managers.messages import AdoptView, PartDone, SessionDone, ViewMessage
+from managers.recovery.events import AdoptDecision, LeaveSession, SendViewMessage, ViewAction
+from managers.recovery.records import View, decode_decision, first_view
 from managers.recovery.view_change import ViewChange
 
 __all__ = ["SendVote", "VoterSent", "Witness", "WitnessListens"]
@@ -40,13 +45,26 @@ class SendVote(msgspec.Struct, frozen=True):
     message: ViewMessage | SessionDone
 
 
+@dataclass
 class _Witnessed:
-    """One session: its agreement, whether it is over, and all processes that may ask about it."""
+    """One session: its agreement, whether it is over, and all processes that may ask about it.
 
-    def __init__(self, node: str, deployment: Deployment, view: View) -> None:
-        self.is_over = False
-        self.views = ViewChange(node, deployment.session, deployment.epoch, view)
-        self.members = {place.node: place.incarnation for place in view.members}
+    Attributes
+    ----------
+    members : dict of str to int
+        Incarnations of the processes that are or were members.
+    invitation : str
+        The id with which this manager asked to become a witness, until a view has it; empty since, or if the deployment
+        named this manager.
+    has_left : bool
+        Whether another manager has become the witness since.
+    """
+
+    views: ViewChange
+    members: dict[str, int]
+    invitation: str = ""
+    is_over: bool = False
+    has_left: bool = False
 
     def is_member(self, event: VoterSent) -> bool:
         """Return whether a message is from a process that is or was a member."""
@@ -54,12 +72,17 @@ class _Witnessed:
 
 
 class Witness:
-    """Votes about the sessions that this manager has deployed."""
+    """Votes about the sessions that this manager has deployed, or in which it has replaced a lost witness.
+
+    A witness that has forgotten its votes must never vote in the same view again. So it becomes one of a session that
+    runs only with a new invitation: all views that have it were decided after it was made.
+    """
 
     def __init__(self) -> None:
         self.place: Place | None = None
         """Where nodes reach this manager; None if it cannot be a witness."""
         self._sessions: dict[tuple[str, int], _Witnessed] = {}
+        self._invitations = count(1)
 
     def __len__(self) -> int:
         """Return how many sessions are voted about."""
@@ -70,9 +93,37 @@ class Witness:
         view = first_view(deployment)
         if self.place is None or self.place not in deployment.witnesses or view is None:
             return
-        self._sessions[deployment.session, deployment.epoch] = _Witnessed(self.place.node, deployment, view)
+        views = ViewChange(self.place.node, deployment.session, deployment.epoch, view)
+        members = {place.node: place.incarnation for place in view.members}
+        self._add(deployment.session, deployment.epoch, _Witnessed(views, members))
+
+    def votes(self, session: str, epoch: int) -> bool:
+        """Return whether this manager is a witness of a deployment, and has not been replaced."""
+        known = self._sessions.get((session, epoch))
+        return known is not None and not known.invitation and not known.has_left
+
+    def invite(self, session: str, epoch: int) -> str:
+        """Return the invitation for this manager to become the witness of a deployment that runs; it is one soon.
+
+        The same one is returned until a view has it.
+        """
+        known = self._sessions.get((session, epoch))
+        if known is not None and known.invitation:
+            return known.invitation
+        if self.place is None:
+            raise InternalError("this manager cannot be a witness")
+        invitation = f"{self.place.node}:{self.place.incarnation}:{next(self._invitations)}"
+        # Without voters, it takes in nothing but the decision that names this manager, and asks for it.
+        views = ViewChange(self.place.node, session, epoch, View(0, ()))
+        self._add(session, epoch, _Witnessed(views, {}, invitation))
+        return invitation
+
+    def _add(self, session: str, epoch: int, witnessed: _Witnessed) -> None:
+        self._sessions.pop((session, epoch), None)
+        self._sessions[session, epoch] = witnessed
         while len(self._sessions) > _MOST:
-            del self._sessions[next(iter(self._sessions))]
+            over = (key for key, one in self._sessions.items() if one.is_over)
+            del self._sessions[next(over, next(iter(self._sessions)))]
 
     def forget(self, session: str, epoch: int | None = None) -> None:
         """Forget a deployment of a session, or all of them."""
@@ -83,7 +134,7 @@ class Witness:
         """Take in a message of a node, and return the answers."""
         message = event.message
         witnessed = self._sessions.get((message.session, message.epoch))
-        if witnessed is None or not witnessed.is_member(event):
+        if witnessed is None or not self._is_taken(witnessed, event):
             return []
         views = witnessed.views
         if isinstance(message, SessionDone):
@@ -101,9 +152,22 @@ class Witness:
         witnessed.is_over |= views.is_over
         return found
 
+    def _is_taken(self, witnessed: _Witnessed, event: VoterSent) -> bool:
+        """Return whether a message is for this witness. One with the decision that it waits for makes it a witness."""
+        if not witnessed.invitation:
+            return witnessed.is_member(event)
+        if not isinstance(event.message, AdoptView):
+            return True  # it is answered, and the answer to that is the decision
+        view = decode_decision(event.message.decision).view
+        if view.invitation != witnessed.invitation or self.place not in view.witnesses:
+            return False
+        witnessed.invitation = ""
+        return True
+
     def _carry_out(self, witnessed: _Witnessed, action: ViewAction) -> list[SendVote]:
         if isinstance(action, SendViewMessage):
             return [SendVote(action.peer, action.message)]
         if isinstance(action, AdoptDecision):
             witnessed.members |= {place.node: place.incarnation for place in action.decision.view.members}
+        witnessed.has_left |= isinstance(action, LeaveSession)
         return []

@@ -68,6 +68,7 @@ __all__ = [
     "SendToPeer",
     "SessionEvent",
     "ShowWaiting",
+    "ShowWitness",
     "SilenceSession",
     "StartSession",
     "ViewEvent",
@@ -388,6 +389,13 @@ class ShowWaiting(msgspec.Struct, frozen=True):
     seconds: float = inf
 
 
+class ShowWitness(msgspec.Struct, frozen=True):
+    """Have the reports of a session show whether it lacks a witness: managers look for that."""
+
+    hosted: Any
+    is_lacking: bool
+
+
 class SilenceSession(msgspec.Struct, frozen=True):
     """Have a session not tell the other nodes how it ends here: they go on without this node."""
 
@@ -455,6 +463,7 @@ Action = (
     | FinishSession
     | AllowFailure
     | ShowWaiting
+    | ShowWitness
     | SilenceSession
     | RemoveSession
     | WithdrawSession

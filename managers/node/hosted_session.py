@@ -128,6 +128,8 @@ class HostedSession:
         self.view = view or View(deployment.view, ())
         """The members and witnesses of the present view."""
         self._waiting = ""
+        self.lacks_witness = False
+        """Whether reports show that no witness answers; set by the owner of the node's sessions."""
         self._shared: Mapping[int, SharedFile] = {}
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
@@ -431,6 +433,7 @@ class HostedSession:
             "recomputed": self._recomputed,
             "members": tuple(place.node for place in self.view.members),
             "joined_by": self.deployment.joined_by,
+            "lacks_witness": self.lacks_witness and not progress.is_over,
         }
 
 

@@ -12,7 +12,7 @@ from managers.machine_calls import Return
 from managers.messages import SessionDone, StopSession
 from managers.node.events import Action, SendToPeer
 from managers.node.session_table import SessionRecord
-from managers.node.view_changes import ViewChanges
+from managers.node.view_changes import ViewChanges, lacks_witness_now
 from managers.recovery.records import FEWEST_VOTERS, RequestedChange
 
 __all__ = ["MemberOperations"]
@@ -81,9 +81,18 @@ class MemberOperations:
         self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
 
     def add_member(self, call: int, now: float, *, session: str, member: MemberRequest) -> None:
-        """Have a node that is prepared become a member; answered when it is one."""
+        """Have a node that is prepared become a member, or a manager the witness; answered when it is one.
+
+        A witness that is not lost is not replaced.
+        """
         record = self._visible(session)
         place = Place(member.node, member.links, member.incarnation)
+        if member.invitation:
+            if record.views is not None and not lacks_witness_now(record):
+                raise ConflictError(f"session {session!r} needs no other witness", where=self._node)
+            change = RequestedChange(self._new_id(), witness=place, invitation=member.invitation)
+            self._request(record, call, change, now)
+            return
         if record.views is not None and place in record.views.view.members:
             self._actions.append(Return(call))
             return

@@ -56,6 +56,7 @@ from managers.node.events import (
     RetireSession,
     SendToPeer,
     ShowWaiting,
+    ShowWitness,
     SilenceSession,
     StartSession,
     WithdrawSession,
@@ -160,6 +161,7 @@ class SessionHost:
             ContinueSession: self._continue,
             FinishSession: self._finish,
             ShowWaiting: lambda action: action.hosted.show_waiting(action.text, action.seconds),
+            ShowWitness: _show_witness,
             SilenceSession: lambda action: action.hosted.events.silence(),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
@@ -399,3 +401,7 @@ def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph
         text = f"the graph has {graph.drops} drops, and its deployment {deployment.drops}"
         raise BadFileError(text, where=deployment.session)
     return graph
+
+
+def _show_witness(action: ShowWitness) -> None:
+    action.hosted.lacks_witness = action.is_lacking

@@ -194,6 +194,8 @@ class SessionRecord:
         What its view waits for, as users see it.
     gives_up_at : float
         When it fails unless its next view is decided.
+    lacks_witness : bool
+        Whether its reports show that it has no witness that answers, and that one would vote.
     work : Work
         What is at work in it while it is RUNNING.
     is_stopping : bool
@@ -241,6 +243,7 @@ class SessionRecord:
     gone: set[str] = field(default_factory=set)
     waiting: str = ""
     gives_up_at: float = inf
+    lacks_witness: bool = False
     work: Work = Work.NONE
     is_stopping: bool = False
     part_finished: int = -1

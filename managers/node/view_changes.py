@@ -44,6 +44,7 @@ from managers.node.events import (
     PlanNextView,
     SendToPeer,
     ShowWaiting,
+    ShowWitness,
     SilenceSession,
     ViewEvent,
 )
@@ -63,7 +64,7 @@ from managers.recovery.events import (
 from managers.recovery.records import MemberReport, View, ViewDecision, first_view, unpack_column
 from managers.recovery.view_change import ViewChange
 
-__all__ = ["MAJORITY_SECONDS", "ViewChanges"]
+__all__ = ["MAJORITY_SECONDS", "ViewChanges", "lacks_witness_now"]
 
 MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""
@@ -152,6 +153,8 @@ class ViewChanges:
             record.gives_up_at = now + JOIN_SECONDS
             if is_new:
                 self._freeze(record)
+        if record.phase.is_started:
+            self._show_witness(record)
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -366,6 +369,13 @@ class ViewChanges:
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
             self._actions.append(ShowWaiting(record.instance, record.waiting, record.gives_up_at - now))
+        self._show_witness(record)
+
+    def _show_witness(self, record: SessionRecord) -> None:
+        lacks_witness = lacks_witness_now(record)
+        if lacks_witness != record.lacks_witness:
+            record.lacks_witness = lacks_witness
+            self._actions.append(ShowWitness(record.instance, lacks_witness))
 
     def _freeze(self, record: SessionRecord) -> None:
         if record.copies is not None:
@@ -495,6 +505,14 @@ def _lost_voters(record: SessionRecord) -> dict[str, str]:
     """Return the voters that are lost, and why."""
     members = set() if record.views is None else {place.node for place in record.views.view.voters}
     return {peer: why for peer, why in record.lost.items() if peer in members}
+
+
+def lacks_witness_now(record: SessionRecord) -> bool:
+    """Return whether a witness would vote in the view of a session, and there is none, or it is lost."""
+    if record.views is None or record.joining is not None or record.result is not None:
+        return False
+    view = record.views.view
+    return len(view.members) % 2 == 0 and not any(place.node not in record.lost for place in view.witnesses)
 
 
 def _gives_up_at(record: SessionRecord, now: float) -> float:

@@ -45,12 +45,15 @@ class View(msgspec.Struct, frozen=True):
         make the next loss worse.
     draining : tuple of str
         Members that get no drops, because they are to leave.
+    invitation : str
+        With which the witness asked to become one, see `RequestedChange`; empty for those of the deployment.
     """
 
     number: _Natural
     members: tuple[Place, ...]
     witnesses: tuple[Place, ...] = ()
     draining: tuple[str, ...] = ()
+    invitation: str = ""
 
     @property
     def voters(self) -> tuple[Place, ...]:
@@ -101,6 +104,11 @@ class RequestedChange(msgspec.Struct, frozen=True):
         Whether failed drops are tried again, and those that failed because of them.
     drops : tuple of str
         Text ids, or ends of them, of the drops whose root causes are tried again; all by default.
+    witness : Place or None
+        The process that replaces the witness, which is lost, or becomes the first one.
+    invitation : str
+        An id that this process has made for that. It votes only in views that have it: they were decided after it was
+        made, so the process cannot have voted in them before and have forgotten that.
     """
 
     id: str
@@ -112,6 +120,8 @@ class RequestedChange(msgspec.Struct, frozen=True):
     is_forced: bool = False
     is_retrying: bool = False
     drops: tuple[str, ...] = ()
+    witness: Place | None = None
+    invitation: str = ""
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
     return ViewDecision(
-        view=View(plan.view.number + 1, placement.members, plan.view.witnesses, placement.draining),
+        view=_next_view(plan, placement),
         places=tuple(place.node for place in placement.members),
         placement=pack_column(new_owner.astype(np.uint16)),
         reset=pack_column(np.flatnonzero(reset).astype(np.int32)),
@@ -141,6 +141,17 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
         retried=tuple(sorted(retried)),
         reason=reason or (RETRY_REASON if asked else ""),
     )
+
+
+def _next_view(plan: PlanView, placement: "_Placement") -> View:
+    """Return the next view, with another witness if that was asked for."""
+    view = msgspec.structs.replace(
+        plan.view, number=plan.view.number + 1, members=placement.members, draining=placement.draining
+    )
+    for change in plan.changes:
+        if change.witness is not None:
+            view = msgspec.structs.replace(view, witnesses=(change.witness,), invitation=change.invitation)
+    return view
 
 
 def known_drops(graph: PhysicalGraph, plan: PlanView) -> tuple[StateColumn, dict[int, int]]:

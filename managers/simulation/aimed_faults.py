@@ -1,7 +1,8 @@
 """Faults of a simulated cluster that are aimed at the agreement about views, which faults at random times rarely reach.
 
 Each kind needs that several things happen at once: two candidates that do not see each other, a candidate that is lost
-right after its decision, a voter that is cut off after its promise, a message that arrives after the view has changed.
+right after its decision, a voter that is cut off after its promise, a message that arrives after the view has changed,
+a node that is lost after the witness of its session.
 """
 
 import random
@@ -9,7 +10,9 @@ import random
 from managers.messages import AcceptView, AdoptView, PromiseView, ProposeView
 from managers.node.events import ContinueSession
 from managers.simulation.faults import (
+    BadNetwork,
     Crash,
+    CrashAbove,
     CrashInStep,
     CutInStep,
     CutOneWay,
@@ -22,7 +25,7 @@ from managers.simulation.faults import (
 
 __all__ = ["AIMS", "draw_aimed_faults"]
 
-AIMS = ("two candidates", "lost candidate", "cut voter", "late messages")
+AIMS = ("two candidates", "lost candidate", "cut voter", "late messages", "lost witness")
 """What the faults of trials are aimed at."""
 _MANY = 64
 _MOST_SESSIONS = 3
@@ -39,7 +42,7 @@ def draw_aimed_faults(number: int, chance: random.Random, steps: tuple[type, ...
         The steps of a change of view, as `CrashInStep` counts them.
     """
     at = chance.choice((2.0, 5.0, 8.0, 12.0, 20.0))
-    draw = (_two_candidates, _lost_candidate, _cut_voter, _late_messages)[number % len(AIMS)]
+    draw = (_two_candidates, _lost_candidate, _cut_voter, _late_messages, _lost_witness)[number % len(AIMS)]
     return draw(chance, at, steps)
 
 
@@ -89,6 +92,26 @@ def _late_messages(chance: random.Random, at: float, steps: tuple[type, ...]) ->
     del steps
     nodes, delay = _shuffled(chance)[: chance.choice((2, 3, 3, 4))], chance.choice((4.0, 6.0, 10.0, 14.0))
     return SlowLinks(at=max(at - delay, 0.0), nodes=nodes, delay=delay, seconds=delay + 30.0), _crash(chance, at)
+
+
+def _lost_witness(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """A manager is lost, and then a node, often after another witness has replaced it, or while it does."""
+    again = chance.choice((0.5, 2.0, 10.0))
+    step = CrashInStep(
+        step=steps.index(chance.choice((PromiseView, ProposeView, AcceptView, AdoptView, ContinueSession))),
+        count=chance.choice((1, 1, 2, 3)),
+        is_before=happens(chance, 0.3),
+        seconds=until_restart(chance),
+    )
+    later = at + again + chance.choice((2.0, 6.0, 20.0, 30.0))
+    above = CrashAbove(at=at, which=chance.randrange(_MANY), seconds=again)
+    more = CrashAbove(at=later + 20.0, which=chance.randrange(_MANY), seconds=again)
+    network = BadNetwork(seconds=120.0, delay=0.2, lose=0.02, duplicate=0.05, reorder=0.05, cut=0.02)
+    faults: list[Fault] = [above, _crash(chance, later)]
+    faults += [step] if happens(chance, 0.5) else []
+    faults += [more, _crash(chance, later + 50.0)] if happens(chance, 0.5) else []
+    faults += [network] if happens(chance, 0.3) else []
+    return tuple(faults)
 
 
 def _crash(chance: random.Random, at: float) -> Crash:

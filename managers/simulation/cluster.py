@@ -149,6 +149,10 @@ class SimulatedCluster:
         self._incarnations[name] = incarnation = self._incarnations.get(name, 0) + 1
         return incarnation
 
+    def present(self, name: str) -> tuple[str, int]:
+        """Return the present or last process of a manager: its name and its incarnation."""
+        return name, self._incarnations[name]
+
     @property
     def above(self) -> list[SimulatedComposite]:
         """The islands, and the master if there is one."""

@@ -7,6 +7,7 @@ from functools import partial, singledispatchmethod
 from typing import Any
 
 from dropflow.engine.api import Task
+from dropflow.rest.operation_records import RetryRequest
 from managers.machine_calls import Answered
 from managers.messages import (
     AcceptView,
@@ -64,7 +65,10 @@ STEPS: tuple[type, ...] = (
 )
 """Messages and actions of a change of view, before or after which a node may crash."""
 
-_ARGUMENTS: dict[str, dict[str, Any]] = {"cancel": {"reason": "enough", "grace": 1.0}}
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "cancel": {"reason": "enough", "grace": 1.0},
+    "retry": {"request": RetryRequest(if_running=True)},
+}
 _USUAL_JOB = 0.002
 _STEP_SECONDS = 0.0005
 """In which most of what a node sends in a step arrives."""
@@ -98,8 +102,10 @@ class FaultInjector:
         What happened, for people.
     crashed : set of str
         Nodes that have crashed, also those that were started again.
+    ended : set of (str, int)
+        Processes of nodes, islands and the master that have crashed: names and incarnations.
     requests : dict of str to str
-        What was asked of sessions. Not to rebalance them: they must end as if that had not been asked for.
+        What was asked of sessions. Not to rebalance or retry them: they must end as if that had not been asked for.
     full : set of str
         Nodes whose disks were full at some time.
     on_crash : callable
@@ -111,6 +117,7 @@ class FaultInjector:
     ) -> None:
         self.notes: list[str] = []
         self.crashed: set[str] = set()
+        self.ended: set[tuple[str, int]] = set()
         self.requests: dict[str, str] = {}
         self.full: set[str] = set()
         self.on_crash: Callable[[], None] = lambda: None
@@ -168,16 +175,17 @@ class FaultInjector:
                 self._later(0.0, partial(self._crash, node, f"crashes after {kind.__name__}", one.fault.seconds))
 
     def may_lose(self, name: str) -> bool:
-        """Return whether the sessions are to survive the loss of a process: a majority of voters has never crashed.
+        """Return whether the sessions are to survive the loss of a process: a majority of voters is left then.
 
-        Voters that are down count as lost until a view without them is decided, and so do those that were started
+        Voters whose processes have ended count as lost until a view without them is decided, also if they were started
         again.
         """
+        ended = self.ended | {self._cluster.present(name)}
         for node in self._cluster.nodes.values():
             for session in node.sessions.values() if node.process.is_alive else ():
                 if isinstance(session, HostedSession) and not session.state.is_terminal:
-                    voters = {place.node for place in session.view.voters}
-                    if len((self.crashed | {name}) & voters) > (len(voters) - 1) // 2:
+                    voters = {(place.node, place.incarnation) for place in session.view.voters}
+                    if len(ended & voters) > (len(voters) - 1) // 2:
                         return False
         return True
 
@@ -212,6 +220,7 @@ class FaultInjector:
             return
         self.on_crash()
         self.crashed.add(name)
+        self.ended.add(self._cluster.present(name))
         self._note(f"{name} {how}")
         node.process.crash()
         recorder = self._cluster.recorder
@@ -312,14 +321,15 @@ class FaultInjector:
         process = above[fault.which % len(above)].process
         if process.is_alive and self.may_lose(process.name):
             self._note(f"{process.name} crashes")
-            self.crashed.add(process.name)  # a witness is none any more then
+            self.crashed.add(process.name)
+            self.ended.add(self._cluster.present(process.name))  # a witness is none any more then
             process.crash()
             self._later(fault.seconds, partial(self._restart, process))
 
     @_begin.register
     def _ask(self, fault: SessionRequest) -> None:
         name = self._sessions[fault.session % len(self._sessions)]
-        if fault.operation != "rebalance":
+        if fault.operation not in ("rebalance", "retry"):
             if name in self.requests:
                 return
             self.requests[name] = fault.operation

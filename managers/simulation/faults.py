@@ -138,7 +138,7 @@ class CrashAbove(_Fault, frozen=True, kw_only=True):
 
 
 class SessionRequest(_Fault, frozen=True, kw_only=True):
-    """A user cancels, pauses, deletes or rebalances a session."""
+    """A user cancels, pauses, deletes or rebalances a session, or has its failed drops tried again while it runs."""
 
     operation: str
     session: int
@@ -276,6 +276,10 @@ def _rebalance(chance: random.Random, at: float) -> Fault:
     return SessionRequest(at=at, operation="rebalance", session=_number(chance))
 
 
+def _retry(chance: random.Random, at: float) -> Fault:
+    return SessionRequest(at=at, operation="retry", session=_number(chance))
+
+
 def _number(chance: random.Random) -> int:
     return chance.randrange(_MANY)
 
@@ -294,5 +298,5 @@ _KINDS = (
     _crash_above,
     _dying_workers,
     _request,
-    *(_rebalance,) * 2,
+    *(_rebalance, _retry) * 2,
 )

@@ -17,7 +17,7 @@ from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, SendToPeer, SilenceSession
 from managers.node.hosted_session import HostedSession
-from managers.simulation.aimed_faults import draw_aimed_faults
+from managers.simulation.aimed_faults import AIMS, draw_aimed_faults
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.fault_injector import STEPS, FaultInjector
 from managers.simulation.faults import Crash, Fault, FullDisk, draw_faults
@@ -88,6 +88,13 @@ _LARGE_SHAPES = (_Shape(2, 10, has_master=True), _Shape(5, 10, has_master=True))
 _LARGE_SHARE = 0.01
 _AIMED_SHAPES = (_Shape(1, 5, has_master=False), _Shape(1, 5, has_master=False), _Shape(2, 2, has_master=True))
 """With which the agreement survives two losses at once: most sessions have five voters."""
+_EVEN_SHAPES = (
+    _Shape(1, 2, has_master=False),
+    _Shape(1, 4, has_master=False),
+    _Shape(1, 2, has_master=True),
+    _Shape(2, 2, has_master=True),
+)
+"""With which the loss of a witness matters: most sessions have an even number of members."""
 AIMED = 4
 """In every fourth trial, the faults are aimed at the agreement about views: if the seed is 3 modulo 4."""
 
@@ -118,7 +125,9 @@ class LossTrial:
         chance = random.Random(seed)  # noqa: S311 - not for secrets
         is_aimed = seed % AIMED == AIMED - 1
         shapes = _LARGE_SHAPES if chance.random() < _LARGE_SHARE else _SHAPES
-        shape = chance.choice(_AIMED_SHAPES if is_aimed else shapes)
+        if is_aimed:
+            shapes = _EVEN_SHAPES if AIMS[seed // AIMED % len(AIMS)] == "lost witness" else _AIMED_SHAPES
+        shape = chance.choice(shapes)
         nodes = shape.islands * shape.nodes
         self.graphs: dict[str, RandomGraph] = {
             f"s{number}": draw_graph(f"s{number}", nodes if is_aimed else chance.randint(1, nodes), chance)

@@ -23,7 +23,8 @@ class RepeatedWork:
     """The attempts of one session that have a reason to run again.
 
     A drop may run again once for each view that resets it, and for each in which it changes its node without being
-    known to be settled. No view may reset a drop whose content is there.
+    known to be settled. One whose failure is tried again has all of its tries again. No view may reset a drop whose
+    content is there.
 
     Parameters
     ----------
@@ -64,6 +65,8 @@ class RepeatedWork:
         again = ~is_kept & ~settled
         again[reset] = True
         self._reasons.update(oid(graph, row) for row in np.flatnonzero(again).tolist())
+        for row in unpack_column(decision.repeated, np.int32).tolist():
+            self._reasons[oid(graph, row)] += max(1, self._starts.get(oid(graph, row), 1))
         there: dict[int, str] = {}
         for node, one in hosted.items():
             if node in members:

@@ -101,15 +101,15 @@ class TrialChecks:
         return views != {0}
 
     def _lacks_majority(self, parts: Mapping[str, HostedSession]) -> bool:
-        """Return whether a session waits or has failed for want of voters of its latest view that never crashed.
+        """Return whether a session waits or has failed for want of voters of its latest view that live.
 
         A view may be decided while one member cannot be reached, and another one crashes: then both are lost.
         """
         latest = max(parts.values(), key=lambda session: session.view.number, default=None)
         if latest is None or (latest.state.is_terminal and latest.state is not SessionState.FAILED):
             return False
-        voters = {place.node for place in latest.view.voters}
-        return len(voters - self._injector.crashed) <= len(voters) // 2
+        voters = {(place.node, place.incarnation) for place in latest.view.voters}
+        return len(voters - self._injector.ended) <= len(voters) // 2
 
     def _check_drops(self, name: str, expected: Expected, parts: Mapping[str, HostedSession]) -> None:
         owners: Counter[int] = Counter()

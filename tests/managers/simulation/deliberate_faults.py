@@ -13,6 +13,8 @@ from dropflow.engine.core import Core
 from dropflow.engine.session import Session
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
+from managers.composite.witness import Witness
+from managers.messages import AdoptView
 from managers.node import hosted_session, view_states
 from managers.node.events import Frozen
 from managers.node.hosted_session import HostedSession
@@ -160,6 +162,17 @@ def former_members_keep_their_part(patch: Patch) -> None:
     patch.setattr(ViewChanges, "_leave", lambda *_: None)
 
 
+def new_witnesses_miss_their_view(patch: Patch) -> None:
+    """A manager that replaces a lost witness does not take in the view that names it."""
+    is_taken = Witness._is_taken
+
+    def taken(self: Any, witnessed: Any, event: Any) -> bool:
+        is_decision = isinstance(event.message, AdoptView) and bool(witnessed.invitation)
+        return not is_decision and is_taken(self, witnessed, event)
+
+    patch.setattr(Witness, "_is_taken", taken)
+
+
 FAULTS: dict[str, Callable[[Patch], None]] = {
     function.__name__: function
     for function in (
@@ -175,6 +188,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         promises_leave_out_the_accepted_decision,
         smaller_ballots_are_promised,
         cancelled_sessions_commit_after_a_promise,
+        new_witnesses_miss_their_view,
     )
 }
 """By name: what replaces a function of the product."""
@@ -184,5 +198,6 @@ AIM_OF = {
     "promises_leave_out_the_accepted_decision": 1,
     "cancelled_sessions_commit_after_a_promise": 2,
     "earlier_messages_are_taken": 3,
+    "new_witnesses_miss_their_view": 4,
 }
 """Number in `managers.simulation.aimed_faults.AIMS` of the trials that find a fault which the others rarely find."""

@@ -34,10 +34,11 @@ def test_one_of_two_nodes_goes_on(above: str, parts: int, tmp_path: Path) -> Non
 
 
 def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
-    """The loss of the witness changes nothing, and no view."""
+    """The loss of the witness changes nothing, and no view, if no manager is left to replace it."""
     cluster = _cluster(2, tmp_path)
     assert isinstance(cluster.submit(_fan(8, 2), "s"), Answered)
     cluster.master.process.crash()
+    cluster.islands["i1"].process.crash()
     cluster.simulation.wait(60.0)
 
     infos = [node.sessions["s"].info() for node in cluster.nodes.values()]
@@ -131,3 +132,25 @@ def test_a_node_without_drops_does_not_finish_for_others_that_are_lost(tmp_path:
 
     assert ended.status == "FAILED"
     assert "too few nodes answered to go on without it" in ended.text
+
+
+@pytest.mark.parametrize("above", ["i1", "master"])
+def test_a_lost_witness_is_replaced(above: str, tmp_path: Path) -> None:
+    """The island is one again when it was started again, and replaces a master; then one of two nodes may be lost."""
+    cluster = _cluster(7, tmp_path, seconds=8.0)
+    url = cluster.islands["i1"].url if above == "i1" else cluster.master.url
+    assert isinstance(cluster.submit(_fan(8, 2), "s", url=url), Answered)
+    cluster.simulation.wait(2.0)
+    cluster.master.process.crash()
+    if above == "i1":
+        cluster.islands["i1"].process.crash()
+        cluster.simulation.wait(1.0)
+        cluster.start_island("i1")
+    cluster.simulation.wait(25.0)
+    infos = [node.sessions["s"].info() for node in cluster.nodes.values()]
+    assert [(info.view, info.members, info.lacks_witness) for info in infos] == [(1, ("n1-1", "n1-2"), False)] * 2
+    cluster.nodes["n1-2"].process.crash()
+    cluster.simulation.wait(200.0)
+
+    ended = cluster.nodes["n1-1"].sessions["s"].info()
+    assert (ended.status, ended.members, ended.states) == ("FINISHED", ("n1-1",), {"COMPLETED": 36})
