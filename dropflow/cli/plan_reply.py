@@ -40,6 +40,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         Why this plan. This and the following are only present if details are asked for.
     bound_with_moves_s : float
         Seconds that no plan can beat, counting what any plan moves.
+    bytes_between_islands : float
+        Those of the bytes moved that go from one island to another.
     loads, memory : tuple of float
         Core seconds of each part, and the largest sum of memory that its applications declare at a time.
     part_drops : tuple of int
@@ -68,6 +70,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...] | UnsetType = UNSET
     note: str | UnsetType = UNSET
     bound_with_moves_s: float | UnsetType = UNSET
+    bytes_between_islands: float | UnsetType = UNSET
     edges: int | UnsetType = UNSET
     cut_edges: int | UnsetType = UNSET
     acyclic: bool | UnsetType = UNSET

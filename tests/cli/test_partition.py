@@ -58,6 +58,8 @@ def test_details_are_added_on_request(command: Command) -> None:
     assert (len(answer.json["loads"]), sum(answer.json["part_drops"])) == (3, 67)
     assert 0 < answer.json["cut_edges"] < answer.json["edges"]
     assert answer.json["dop"] >= 1
+    assert answer.json["bytes_between_islands"] == 0
+    assert answer.json["lower_bound_s"] <= answer.json["bound_with_moves_s"] <= answer.json["makespan_s"] * 1.000001
 
 
 @pytest.mark.parametrize("parts", [1, 4])

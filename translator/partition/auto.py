@@ -35,8 +35,8 @@ from translator.stage_options import PartitionOptions
 
 __all__ = ["auto"]
 
-_SMALL, _MIDDLE, _LARGE = 5_000, 60_000, 300_000
-"""Most drops of graphs that all algorithms get, those that schedule tasks, and those that are worth several tries."""
+_SMALL, _MIDDLE, _SCHEDULED, _LARGE = 5_000, 60_000, 150_000, 300_000
+"""Most drops of graphs that all algorithms get, slow ones, those that schedule tasks, and several tries."""
 _SEARCHED = 20_000
 """Most drops of graphs that the local search improves."""
 _SEARCH_BUDGET = 400_000
@@ -95,7 +95,7 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
     found: dict[str, Planner] = {"metis": metis, "one node": _one_node}
     if drops <= _LARGE:
         found |= {"blocks": blocks, "breadth_first": breadth_first}
-    if drops <= _MIDDLE and drops * nodes <= 32 * _MIDDLE:
+    if drops <= _SCHEDULED and drops * nodes <= 32 * _SCHEDULED:
         found |= {"heft": heft, "sarkar": sarkar}
     if drops <= _SMALL:
         found["peft"] = peft
