@@ -198,7 +198,7 @@ class RunResult:
         Raises
         ------
         NotFoundError
-            There is no such drop, or its content was released or never written.
+            There is no such drop, or its content was released, replaced by that of a later drop, or never written.
         AmbiguousError
             Several drops have this name, or an id that ends so.
         """
@@ -207,7 +207,8 @@ class RunResult:
         if handle is None:
             raise NotFoundError(
                 f"drop {oid(self.graph, row)} has no content",
-                hint="contents of drops in memory are released after their last consumer, unless 'persist' is set",
+                hint="contents of drops in memory are released after their last consumer, unless 'persist' is set, "
+                "and the next iteration of a loop replaces a file that it writes, too",
             )
         return self._content(row, handle)
 

@@ -76,11 +76,17 @@ class FileOwners:
 
     def leave(self, path: str, drop: int) -> None:
         """Record that `drop` does not need `path` any more."""
-        left = tuple(owner for owner in self._of.get(path, ()) if owner != drop)
-        if left:
-            self._of[path] = left
-        else:
-            self._of.pop(path, None)
+        owners = self._of.get(path)
+        if owners:
+            left = tuple(owner for owner in owners if owner != drop)
+            if left:
+                self._of[path] = left
+            else:
+                del self._of[path]
+
+    def remove(self, path: str) -> None:
+        """Record that `path` was removed after its last use: what others wrote there before stays replaced."""
+        self._of[path] = ()
 
     def _gives_way(self, owner: int, drop: int) -> bool:
         graph = self._graph

@@ -212,7 +212,7 @@ class LocalRepository:
         elif handle.location:
             with storage_errors("remove", handle.location):
                 _remove(handle.location)
-            self._owners.leave(handle.location, drop)
+            self._owners.remove(handle.location)
             if removes_parent(template):
                 _remove_if_empty(Path(handle.location).parent, self.workspace.files)
         return True

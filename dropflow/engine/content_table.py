@@ -153,8 +153,12 @@ class ContentTable:
 
     def replaced(self) -> list[int]:
         """Return the drops here whose content another drop has replaced since, as a later iteration of a loop does."""
-        remote, is_replaced = self._remote, self._repository.is_replaced
-        return [drop for drop, one in self.contents.items() if drop not in remote and is_replaced(drop, one)]
+        return [drop for drop in self.contents if self.is_replaced(drop)]
+
+    def is_replaced(self, drop: int) -> bool:
+        """Return whether another drop has replaced the content of a drop here."""
+        content = None if drop in self._remote else self.contents.get(drop)
+        return content is not None and self._repository.is_replaced(drop, content)
 
     def restore_parts(self, parts: Parts) -> None:
         """Add parts from before the session continued, of drops here and of drops on other nodes."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dropflow.data.repository import remove_uncommitted
+from dropflow.data.surviving_contents import replaced_contents
 from dropflow.data.workspace import Workspace
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.core import Core
@@ -106,7 +107,11 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
     statistics = snapshot(core, 0.0)
     running = [0] * len(statistics.nodes)
     ended = directory.journal.stat().st_mtime
-    contents = {row: record for row, record in replayed.contents.items() if _is_left(row, record, replayed, directory)}
+    own = {row: record for row, record in replayed.contents.items() if piece.is_own[row]}
+    replaced = replaced_contents(own)
+    contents = {
+        row: record for row, record in own.items() if row not in replaced and _is_left(row, record, replayed, directory)
+    }
     detail = SessionDetail(
         session=deployment.session,
         graph=deployment.graph,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+from dropflow.data.surviving_contents import replaced_contents
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import Abandon, Cancel, KnownStates, Lost
@@ -24,7 +25,10 @@ from dropflow.states import SessionState
 from managers.node import session_views
 from managers.node.session_directory import SessionDirectory, SessionEnd
 
-__all__ = ["DamagedSession", "FinishedSession", "end_interrupted"]
+__all__ = ["REPLACED", "DamagedSession", "FinishedSession", "end_interrupted"]
+
+REPLACED = "was replaced by that of a later drop, which wrote the same file"
+"""Why a content of an earlier iteration of a loop is not left."""
 
 T = TypeVar("T")
 
@@ -144,6 +148,8 @@ class FinishedSession(_OverSession):
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
+        if drop in replaced_contents(self._replayed.contents):
+            return REPLACED
         if drop in self._replayed.released:
             return "was released after its last consumer"
         return f"was only in memory, and was lost when the process that ran session {self.name!r} ended"

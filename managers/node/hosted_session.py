@@ -46,6 +46,7 @@ from managers.node.events import (
 )
 from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
+from managers.node.finished_sessions import REPLACED
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
@@ -370,8 +371,8 @@ class HostedSession:
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
-        del drop
-        return "was released after its last consumer"
+        is_replaced = self.session.call(lambda live: live.is_replaced(drop))
+        return REPLACED if is_replaced else "was released after its last consumer"
 
     def graph(self) -> PhysicalGraph:
         """Return the whole graph.

@@ -24,7 +24,8 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
 from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.templates import Template
+from dropflow.graph.templates import Argument, Template
+from dropflow.graph.text_ids import row_of
 
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]
@@ -608,6 +609,27 @@ def test_the_parts_of_a_dead_attempt_are_removed(repository: LocalRepository, no
     kept = {f"2-11-{tag}-{number}" for number in range(3)} | {"2-1-0", "shm"}
     assert {name.partition(".")[0] for name in before - after} == removed
     assert {name.partition(".")[0] for name in after} == kept
+
+
+def test_a_replaced_file_stays_replaced_when_the_last_one_is_removed(repository: LocalRepository, slot: Slots) -> None:
+    """If the last iteration's file is removed after its last use, those of earlier iterations do not come back."""
+    drawing = GraphBuilder("loop")
+    for at in (1, 2):
+        fields = (Argument(name="filepath", value="log.txt"),)
+        drawing.data(f"log{at}", component=FILE, persist=False, arguments=fields)
+    graph = drawing.app("STEP").connect("log1", "STEP").connect("STEP", "log2").build()
+    repository.set_graph(graph)
+    first, second = (row_of(graph, f"loop_log{at}_0") or 0 for at in (1, 2))
+    contents = {}
+    for drop in (first, second):
+        template = graph.templates[graph.template[drop]]
+        contents[drop] = repository.commit(drop, 1, template, _part(template, slot(drop=drop), b"%d" % drop))
+    template = graph.templates[graph.template[second]]
+
+    assert repository.is_replaced(first, contents[first])
+    assert not repository.release(first, template, contents[first])
+    assert repository.release(second, template, contents[second])
+    assert repository.is_replaced(first, contents[first])
 
 
 @pytest.mark.parametrize("component", [FILE, MEMORY, DIRECTORY])

@@ -21,6 +21,7 @@ from managers.node.finished_sessions import FinishedSession
 from managers.node.manager import NodeManager
 from managers.node.session_directory import SessionEnd
 from tests.managers.node.conftest import settle, until
+from tests.recovery_graphs import replacing
 
 
 def _function(code: str) -> dict[str, object]:
@@ -304,6 +305,29 @@ def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_pa
         assert f"has {len(whole) - 1} bytes where {len(whole)} were committed" in outcomes["short", is_interrupted][0]
         assert "has CRC-32" in outcomes["damaged", is_interrupted][0]
     assert [outcomes[case, True][1] for case in ("gone", "short", "damaged")] == [1, 1, 0]
+
+
+def test_files_that_were_replaced_are_no_results(stack: ExitStack, tmp_path: Path) -> None:
+    """Of the iterations that wrote one file, the last is listed, before and after a restart; others are replaced."""
+    first = _node(stack, tmp_path / "first")
+    first.submit(replacing(tmp_path / "marks", 0.0, steps=3), SubmitQuery(session="s"))
+    until(first, "s", lambda detail: bool(detail.finished))
+
+    def check(node: NodeManager) -> None:
+        found = {result.name: node.data("s", result.oid) for result in node.results("s").results}
+        assert set(found) == {"log3", "end"}
+        assert b"".join(found["log3"].chunks).decode().split()[-1] == "300"
+        with pytest.raises(GoneError, match="log1_0 was replaced by that of a later drop"):
+            node.data("s", "replacing_log1_0")
+        assert node.session("s").notes == ()
+
+    check(first)
+    settle(first, "s")
+    first.close()
+    _copy(tmp_path / "first", tmp_path / "killed")
+    (tmp_path / "killed" / "sessions" / "s" / "end.msgpack").unlink()
+    check(_node(stack, tmp_path / "first"))
+    check(_node(stack, tmp_path / "killed"))
 
 
 @pytest.mark.parametrize("name", ["deployment.json", "graph.dfg", "journal.dfj"])
