@@ -21,6 +21,7 @@
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
     │   │   └── ResultLostError     it ended after the attempt, before its result was sent
+    │   ├── InputLostError          an input on another node was removed while an attempt read it there
     │   ├── WorkerStartError        no worker process can be started, or none can run this session
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
     │   │   └── RestartedError      a node was restarted after a session was planned for its earlier process
@@ -46,6 +47,7 @@ __all__ = [
     "DropflowError",
     "GoneError",
     "HttpError",
+    "InputLostError",
     "InternalError",
     "Interrupted",
     "LinkError",
@@ -217,6 +219,16 @@ class ResultLostError(WorkerDiedError):
     """A worker process ended before it had sent the result of an attempt that was over."""
 
     code = "DF203"
+
+
+class InputLostError(WorldError):
+    """The content of an input, which is read in the directory of another node, was removed before the attempt ended.
+
+    That node was started again, or has left the session. The attempt is repeated, once the content is there again.
+    """
+
+    code = "DF205"
+    infrastructure = True
 
 
 class WorkerStartError(WorldError):

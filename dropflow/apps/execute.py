@@ -14,6 +14,7 @@ from typing import NoReturn
 from dropflow.apps.api import App
 from dropflow.apps.app_failure import failure_of
 from dropflow.apps.attempt_context import AttemptContext
+from dropflow.apps.borrowed_inputs import BorrowedInputs
 from dropflow.apps.deadline import GRACE_SECONDS as LATE_GRACE_SECONDS
 from dropflow.apps.deadline import Deadline
 from dropflow.apps.log_router import LogRouter
@@ -205,6 +206,7 @@ class LocalExecutor:
 
     def _run(self, task: Task, log: DropLog, started: float) -> AttemptResult:
         plans, key = self._plans, (task.drop, task.attempt)
+        borrowed = BorrowedInputs(task.inputs, self._workspace)
         attempt = AttemptContext(
             task,
             plans.app(task.template),
@@ -228,14 +230,18 @@ class LocalExecutor:
                     attempt.interruption.leave()
             finally:
                 self._end_children()
+            borrowed.refuse_lost()
             handles, skipped = attempt.finish()
-        except BaseException:
+        except BaseException as error:
             attempt.abandon()
+            if not isinstance(error, Interrupted):
+                borrowed.refuse_lost()  # it failed because of that
             raise
         finally:
             del self._running[key]
             self._aborted.discard(key)
             attempt.close()
+            borrowed.close()
         return self._result(task, started, handles, skipped)
 
     def _end_children(self) -> None:

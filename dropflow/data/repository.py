@@ -24,6 +24,7 @@ from dropflow.data.file_writer import remove_part, remove_part_folder
 from dropflow.data.join_contents import join
 from dropflow.data.read_content import view
 from dropflow.data.release_rules import is_removed, removes_parent
+from dropflow.data.removed_directory import discard_directory, remove_rest
 from dropflow.data.special_files import refuse_special
 from dropflow.data.storage_errors import storage_error, storage_errors
 from dropflow.data.store import Slot
@@ -37,6 +38,8 @@ from dropflow.ids import drop_file_name
 
 __all__ = ["LocalRepository", "remove_uncommitted"]
 
+_TAG_BYTES = 4
+
 
 def remove_uncommitted(workspace: Workspace) -> None:
     """Remove ``tmp`` of a session, and the parts beside targets elsewhere that its register names."""
@@ -48,10 +51,8 @@ def remove_uncommitted(workspace: Workspace) -> None:
         # A crash can cut a line short: it must not name something else.
         if Path(path).name.startswith(BESIDE):
             remove_part(path)
-    shutil.rmtree(workspace.tmp, ignore_errors=True)
-
-
-_TAG_BYTES = 4
+    discard_directory(workspace.tmp)
+    remove_rest(Path(workspace.directory))
 
 
 class LocalRepository:

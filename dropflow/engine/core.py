@@ -246,7 +246,7 @@ class Core:
             self.drops.repeat(drop)
         if following is NextAttempt.AFTER_FAULT:
             faults = self.drops.faults[drop] = self.drops.faults.get(drop, 0) + 1
-            delay = fault_delay(faults)
+            delay = fault_delay(faults, event.failure)
         if not (self.drops.has_known_states and self._awaits_inputs(drop)):
             self._actions.append(Run(drop, attempt + 1, delay))
 

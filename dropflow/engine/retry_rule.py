@@ -2,6 +2,7 @@
 
 from enum import Enum, auto
 
+from dropflow.errors import InputLostError
 from dropflow.failure import Failure
 
 __all__ = ["INFRASTRUCTURE_RETRIES", "NextAttempt", "decide_next_attempt", "fault_delay"]
@@ -11,6 +12,9 @@ INFRASTRUCTURE_RETRIES = 5
 
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
+_INPUT_DELAY = 5.0
+"""Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
+which had the input is gone, and the attempt waits until the input is there again."""
 
 
 class NextAttempt(Enum):
@@ -43,6 +47,11 @@ def decide_next_attempt(failure: Failure, *, tried: int, tries: int, faults: int
     return NextAttempt.TRY if failure.retryable and tried < tries else NextAttempt.NONE
 
 
-def fault_delay(faults: int) -> float:
-    """Return the seconds to wait after a drop's infrastructure fault number `faults`: twice as long each time."""
+def fault_delay(faults: int, failure: Failure) -> float:
+    """Return the seconds to wait after `failure`, infrastructure fault number `faults` of a drop.
+
+    After the death of a worker twice as long each time.
+    """
+    if failure.code == InputLostError.code:
+        return _INPUT_DELAY
     return float(min(_FIRST_DELAY * 2 ** min(faults - 1, 10), _LONGEST_DELAY))

@@ -55,7 +55,6 @@ class ContentExchange:
     def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
         self._session = session
         self._workspace = workspace
-        self._folder = Path(workspace.directory).name
         self.in_place = in_place
         """Whether files of other nodes are read where they are."""
         self._offered: dict[tuple[int, int], Handle] = {}
@@ -264,10 +263,10 @@ class ContentExchange:
         """Return a content where it is; if it is in the session's directory on its node, by a link here if possible.
 
         Its node removes that directory when it is started again, or finds that the session goes on without it, while
-        attempts here read the content.
+        attempts here read the content. What is not linked is lost to them then: `dropflow.apps.borrowed_inputs`.
         """
         is_file = handle.kind in ("file", "shm")
-        if not is_file or not (handle.kind == "shm" or self._folder in Path(handle.location).parts):
+        if not is_file or not (handle.kind == "shm" or self._workspace.is_on_other_node(handle.location)):
             return handle
         path = self._path(content)
         try:

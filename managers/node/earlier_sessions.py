@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dropflow.data.removed_directory import REMOVED, remove_rest
 from dropflow.data.repository import remove_uncommitted
 from dropflow.data.surviving_contents import replaced_contents
 from dropflow.data.workspace import Workspace
@@ -50,7 +51,8 @@ def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | Damage
     Directories of sessions that were never prepared to the end are removed.
     """
     found: dict[str, FinishedSession | DamagedSession] = {}
-    for path in sorted(path for path in sessions.iterdir() if path.is_dir()):
+    remove_rest(sessions)
+    for path in sorted(path for path in sessions.iterdir() if path.is_dir() and not path.name.startswith(REMOVED)):
         directory = SessionDirectory(path)
         with suppress(DropflowError):  # then the session is damaged, as it turns out below
             directory.next.settle()

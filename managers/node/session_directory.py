@@ -13,7 +13,6 @@
     files, logs, results, tmp   see `dropflow.data.workspace`
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dropflow.data.removed_directory import discard_directory, remove_directory
 from dropflow.data.storage_errors import storage_errors
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.journal import ReplayedSession, read, replay
@@ -176,15 +176,13 @@ class SessionDirectory:
             It cannot be removed.
         """
         try:
-            shutil.rmtree(self.path)
-        except FileNotFoundError:
-            pass
+            remove_directory(self.path)
         except OSError as error:
             raise StorageError(f"cannot be removed: {error.strerror}", where=str(self.path)) from error
 
     def discard(self) -> None:
         """Remove what can be removed of a directory that is of no use."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        discard_directory(self.path)
 
     # Reading.
 

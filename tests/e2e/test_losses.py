@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -107,10 +108,16 @@ def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: byt
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: Three, tmp_path: Path) -> None:
-    """Sessions with drops on a lost node finish on the others within bounded time, with the same results."""
+    """Sessions with drops on a lost node finish on the others within bounded time, with the same results.
+
+    If it comes back and removes its part of a session, an attempt that reads a directory there is repeated.
+    """
     slow = pipeline(seconds=1.0, length=8)
     submit(three.client, placed(slow, {"S0-3": "a", "d0-3": "a", "S1-2": "a"}, "b"), "with-a")
     submit(three.client, scattered(pipeline(seconds=0.5, length=10), ["b", "c"], 2), "without-a")
+    if number is signal.SIGSTOP:
+        submit(three.client, _reads_in_place(tmp_path / "mark"), "reads")
+        assert until((tmp_path / "mark").exists)
     assert underway(three.client, "with-a", 1)
     victim = three.nodes["a"]
     family = victim.family()
@@ -131,6 +138,26 @@ def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: 
         assert gone(family)
     else:
         _continue_node(three)
+        reads = finished(three.client, "reads", 60.0)
+        assert (reads.status, content(three.client, "reads", "inplace_used_0")) == ("FINISHED", b"whole\n"), reads
+        reasons = three.client.drop("reads", "inplace_USE_0").reasons
+        assert any("infrastructure fault: the content of input inplace_made_0 was removed" in one for one in reasons)
+
+
+def _reads_in_place(mark: Path) -> PhysicalGraph:
+    """Return a directory that is made on ``a`` and read on ``b``, by an attempt that first waits until it is gone."""
+
+    def command(value: str) -> dict[str, Any]:
+        arguments = (Argument(name="command", value=value),)
+        return {"component": "dlg.apps.bash_shell_app.BashShellApp", "arguments": arguments}
+
+    waits = f"if [ ! -e {mark} ]; then touch {mark}; while [ -e %i0/part ]; do sleep 0.05; done; fi; "
+    builder = GraphBuilder("inplace")
+    builder.app("MAKE", **command("mkdir %o0; echo whole > %o0/part"))
+    builder.data("made", component="dlg.data.drops.directory.DirectoryDROP")
+    builder.app("USE", **command(waits + "cat %i0/part > %o0")).data("used")
+    builder.connect("MAKE", "made").connect("made", "USE").connect("USE", "used")
+    return placed(builder.build(), {"MAKE": "a", "made": "a"}, "b")
 
 
 @pytest.mark.parametrize("deployed_by", ["island", "master"])

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from dropflow.engine.retry_rule import NextAttempt, decide_next_attempt, fault_delay
 from dropflow.engine.rules import decide_app, decide_data, effective_inputs
+from dropflow.errors import InputLostError
 from dropflow.failure import Failure
 from dropflow.states import DropState
+from managers.membership import LOST_AFTER
 
 RUN, ERROR, SKIPPED, DONE = DropState.WRITING, DropState.ERROR, DropState.SKIPPED, DropState.COMPLETED
 
@@ -132,4 +134,12 @@ def test_tries_and_infrastructure_faults_are_counted_apart(
 
 def test_the_delay_after_a_fault_doubles_up_to_a_limit() -> None:
     """The delay begins with a tenth of a second, doubles with each fault, and ends at five seconds."""
-    assert [fault_delay(faults) for faults in (1, 2, 3, 5, 7, 100_000)] == [0.1, 0.2, 0.4, 1.6, 5.0, 5.0]
+    assert [fault_delay(faults, FAULT) for faults in (1, 2, 3, 5, 7, 100_000)] == [0.1, 0.2, 0.4, 1.6, 5.0, 5.0]
+
+
+def test_an_attempt_that_lost_an_input_waits_for_the_loss_of_its_node_to_be_noticed() -> None:
+    """Its repetitions take longer than the silence after which a node counts as lost by default."""
+    lost = Failure.of(InputLostError("gone"))
+
+    assert decide_next_attempt(lost, tried=1, tries=1, faults=0, retries=5) is NextAttempt.AFTER_FAULT
+    assert sum(fault_delay(faults, lost) for faults in range(1, 6)) > LOST_AFTER
