@@ -9,7 +9,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.errors import DropflowError
 
-__all__ = ["replaced_contents", "surviving_contents"]
+__all__ = ["is_intact", "replaced_contents", "surviving_contents"]
 
 
 def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
@@ -53,12 +53,13 @@ def surviving_contents(records: Mapping[int, ContentRecord], directory: Path) ->
     }
     last = {handle.location: handle for handle in handles.values() if handle.location}
     temporary = f"{directory / 'tmp'}/"
-    intact = {path for path, handle in last.items() if not path.startswith(temporary) and _is_intact(handle)}
+    intact = {path for path, handle in last.items() if not path.startswith(temporary) and is_intact(handle)}
     return {drop: handle for drop, handle in handles.items() if not handle.location or handle.location in intact}
 
 
-def _is_intact(handle: Handle) -> bool:
-    if handle.kind == "url":
+def is_intact(handle: Handle) -> bool:
+    """Return whether a content is as it was committed: a file by size and checksum, a directory by its size."""
+    if handle.kind == "url" or not handle.location:
         return True
     try:
         if handle.kind == "directory":

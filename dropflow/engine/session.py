@@ -502,16 +502,12 @@ class Session:
 
     def content(self, drop: int) -> Handle | None:
         """Return the content of a data drop, or None if there is none, or another drop has replaced it."""
-        return None if self.is_replaced(drop) else self._contents.contents.get(drop)
+        return None if self._contents.is_replaced(drop) else self._contents.contents.get(drop)
 
     def contents(self) -> dict[int, Handle]:
         """Return all contents by drop, without those that other drops have replaced."""
         replaced = {*self._contents.replaced()}
         return {drop: content for drop, content in self._contents.contents.items() if drop not in replaced}
-
-    def is_replaced(self, drop: int) -> bool:
-        """Return whether another drop has written something else since to the file of a drop here."""
-        return self._contents.is_replaced(drop)
 
     def reports(self) -> tuple[FailureReport, ...]:
         """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""

@@ -553,6 +553,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A result of a session: the content of a leaf, or of a drop that is to persist.
 
     `path` is relative to the session's directory (``results/x.txt``, ``files/out/y.fits``), or absolute outside of it.
+    If the node of the drop does not answer, `node` has a copy of its content, and `owner` is the node of the drop.
     """
 
     drop: int
@@ -562,6 +563,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     size: int
     is_directory: bool = False
+    owner: str = ""
 
 
 class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

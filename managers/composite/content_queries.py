@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from dropflow.errors import LinkError
+from dropflow.errors import DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
@@ -28,6 +28,7 @@ from dropflow.rest.schema import (
     DropQuery,
     FailureInfo,
     PageQuery,
+    ResultInfo,
     SessionInfo,
 )
 from dropflow.rest.session_times import SessionTimes
@@ -44,7 +45,7 @@ from managers.composite.requests import SECONDS
 from managers.composite.sorted_drops import sorted_rows
 from managers.owner_thread import Owner
 
-__all__ = ["ContentQueries"]
+__all__ = ["ContentQueries", "without_needless_copies"]
 
 _PAGE = 1000
 _Cursors = dict[str, str]
@@ -124,9 +125,26 @@ class ContentQueries(SessionTimes):
         return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
 
     def data(self, session: str, drop: str) -> Download:
-        """Return the content of a data drop, from the node that holds it."""
-        view, found = self._find(session, drop)
-        return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid)
+        """Return the content of a data drop, from the node that holds it, or one that has a copy."""
+        try:
+            view, found = self._find(session, drop)
+            return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid)
+        except (LinkError, NotFoundError):
+            copy = self._copy(session, drop)
+            if copy is None:
+                raise
+            return self._open(
+                self._holder(copy.node), session, "data", f"copy of the content of drop {copy.oid!r}", drop=copy.oid
+            )
+
+    def _copy(self, session: str, drop: str) -> ResultInfo | None:
+        """Return a copy of the content of a drop whose node does not answer."""
+        try:
+            name = self._whole_id(session, drop)
+            results = self.results(session).results
+        except DropflowError:
+            return None  # the first error is the one to report
+        return next((result for result in results if result.owner and result.oid == name), None)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop, from the node that holds it."""
@@ -173,14 +191,17 @@ class ContentQueries(SessionTimes):
         )
 
     def results(self, session: str) -> ResultList:
-        """Return what the session left on the nodes that answer, in the order of the graph, and the other nodes."""
+        """Return what the session left on the nodes that answer, in the order of the graph, and the other nodes.
+
+        Of results of the others, there is one of the copies on nodes that answer.
+        """
         found = self._ask(session, "results")
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
         below = [name for _, answer in found.replies.values for name in answer.missing]
         refused = [view.name for view, _ in found.replies.refusals]
         return ResultList(
-            results=tuple(sorted(results, key=lambda result: (result.drop, result.node))),
+            results=without_needless_copies(results),
             missing=tuple(sorted({*below, *refused, *found.missing})),
         )
 
@@ -301,6 +322,14 @@ class ContentQueries(SessionTimes):
             each=each,
         )
         return cast(Gathered, found)
+
+
+def without_needless_copies(results: Sequence[ResultInfo]) -> tuple[ResultInfo, ...]:
+    """Return the results in the order of the graph; of each drop its own content, or else one copy."""
+    found: dict[int, ResultInfo] = {}
+    for result in sorted(results, key=lambda result: (result.drop, bool(result.owner), result.node)):
+        found.setdefault(result.drop, result)
+    return tuple(found.values())
 
 
 def _cursors(since: str) -> _Cursors:

@@ -191,7 +191,7 @@ class ContentExchange:
         handle = here(content.handle, self._workspace)
         if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
             return msgspec.structs.replace(handle, final="")
-        folder = self._workspace.copies / f"{content.drop}-{self._view}{PART_FOLDER}"
+        folder = self._workspace.copies / f"{content.drop}-{self._workspace.tag}-{self._view}{PART_FOLDER}"
         path = f"{folder}/{Path(handle.final or handle.location).name or 'content'}"
         with storage_errors("make the directory", folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from managers.node.copy_events import (
     SendCopyMessage,
     TakeCopies,
 )
+from managers.node.copy_records import CopyRecords
 from managers.node.drain_events import ContentsRead, ReadContents
 
 __all__ = ["CopyEffects", "CopyHost"]
@@ -121,8 +122,10 @@ class CopyEffects:
         paths = [copy.location for copy in action.copies if copy.location.startswith(folder)]
 
         def job() -> None:
+            records = CopyRecords(action.hosted.directory.path)
             for path in paths:
                 remove_part(path)
+                records.forget(path)
 
         if paths:
             self._host.owner.work(job)

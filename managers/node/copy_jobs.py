@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 _JOBS = 4
 """Jobs for the contents of one message: small contents wait for the network most of the time."""
 
+RecordCopy = Callable[[int, Handle, str, tuple[int, ...]], None]
 OnCopied = Callable[[Mapping[int, Handle], Mapping[int, str]], None]
 """Takes copies by row, and why contents could not be copied; in any thread, once for each job."""
 
@@ -32,10 +33,15 @@ class CopyJobs:
         Carries out the jobs.
     is_stopping : callable
         Whether fetches are to be given up.
+    record : callable
+        Records a copy on the disk: row, content, owner, and stamp if it is the owner's own file.
     """
 
-    def __init__(self, contents: ContentExchange, pool: JobPool, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, contents: ContentExchange, pool: JobPool, is_stopping: Callable[[], bool], record: RecordCopy
+    ) -> None:
         self._contents = contents
+        self._record = record
         self._pool = pool
         self._is_stopping = is_stopping
 
@@ -49,7 +55,10 @@ class CopyJobs:
         failed: dict[int, str] = {}
         for content in contents:
             try:
-                taken[content.drop] = yield from self._contents.fetch_copy(content, self._is_stopping)
+                copy = yield from self._contents.fetch_copy(content, self._is_stopping)
+                is_shared = bool(content.stamp) and copy.location == content.handle.location
+                self._record(content.drop, copy, peer, content.stamp if is_shared else ())
+                taken[content.drop] = copy
             except DropflowError as error:
                 failed[content.drop] = str(error)
             except Exception as error:  # noqa: BLE001 - without an answer the session would wait without end

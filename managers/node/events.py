@@ -353,13 +353,17 @@ class PlanNextView(msgspec.Struct, frozen=True):
 
 
 class ContinueSession(msgspec.Struct, frozen=True):
-    """Continue a hosted session in its next view: `Continued`. `copies` are those that become contents, by row."""
+    """Continue a hosted session in its next view: `Continued`.
+
+    `copies` are those that become contents, by row; `held` the rows of those that stay copies.
+    """
 
     session: str
     epoch: int
     hosted: Any
     decision: ViewDecision
     copies: Mapping[int, Handle] = {}
+    held: tuple[int, ...] = ()
 
 
 class FinishSession(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ on this side and those of the whole graph on the wire.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
@@ -16,10 +17,12 @@ from managers.links import ContentSource
 from managers.messages import Content, Events
 from managers.node.content_exchange import ContentExchange
 from managers.node.copy_jobs import CopyJobs, OnCopied
+from managers.node.copy_records import CopyRecords
 from managers.node.event_receiver import EventReceiver, Unavailable
 from managers.node.event_sender import EventSender
 from managers.node.fetch_pool import JobPool
 from managers.node.file_watcher import DescriptorWatcher
+from managers.node.held_copies import HeldCopy
 from managers.node.neighbour_nodes import NeighbourNodes
 from managers.node.node_links import NodeLinks
 from managers.node.node_streams import NodeStreams
@@ -117,7 +120,12 @@ class NodeExchange:
             is_stopping=lambda: self._is_stopping,
             on_unavailable=on_unavailable,
         )
-        self._copy_jobs = CopyJobs(self._contents, fetch_pool, lambda: self._is_stopping)
+        records = CopyRecords(Path(workspace.directory), session)
+
+        def record(row: int, copy: Handle, owner: str, stamp: tuple[int, ...]) -> None:
+            records.write((epoch, view), row, HeldCopy(copy, owner, 0, stamp), durable=workspace.durable)
+
+        self._copy_jobs = CopyJobs(self._contents, fetch_pool, lambda: self._is_stopping, record)
         self._is_stopping = False
         self._sent_to: set[str] = set()
         """Nodes that may have too many unprocessed messages."""

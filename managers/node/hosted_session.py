@@ -1,7 +1,7 @@
 """A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -34,6 +34,7 @@ from managers.node import session_views
 from managers.node.beginning import Beginning, NextViewBegins
 from managers.node.content_exchange import ContentExchange
 from managers.node.content_watch import ContentWatch
+from managers.node.copy_records import CopyRecords
 from managers.node.events import (
     Changed,
     ContentUnavailable,
@@ -96,6 +97,8 @@ class HostedSession:
     """
 
     finding = ""
+    is_certain = True
+    """Whether this process knows how the session ended."""
 
     def __init__(
         self,
@@ -137,9 +140,11 @@ class HostedSession:
         self.exchange = self._make_exchange(piece, self.view.number, None)
         self.events = ViewEvents(self.exchange)
         """Takes the messages of other nodes."""
-        self.session = self._make_session(
-            piece, self.exchange, None if beginning is None else beginning.continuation(piece), None
-        )
+        continuation, problems = None, list[str]()
+        if beginning is not None:
+            continuation, problems = beginning.continuation(piece, self._repository, directory)
+        self.session = self._make_session(piece, self.exchange, continuation, None)
+        self.session.notes += problems
         self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 
     def _make_exchange(self, piece: Slice, view: int, contents: ContentExchange | None) -> NodeExchange:
@@ -238,13 +243,15 @@ class HostedSession:
 
     # In the thread of a job, while no thread is at work in the session.
 
-    def continue_in(self, decision: ViewDecision, copies: Mapping[int, Handle]) -> None:
+    def continue_in(self, decision: ViewDecision, copies: Mapping[int, Handle], held: Collection[int] = ()) -> None:
         """Continue in the next view: with the drops that this node has in it, and what is known of them.
 
         Parameters
         ----------
         copies : mapping of int to Handle
             Copies here, by row, of contents whose drops this node takes over.
+        held : collection of int
+            Rows of the contents of others that stay copies here.
         """
         reset = unpack_column(decision.reset, np.int32)
         frozen = self.session.hand_over()
@@ -256,6 +263,7 @@ class HostedSession:
         self._repository.set_graph(piece.graph)
         exchange = self._make_exchange(piece, decision.view.number, contents)
         self.copied |= copies.keys()
+        CopyRecords(self.directory.path).begin_view((self.epoch, decision.view.number), held)
         adopted, problems = adopt_copies(self._repository, piece, copies)
         continuation = continuation_in_view(frozen, decision, piece, adopted)
         session = self._make_session(piece, exchange, continuation, self.session)
@@ -371,7 +379,7 @@ class HostedSession:
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
-        is_replaced = self.session.call(lambda live: live.is_replaced(drop))
+        is_replaced = self.session.call(lambda live: drop in live.handover.replaced())
         return REPLACED if is_replaced else "was released after its last consumer"
 
     def graph(self) -> PhysicalGraph:

@@ -199,6 +199,17 @@ class SessionDirectory:
         """The time of the last change, in seconds since the epoch."""
         return self.path.stat().st_mtime
 
+    def version(self) -> tuple[int, int]:
+        """Return the deployment and the view that the journal is of.
+
+        Raises
+        ------
+        BadFileError
+            It cannot be read.
+        """
+        header, _ = read(self.journal)
+        return header.epoch, header.view
+
     def deployment(self) -> Deployment:
         """Read the deployment.
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dropflow.clock import Clock
+from dropflow.engine.api import Handle
 from dropflow.engine.continuation import FrozenSession
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.exception_text import summary_of
@@ -214,7 +215,7 @@ class SessionHost:
         graph, is_new = parse(deployment.dfg, where=deployment.session), not directory.path.exists()
         directory.next.settle()
         try:
-            before, frozen = self._before(directory, deployment, graph)
+            before, frozen, copies = self._before(directory, deployment, graph)
             if is_new:
                 directory.make()
                 directory.save(deployment)
@@ -230,7 +231,7 @@ class SessionHost:
                 resources=self.resources,
                 clock=self._clock,
                 report=self.owner.post,
-                beginning=Beginning(decision, frozen),
+                beginning=Beginning(decision, frozen, copies),
             )
         except BaseException:
             directory.next.discard()
@@ -240,17 +241,20 @@ class SessionHost:
 
     def _before(
         self, directory: SessionDirectory, deployment: Deployment, graph: PhysicalGraph
-    ) -> tuple[Slice, FrozenSession]:
-        """Return the slice, and what is left, of the copy of a session with which it continues on this node."""
+    ) -> tuple[Slice, FrozenSession, dict[int, Handle]]:
+        """Return the slice, and what is left, of the copy of a session with which it continues on this node.
+
+        And the copies of contents of other nodes, unless this node never began the latest view.
+        """
         version = deployment.copies.get(self._name)
         if version is None:
-            return nothing_before(graph, self._name)
+            return (*nothing_before(graph, self._name), {})
         copy = StoppedCopy.read(directory, self._name, ignore_damage=True)
         if copy.version != version:
             raise ConflictError(
                 f"session {deployment.session!r} was continued on node {self._name} meanwhile", hint="try again"
             )
-        return copy.piece, copy.frozen()
+        return copy.piece, copy.frozen(), copy.held() if version == max(deployment.copies.values()) else {}
 
     def _send(self, action: SendToPeer) -> None:
         try:
@@ -271,7 +275,7 @@ class SessionHost:
     def _continue(self, action: ContinueSession) -> None:
         def job() -> Continued | None:
             try:
-                action.hosted.continue_in(action.decision, action.copies)
+                action.hosted.continue_in(action.decision, action.copies, action.held)
             except Exception as error:  # noqa: BLE001 - the session ends with it
                 context = {"session": action.session}
                 _log.exception("session %s cannot go on after a loss", action.session, extra=context)

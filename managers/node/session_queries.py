@@ -30,6 +30,7 @@ from managers.node.content_previews import content_picture, content_preview
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.served_copies import copied_results, served_copies
 from managers.node.session_log import SessionLogs
 from managers.node.state_logs import StateLogs
 from managers.node.stopped_copy import stopped_part
@@ -136,8 +137,15 @@ class SessionQueries(SessionTimes):
         return self._logs.page(str(found.directory.logs), self.name, query, name_of)
 
     def data(self, session: str, drop: str) -> Download:
-        """Return the content of a data drop."""
-        name, handle = self._content(session, self._row(session, drop))
+        """Return the content of a data drop, or the copy that this node has of one on another node."""
+        try:
+            row = self._row(session, drop)
+        except NotFoundError:
+            copy = self._copy(session, drop)
+            if copy is None:
+                raise
+            return content_download(copy, drop_file_name(drop))
+        name, handle = self._content(session, row)
         return content_download(handle, name)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
@@ -151,12 +159,15 @@ class SessionQueries(SessionTimes):
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return the contents of many drops."""
-        piece = self._find(session).piece
+        instance = self._find(session)
+        piece, copies = instance.piece, served_copies(instance)
         if request.node != self.name:
             raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
 
         def find(drop: int) -> tuple[str, Handle]:
             row = piece.local(drop)
+            if drop in copies:
+                return drop_file_name(oid(instance.graph(), drop)), copies[drop].handle
             if row is None or not piece.is_own[row]:
                 raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
             return self._content(session, row)
@@ -177,10 +188,22 @@ class SessionQueries(SessionTimes):
         return drop_file_name(name), handle
 
     def results(self, session: str) -> ResultList:
-        """Return the results."""
+        """Return the results, and copies of those of other nodes."""
         found = self._find(session)
         contents = found.session.call(lambda live: live.contents())
-        return ResultList(results=session_views.results(found.piece, contents, found.directory.path))
+        results = session_views.results(found.piece, contents, found.directory.path)
+        copies = served_copies(found)
+        if copies:
+            graph = found.directory.graph_in_view()
+            results += copied_results(graph, copies, found.directory.path, self.name)
+        return ResultList(results=results)
+
+    def _copy(self, session: str, drop: str) -> Handle | None:
+        """Return the copy that this node has of the content of a drop on another node, by its whole id."""
+        found = self._find(session)
+        copies = served_copies(found)
+        row = row_of(found.graph(), drop) if copies else None
+        return copies[row].handle if row is not None and row in copies else None
 
     def journal(self, session: str) -> Download:
         """Return the journal."""

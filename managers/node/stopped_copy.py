@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import replaced_contents, surviving_contents
+from dropflow.data.surviving_contents import is_intact, replaced_contents, surviving_contents
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.continuation import FrozenSession
@@ -20,8 +20,10 @@ from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph.templates import Kind
 from dropflow.rest.schema import SessionDetail
 from dropflow.states import DropState, SessionState
+from managers.node.copy_records import CopyRecords
 from managers.node.session_directory import SessionDirectory
 from managers.node.view_states import member_report
+from managers.recovery.records import pack_column
 from managers.recovery.stopped_part import StoppedPart
 
 __all__ = ["StoppedCopy", "nothing_before", "stopped_part"]
@@ -92,6 +94,8 @@ class StoppedCopy:
         report = member_report(
             self.piece.drop, self._states(), available, self.replayed.core.drops, (), replaced=replaced
         )
+        held = sorted(self.held())
+        report = msgspec.structs.replace(report, copies=pack_column(np.array(held, dtype=np.int32)) if held else b"")
         return StoppedPart(
             node=self.piece.node,
             status=status,
@@ -101,6 +105,14 @@ class StoppedCopy:
             report=msgspec.msgpack.encode(report),
             paused=self.replayed.core.status is SessionState.PAUSED,
         )
+
+    def held(self) -> dict[int, Handle]:
+        """Return the copies of contents of other nodes that are as they were made, by row of the whole graph.
+
+        Those of contents in memory are in their record; of directories, the size is compared.
+        """
+        copies = CopyRecords(self.directory.path).read(self.version)
+        return {row: copy.handle for row, copy in copies.items() if is_intact(copy.handle)}
 
     def _states(self) -> npt.NDArray[np.uint8]:
         states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()

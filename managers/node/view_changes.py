@@ -413,7 +413,8 @@ class ViewChanges:
             return  # what is at work in it ends it, and the members of the new view are told so when they ask
         record.work = Work.NEXT_VIEW
         copies = {} if record.copies is None else record.copies.next_view(action.decision)
-        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies))
+        held = () if record.copies is None else tuple(record.copies.held)
+        self._actions.append(ContinueSession(record.name, record.epoch, record.instance, action.decision, copies, held))
         done = record.parts_done.get(view.number, set())
         record.parts_done = {view.number: done}
         # Members that were lost have answered. If they are lost again, that is a new loss.

@@ -57,9 +57,11 @@ class _Known(NamedTuple):
     causes : dict of int to int
         Causes of drops in ERROR.
     holder : int32 array
-        Number of a member that has a copy of the content, for drops of lost nodes.
+        Number of a member that has a copy of the content, for drops of lost nodes and `rescued` ones.
     replaced : list of int
         Drops without a copy whose content another drop has replaced.
+    rescued : bool array
+        Completed drops of members that stay, whose content only `holder` has: it died with the process of its owner.
     """
 
     states: StateColumn
@@ -69,6 +71,7 @@ class _Known(NamedTuple):
     causes: dict[int, int]
     holder: IntColumn
     replaced: list[int]
+    rescued: BooleanColumn
 
 
 def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (), reason: str = "") -> ViewDecision:
@@ -108,18 +111,24 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     states = with_implied_completions(graph, known.states, unknown)
     # To its neighbours, a drop that was cancelled alone is one that failed.
     failed = np.where(states == _CANCELLED, np.uint8(_ERROR), states)
+    kept = kept_drops(graph)
     reset = must_run_again(
         graph,
         failed.tobytes(),
         known.available,
-        kept=kept_drops(graph),
+        kept=kept,
         parts=known.parts,
         replaced=known.replaced,
     )
     runs = ~_is_settled(states) | reset
     has_not_begun = (known.states == _INITIALIZED) & ~unknown
     moved, new_owner = placement.place(
-        graph, owner, known.holder, runs=runs, movable=may_move(graph, has_not_begun, _written(graph, known))
+        graph,
+        owner,
+        known.holder,
+        runs=runs,
+        movable=may_move(graph, has_not_begun, _written(graph, known)),
+        rescued=known.rescued & ~runs & _is_needed(graph, runs, kept),
     )
     taken_over = np.where(moved & ~runs, states, np.uint8(_INITIALIZED))
     is_moved, will_run = moved.view(np.uint8).data, runs.view(np.uint8).data
@@ -258,6 +267,7 @@ class _Placement:
         *,
         runs: BooleanColumn,
         movable: BooleanColumn,
+        rescued: BooleanColumn,
     ) -> tuple[BooleanColumn, IntColumn]:
         """Return the drops that move, and the index in `members` of the owner of each drop.
 
@@ -266,11 +276,13 @@ class _Placement:
         owner : int array
             Number of the owner of each drop, or that of no member.
         holder : int array
-            Number of a member with a copy of the content, for drops whose member does not stay, or that of no member.
+            Number of a member with a copy of the content, for drops that leave their member, or that of no member.
         runs : bool array
             Drops that are not settled in the next view.
         movable : bool array
             Drops that may move although their member stays.
+        rescued : bool array
+            Drops that go to the member with the copy of their content although their member stays.
         """
         measured = self._measured(graph)
         work = np.where(runs, measured.seconds[graph.template], 0.0)
@@ -278,7 +290,7 @@ class _Placement:
         targets = free or self._numbers
         speed = [measured.capacities[number] for number in targets]
         goes = np.append(~self.stays, True)  # the last for drops without a member, whose number is -1
-        is_left: BooleanColumn = goes[owner]
+        is_left: BooleanColumn = goes[owner] | rescued
         stays = np.where(is_left, holder, owner)
         moved: BooleanColumn = stays == _NO_MEMBER
         if self.draining and free:
@@ -303,6 +315,15 @@ class _Placement:
         workers = [report.workers for report in self._reports]
         workers += [self._workers.get(place.node, 1.0) for place in joining]
         return measure(graph, workers, [*(report.durations for report in self._reports), *({} for _ in joining)])
+
+
+def _is_needed(graph: PhysicalGraph, runs: BooleanColumn, kept: bytes) -> BooleanColumn:
+    """Return which drops are results, or are read by a drop that runs."""
+    out = graph.successors
+    source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
+    found = np.frombuffer(kept, dtype=np.uint8) > 0
+    found[source[runs[out.neighbour]]] = True
+    return found
 
 
 def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
@@ -364,7 +385,7 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
     """
     nowhere = np.full(graph.drops, _NO_MEMBER, dtype=np.int32)
     states, available = np.zeros(graph.drops, dtype=np.uint8), np.zeros(graph.drops, dtype=np.bool_)
-    known = _Known(states, available, [], {}, {}, nowhere, [])
+    known = _Known(states, available, [], {}, {}, nowhere, [], np.zeros(graph.drops, dtype=np.bool_))
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost_drop, neighbour_owner = _cut_edges(graph, owner)
     has_home = np.append(stays, False)  # the last for drops without a member
@@ -389,7 +410,15 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
             known.causes.setdefault(drop, cause)
     # Only contents of completed drops are copied.
     has_copy = known.holder != _NO_MEMBER
-    known.states[has_copy], known.available[has_copy] = _COMPLETED, True
+    known.states[has_copy] = _COMPLETED
+    is_gone = is_data & (known.states == _COMPLETED) & ~known.available & has_home[owner]
+    is_gone[known.replaced] = False
+    for number in np.flatnonzero(stays).tolist():
+        copied = reports[number].copies[is_gone[reports[number].copies]]
+        new = copied[~known.rescued[copied]]
+        known.holder[new], known.rescued[new] = number, True
+    has_copy |= known.rescued
+    known.available[has_copy] = True
     known.replaced[:] = [drop for drop in known.replaced if not has_copy[drop]]
     for cause in {cause for drop, cause in known.causes.items() if known.states[drop] == _ERROR}:
         if owner[cause] == _NO_MEMBER and known.states[cause] == _INITIALIZED:

@@ -21,7 +21,7 @@ from dropflow.retry_settings import with_settings
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment, Place
 from managers.recovery.events import PlanView
-from managers.recovery.records import FEWEST_VOTERS, View, ViewDecision, unpack_column
+from managers.recovery.records import FEWEST_VOTERS, MemberReport, View, ViewDecision, unpack_column
 from managers.recovery.replan import decide, known_drops
 from managers.recovery.stopped_part import StoppedPart
 
@@ -255,12 +255,22 @@ def _plan(
         for place in copies.members
         if place.node in copies.counted
     )
-    reports = {node: part.report for node, part in copies.counted.items()}
+    reports = {
+        node: part.report if part.version == copies.newest.version else _without_copies(part.report)
+        for node, part in copies.counted.items()
+    }
     witnesses = () if witness is None else (witness,)
     plan = PlanView(
         (0, 0), View(copies.newest.view, members, witnesses, copies.draining), reports, dict(copies.missing)
     )
     return plan, with_placement(graph, owners, names)
+
+
+def _without_copies(report: bytes) -> bytes:
+    """Return the report of a node that never began the latest view, in which contents may have been made again."""
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(msgspec.msgpack.decode(report, type=MemberReport), copies=b"")
+    )
 
 
 def _owners(graph: PhysicalGraph, part: StoppedPart, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:

@@ -9,6 +9,7 @@ import pytest
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.rest.operation_records import ResumeRequest
 from dropflow.rest.schema import SubmitQuery
 from tests.e2e.cluster import Cluster, content, finished, until
 
@@ -78,18 +79,53 @@ def test_a_file_that_other_nodes_see_is_not_lost_with_its_node(is_changed: bool,
         assert not list(tmp_path.rglob("copies/*"))
 
 
-@pytest.mark.parametrize("query", [{"replicas": 2}, {"protect": 0.2}], ids=["replicas", "protect"])
-def test_what_has_a_copy_is_not_computed_again(query: dict[str, float], tmp_path: Path) -> None:
-    """After kill -9 of the owner the session finishes with the copies, and every function has run once."""
+def _copied(tmp_path: Path) -> bool:
+    """Return whether the small and the large result have copies, which have records."""
+    folders = [path for name in ("small", "large") for path in tmp_path.rglob(f"copies/*/*{name}*")]
+    return len(folders) >= 2 and all(
+        path.parents[1].joinpath(f"{path.parent.name.partition('-')[0]}.msgpack").exists() for path in folders
+    )
+
+
+def test_a_session_whose_nodes_were_all_killed_goes_on_with_copies(tmp_path: Path) -> None:
+    """What took long has copies. The session is resumed without the node that had computed it, and repeats nothing."""
     log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"
     with Cluster(tmp_path) as cluster:
         nodes = cluster.nodes("a", "b", "c")
         client = cluster.client(cluster.island(*nodes))
-        client.submit(_graph(log, gate, path), SubmitQuery(session="s", **query))  # type: ignore[arg-type]
+        client.submit(_graph(log, gate, path), SubmitQuery(session="s", protect=0.2))
+        node = cluster.client(nodes[0])
+        assert until(lambda: node.session("s").states.get("COMPLETED", 0) >= 6)
+        assert until(lambda: _copied(tmp_path))
+        for each in nodes:
+            each.process.kill()
+            each.process.wait()
+        later = cluster.nodes("b", "c")
+        client = cluster.client(cluster.island(*later, name="later"))
+        gate.touch()
+        client.resume("s", ResumeRequest(without_missing=True))
+        detail = finished(client, "s")
+
+        assert (detail.status, detail.failures) == ("FINISHED", ()), detail
+        assert Counter(log.read_text().split()) == {"small": 1, "large": 1, "file": 1}
+        sizes = {name: content(client, "s", f"copied_{name}_0").count(b"x") for name in ("small", "large", "end")}
+        assert sizes == {"small": 10, "large": 100_000, "end": 150_010}
+
+
+def test_what_has_a_copy_is_not_computed_again(tmp_path: Path) -> None:
+    """After kill -9 of the owner the session finishes with the copies, and every function has run once.
+
+    After its end a second node is killed, and the last one serves the copies, also after it was started again.
+    """
+    log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"
+    with Cluster(tmp_path) as cluster:
+        nodes = cluster.nodes("a", "b", "c")
+        client = cluster.client(cluster.island(*nodes))
+        client.submit(_graph(log, gate, path), SubmitQuery(session="s", replicas=2))
         assert until(lambda: log.exists() and len(log.read_text().splitlines()) == 3)
         node = cluster.client(nodes[0])
         assert until(lambda: node.session("s").states.get("COMPLETED", 0) >= 6)
-        assert until(lambda: sum(len(list(tmp_path.rglob(f"copies/*/*{name}*"))) for name in ("small", "large")) >= 2)
+        assert until(lambda: _copied(tmp_path))
         nodes[0].process.kill()
         nodes[0].process.wait()
         assert until(lambda: client.session("s").view == 1)
@@ -101,3 +137,15 @@ def test_what_has_a_copy_is_not_computed_again(query: dict[str, float], tmp_path
         sizes = {name: content(client, "s", f"copied_{name}_0").count(b"x") for name in ("small", "large", "end")}
         assert sizes == {"small": 10, "large": 100_000, "end": 150_010}
         assert path.read_bytes().count(b"x") == 50_000
+
+        nodes[1].process.kill()
+        nodes[1].process.wait()
+        assert {name: content(client, "s", f"copied_{name}_0").count(b"x") for name in sizes} == sizes
+        nodes[2].process.kill()
+        nodes[2].process.wait()
+        client = cluster.client(cluster.island(cluster.node("c"), nodes[1], name="later"))
+        found = {result.name: (result.node, result.owner) for result in client.results("s").results}
+        assert set(found) == {"small", "large", "end", "file"}
+        assert {node for node, _ in found.values()} == {"c"}
+        assert {owner for _, owner in found.values()} <= {"", "b"}
+        assert {name: content(client, "s", f"copied_{name}_0").count(b"x") for name in sizes} == sizes
