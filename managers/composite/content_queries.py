@@ -130,21 +130,12 @@ class ContentQueries(SessionTimes):
             view, found = self._find(session, drop)
             return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid)
         except (LinkError, NotFoundError):
-            copy = self._copy(session, drop)
+            copy = _copy_of(self, session, drop)
             if copy is None:
                 raise
             return self._open(
                 self._holder(copy.node), session, "data", f"copy of the content of drop {copy.oid!r}", drop=copy.oid
             )
-
-    def _copy(self, session: str, drop: str) -> ResultInfo | None:
-        """Return a copy of the content of a drop whose node does not answer."""
-        try:
-            name = self._whole_id(session, drop)
-            results = self.results(session).results
-        except DropflowError:
-            return None  # the first error is the one to report
-        return next((result for result in results if result.owner and result.oid == name), None)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop, from the node that holds it."""
@@ -322,6 +313,17 @@ class ContentQueries(SessionTimes):
             each=each,
         )
         return cast(Gathered, found)
+
+
+def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | None:
+    """Return a copy of the content of a drop whose node does not answer."""
+    try:
+        graph = queries.graph(session)
+        name = oid(graph, find_in_graph(graph, drop))
+        results = queries.results(session).results
+    except DropflowError:
+        return None  # the first error is the one to report
+    return next((result for result in results if result.owner and result.oid == name), None)
 
 
 def without_needless_copies(results: Sequence[ResultInfo]) -> tuple[ResultInfo, ...]:
