@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from dropflow.builder.handles import Data
@@ -24,6 +24,9 @@ from dropflow.public import DropContent, RunResult
 from dropflow.rest.client import Client
 from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
 from dropflow.states import SessionState
+
+if TYPE_CHECKING:
+    from translator.planning.live_machines import LiveMachines
 
 __all__ = ["GraphRun", "SubmittedGraph", "submit"]
 
@@ -112,6 +115,16 @@ class SubmittedGraph:
         self.client = client
         self.session = session
         self.graph = graph
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the session goes on. ``with graph.submit() as session`` does so at its end."""
+        self.client.close()
 
     @property
     def status(self) -> str:
@@ -250,7 +263,6 @@ def submit(
     from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
-    from translator.planning.live_machines import live_machines  # noqa: PLC0415
 
     options = ConnectionOptions(
         url=url or os.environ.get("DROPFLOW_URL"),
@@ -258,13 +270,29 @@ def submit(
         key=None if key is None else os.fspath(key),
     )
     client = connect(options)
-    machines = live_machines(client.nodes())
-    if not machines.nodes:
-        raise UsageError(
-            "no node is alive at this manager", where=client.url, hint="start one, or look at 'dropflow nodes'"
-        )
-    info = client.submit(fit(graph, machines, PlacementOptions()), SubmitQuery(session=session))
+    try:
+        info = client.submit(fit(graph, _alive(client), PlacementOptions()), SubmitQuery(session=session))
+    except BaseException:
+        client.close()
+        raise
     return SubmittedGraph(client, info.session, graph)
+
+
+def _alive(client: Client) -> "LiveMachines":
+    """Return the nodes of a manager.
+
+    Raises
+    ------
+    UsageError
+        No node is alive.
+    """
+    from translator.planning.live_machines import live_machines  # noqa: PLC0415 - as in `submit`
+
+    found = live_machines(client.nodes())
+    if not found.nodes:
+        hint = "start one, or look at 'dropflow nodes'"
+        raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
+    return found
 
 
 def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:

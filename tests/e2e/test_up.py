@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow import Graph
+from dropflow.errors import NotFoundError
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.client import Client
 from dropflow.states import SessionState
@@ -297,3 +299,32 @@ def _ports_in_use() -> set[int]:
 
 def _dropflow() -> list[str]:
     return [sys.executable, "-m", "dropflow"]
+
+
+def test_a_graph_written_in_python_runs_on_the_cluster(up: Running) -> None:
+    """`Graph.submit` returns the session, and the values of its data that were kept."""
+    with Graph("halves") as graph:
+        with graph.each(graph.call(_numbers, 4), copies=4) as number:
+            half = graph.call(_halve, number)
+        total = graph.call(_total, half)
+
+    with graph.submit(up.ready["master"], token=up.ready["token"], session="halves of python") as session:
+        session.wait()
+
+        assert session.status == "FINISHED"
+        assert session.value(total) == 3.0
+        assert "FINISHED" in session._repr_html_()
+        with pytest.raises(NotFoundError, match=r"keep it with data\.set"):
+            session.value(half)
+
+
+def _numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+def _halve(x: float) -> float:
+    return x / 2
+
+
+def _total(values: list[float]) -> float:
+    return sum(values)
