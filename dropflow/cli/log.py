@@ -22,6 +22,8 @@ __all__ = ["command"]
 
 _PAGE = 2000
 _WAIT = 5.0
+_ASKED_AGAIN = 3
+"""How often nodes that do not answer are asked again at the end of a session."""
 _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 
@@ -117,7 +119,7 @@ class _Printer:
     Attributes
     ----------
     silent : set of str
-        Nodes that did not answer.
+        Nodes that did not answer the last time.
     """
 
     def __init__(self, output: CommandOutput, *, with_drop: bool) -> None:
@@ -129,8 +131,8 @@ class _Printer:
         """Print the lines of a page, and name nodes that did not answer."""
         for node in page.missing:
             if node not in self.silent:
-                self.silent.add(node)
-                self._output.note(f"node {node} did not answer: its lines are missing")
+                self._output.note(f"{node} did not answer: its lines are missing, or come later")
+        self.silent = set(page.missing)
         if page.lines and self._output.kind is not OutputKind.QUIET:
             encoded = "".join(f"{self._format(line)}\n" for line in page.lines).encode(errors="replace")
             sys.stdout.buffer.write(encoded)
@@ -168,7 +170,7 @@ def _print_on(
     client: "Client", session: str, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
 ) -> None:
     """Print the lines after a cursor; with `follow`, until the session is over."""
-    is_over = False
+    is_over, again = False, 0
     while True:
         seconds = _WAIT if follow and not is_over else 0.0
         page = client.session_log(session, msgspec.structs.replace(query, after=cursor, limit=_PAGE, seconds=seconds))
@@ -176,7 +178,8 @@ def _print_on(
         is_same, cursor = page.newer in ("", cursor), page.newer or cursor
         if not page.is_last and not is_same:
             continue
-        if not follow or (is_over and not page.lines):
+        again += 1 if is_over and page.missing else 0
+        if not follow or (is_over and not page.lines and (not page.missing or again > _ASKED_AGAIN)):
             return
         if not page.lines:
             is_over = client.session(session).is_over

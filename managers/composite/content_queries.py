@@ -118,7 +118,7 @@ class ContentQueries(SessionTimes):
 
     def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
         """Return a page of the log of a session, merged from the children that answer."""
-        found = self._ask(session, "session_log", query=query)
+        found = self._ask(session, "session_log", _LONG, query=query)
         if not found.missing:
             found.replies.raise_unless_answered(f"session {session!r}")
         refused = [view.name for view, _ in found.replies.refusals]

@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from dropflow.clock import SystemClock
 from dropflow.errors import BadFileError, HttpError, NotFoundError
 from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.logical_note import logical_of
@@ -206,9 +207,12 @@ class _SpecialHandlers:
         if not query.seconds or not query.is_forward or page.lines:
             return page
         with self._streams.slot():
-            left = query.seconds
-            while left > 0 and not page.lines and not self._streams.closing.wait(_LOG_PACE) and not request.is_gone():
-                left -= _LOG_PACE
+            clock = SystemClock()
+            end = clock.monotonic() + query.seconds
+            # The time that the children take to answer counts too: the client waits no longer than it asked for.
+            while not page.lines and clock.monotonic() < end and not request.is_gone():
+                if self._streams.closing.wait(_LOG_PACE):
+                    break
                 # What was searched already is not searched again.
                 page = self._manager.session_log(name, msgspec.structs.replace(query, after=page.newer or query.after))
             return page

@@ -63,4 +63,4 @@ def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) 
 
     assert answer.status == 1
     assert answer.out.decode().endswith("one\n")
-    assert "node far did not answer" in answer.err
+    assert "far did not answer" in answer.err

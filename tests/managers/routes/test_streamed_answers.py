@@ -9,11 +9,13 @@ import pytest
 
 from dropflow.errors import GoneError, LinkError, NotFoundError
 from dropflow.rest.client import Client
-from dropflow.rest.log_records import LogLine, LogQuery, LogTextQuery
+from dropflow.rest.log_records import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.operation_records import ArchiveQuery, ResultList
 from dropflow.rest.stream_slots import StreamSlots
+from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve
+from managers.routes import operation_handlers
 from managers.routes.operation_handlers import api_v1_routes
 
 
@@ -105,3 +107,21 @@ def test_an_error_of_the_first_content_is_an_answer(manager: FakeManager, client
     manager.refuse("results", GoneError("the files cannot be read"))
     with pytest.raises(GoneError, match="the files cannot be read"):
         client.archive("finished")
+
+
+def test_a_request_waits_no_longer_than_it_asks_for(
+    manager: FakeManager, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if each look for new lines takes long, because nodes are busy."""
+    clock, whole, calls = VirtualClock(), manager.session_log, list[LogQuery]()
+
+    def slow(session: str, query: LogQuery) -> LogPage:
+        calls.append(query)
+        clock.advance(1.0)
+        return whole(session, query)
+
+    monkeypatch.setattr(operation_handlers, "SystemClock", lambda: clock)
+    manager.session_log = slow  # type: ignore[assignment, method-assign]
+    client.session_log("running", LogQuery(after="node-1:5", seconds=2.0))
+
+    assert len(calls) == 3

@@ -1,0 +1,100 @@
+"""Results as one file, and the log of a session, from two node managers through an island and a master."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.rest.client import Client
+from dropflow.rest.schema import SubmitQuery
+from tests.processes import Running, run
+
+pytestmark = pytest.mark.slow
+
+_CODE = """def printing():
+    import ctypes, logging, os, sys
+    print("from Python")
+    print("to standard error", file=sys.stderr)
+    logging.getLogger("x").warning("careful")
+    os.system("echo from a program")
+    ctypes.CDLL(None).puts(b"from C")
+    ctypes.CDLL(None).fflush(None)
+    return b"result"
+"""
+_PRINTED = ("from Python", "to standard error", "x: careful", "from a program", "from C")
+_COPIES = 4
+
+
+def _graph() -> PhysicalGraph:
+    """Python functions that print in all ways, and their results, on two nodes by turns."""
+    axes = (Axis("many", "many", "scatter", _COPIES),)
+    each = np.arange(_COPIES, dtype=np.int32)
+    arguments = tuple(
+        Argument(name=name, value=value, type="String")
+        for name, value in (("func_code", _CODE), ("func_name", "printing"))
+    )
+    return from_columns(
+        name="printing",
+        prefix="g",
+        templates=(
+            Template(
+                key="p",
+                name="print",
+                kind=Kind.APP,
+                component="dlg.apps.pyfunc.PyFuncApp",
+                axes=axes,
+                arguments=arguments,
+            ),
+            Template(key="r", name="result", kind=Kind.DATA, component="dlg.data.drops.memory.InMemoryDROP", axes=axes),
+        ),
+        links=(Link(source=0, target=1),),
+        template=np.repeat(np.arange(2, dtype=np.int32), _COPIES),
+        instance=np.tile(each, 2),
+        source=each,
+        target=_COPIES + each,
+        link=np.zeros(_COPIES, dtype=np.int32),
+        part=np.tile(each % 2, 2),
+    )
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Two nodes with an island, a master and a translator."""
+    with Running(tmp_path_factory.mktemp("up"), "up", "--nodes", 2, "--port", 0) as running:
+        yield running
+
+
+def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: Path) -> None:
+    """Following the log ends with the session, and has each line once, of Python, of programs and of compiled code.
+
+    The archive has the files of a fetch.
+    """
+    with Client(up.ready["master"], token=up.ready["token"]) as master:
+        master.submit(_graph(), SubmitQuery(session="printing", anew=True))
+    followed = run(up.home, "log", "printing", "--follow", "--output", "json")
+    lines = [json.loads(line) for line in followed.stdout.splitlines()]
+
+    assert followed.returncode == 0, followed.stderr
+    assert sorted((line["drop"], line["text"]) for line in lines) == sorted(
+        (f"g_p_0-{number}", text) for number in range(_COPIES) for text in _PRINTED
+    )
+    assert len({line["node"] for line in lines}) == 2
+    assert {line["level"] for line in lines if "careful" in line["text"]} == {"WARNING"}
+
+    packed = run(up.home, "fetch", "printing", "-o", tmp_path / "all.tar")
+    fetched = run(up.home, "fetch", "printing", "-o", tmp_path / "all")
+    assert (packed.returncode, fetched.returncode) == (0, 0), packed.stderr + fetched.stderr
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+
+    def files(place: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+    assert files(tmp_path / "unpacked") == files(tmp_path / "all")
+    assert len(files(tmp_path / "all")) == _COPIES
