@@ -86,6 +86,32 @@ def test_groups_stay_together_and_alone_if_that_is_possible(copies: int, seed: i
         assert not shares(graph, found.tolist(), runs.tolist())
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(_GRAPHS)), st.lists(st.sampled_from([1.0, 2.0, 4.0]), min_size=2, max_size=5))
+def test_the_fastest_free_member_is_left_for_what_is_not_exclusive(copies: int, capacities: list[float]) -> None:
+    """If all is lost, exclusive groups get other members than the fastest one, as long as there are enough."""
+    graph = _GRAPHS[copies]
+    groups = placement_groups(graph)
+    assert groups is not None
+    members, place = list(range(len(capacities))), np.full(graph.drops, _LOST, dtype=np.int32)
+    everything = np.ones(graph.drops, dtype=np.bool_)
+    found = reassign_together(
+        graph,
+        place,
+        everything,
+        members,
+        [0.0] * len(members),
+        capacities=capacities,
+        work=app_weights(graph),
+        runs=everything,
+    )
+    taken = {found[drop] for drop in range(graph.drops) if groups.is_exclusive[drop]}
+    fastest = capacities.index(max(capacities))
+    if sum(groups.exclusive) < len(members):
+        assert len(taken) == sum(groups.exclusive)
+        assert fastest not in taken
+
+
 def test_what_is_lost_of_a_group_goes_where_the_rest_of_it_runs() -> None:
     """The second rank of a job follows the first one, although another member has nothing to do."""
     graph = _GRAPHS[1]
