@@ -14,7 +14,7 @@ from managers.composite.deletion import PendingDeletions
 from managers.composite.deployments import Deployments, merge_errors
 from managers.composite.machine_time import MachineTime
 from managers.composite.merging import as_info
-from managers.composite.requests import Requests
+from managers.composite.requests import Replies, Requests
 from managers.composite.resumptions import Resumptions
 from managers.composite.session_cache import SessionCache
 from managers.composite.session_watch import SessionWatch
@@ -177,7 +177,13 @@ class Sessions:
         return found
 
     def cancel(self, session: str, reason: str, grace: float) -> Routine[SessionInfo]:
-        """Cancel a session on all children that answer. One that is being deployed from here is not started."""
+        """Cancel a session on all children that answer. One that is being deployed from here is not started.
+
+        Raises
+        ------
+        LinkError
+            Children with a part that is not over did not answer. The others did it.
+        """
         since = self._cache.answers
         is_deploying = self._deployments.cancel(session, reason)
         replies = yield from self._requests.ask_all(
@@ -197,6 +203,7 @@ class Sessions:
             if not replies.values:
                 raise
             return _cancelled(session, reason)  # it was being prepared, and nothing of it is left
+        self._refuse_missing(detail, replies, "is cancelled", "cancel")
         return as_info(detail)
 
     def switch(self, operation: str, session: str) -> Routine[SessionInfo]:
@@ -213,18 +220,23 @@ class Sessions:
         if replies.refusals:
             raise replies.refusals[0][1]
         detail = yield from self.session(session)
+        done, verb = ("is paused", "pause") if operation == "pause" else ("continues", "continue")
+        self._refuse_missing(detail, replies, done, verb)
+        return as_info(detail)
+
+    def _refuse_missing(self, detail: SessionDetail, replies: Replies, done: str, verb: str) -> None:
+        """Raise an error that names the children with a part of a session that have not answered, unless it is over."""
+        session = detail.session
         present = self._cache.holders(session) - self._cache.former_holders(session)
         unknown = {view.url for view in self._cache.silent_children(session, self._children.by_url())}
         wanted = unknown | {url for url in present if not self._cache.is_over_at(session, url)}
         missing = [f"{view.name} ({why})" for view, why in replies.missing if view.url in wanted]
         if missing and not detail.is_over:
-            done, verb = ("is paused", "pause") if operation == "pause" else ("continues", "continue")
             raise LinkError(
                 f"session {session!r} {done} only in part: {', '.join(missing)} did not answer",
                 where=self._name,
                 hint=f"'dropflow {verb} {session}' again, when {'it answers' if len(missing) == 1 else 'they answer'}",
             )
-        return as_info(detail)
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
         """Deploy a graph and start it; see `managers.api.Manager.submit`."""

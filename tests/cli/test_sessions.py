@@ -3,6 +3,7 @@
 import pytest
 
 from dropflow.cli.session_replies import SessionChange
+from dropflow.errors import LinkError
 from dropflow.rest.operation_records import DrainRequest
 from dropflow.rest.schema import DropQuery
 from dropflow.testing.fake_manager import FakeManager
@@ -107,6 +108,27 @@ def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> No
 
     assert reply["drops"] == {drop.oid: "CANCELLED" for drop in open_drops}
     assert manager.session("running").status == "RUNNING"
+
+
+def test_drops_whose_node_does_not_answer_are_named(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are cancelled all the same, and the exit status is 3."""
+    first, second = (drop.oid for drop in manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2])
+    cancel_drop = manager.cancel_drop
+
+    def cancel(session: str, drop: str, **more: object) -> object:
+        if drop == first:
+            raise LinkError("n2 does not answer")
+        return cancel_drop(session, drop, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(manager, "cancel_drop", cancel)
+    answer = ask("cancel", "running", first, second)
+
+    assert answer.status == 3
+    assert answer.text.splitlines()[0] == f"{second}: CANCELLED"
+    assert answer.text.splitlines()[1].startswith(f"{first}: UNKNOWN (")
+    assert "n2 does not answer" in answer.text
 
 
 def test_sessions_can_be_cancelled_and_deleted(ask: Command, manager: FakeManager) -> None:

@@ -52,6 +52,26 @@ def test_a_child_that_does_not_pause_a_session_is_named(world: World) -> None:
     assert island.unpause("s").status == "RUNNING"
 
 
+def test_a_child_that_does_not_cancel_a_session_is_named(world: World) -> None:
+    """The others have cancelled their parts, and the request can be repeated."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    two.refuse("cancel", LinkError("it is busy"))
+    with pytest.raises(LinkError, match=r"'s' is cancelled only in part: n2 \(it is busy\) did not answer") as caught:
+        island.cancel("s")
+    assert "'dropflow cancel s' again" in caught.value.hint
+    assert one.session("s").status == "CANCELLED"
+    two.allow("cancel")
+
+    def is_cancelled() -> bool:
+        with suppress(LinkError):  # until the node has answered a status request again
+            return island.cancel("s").status == "CANCELLED"
+        return False
+
+    until(is_cancelled)
+
+
 @pytest.mark.slow
 def test_after_a_restart_missing_parts_make_a_session_unknown(world: World) -> None:
     """A session is not FINISHED while the part of a node is missing that never answered the restarted island.
