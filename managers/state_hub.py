@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dropflow.clock import Clock, SystemClock
 from dropflow.rest.schema import SessionDetail
 from dropflow.rest.sse import ServerSentEvent, format_event
-from dropflow.rest.state_records import DropStates
+from dropflow.rest.state_records import DropStates, plain_states
 from managers.api import Manager
 
 __all__ = ["UNSEEN", "LatestEvents", "StateHub", "WatchedStates", "in_base64", "state_event"]
@@ -62,7 +62,7 @@ class WatchedStates:
     Attributes
     ----------
     states : uint8 array
-        Of all drops of the graph, by row.
+        Of all drops of the graph, by row, with the signs of `dropflow.rest.state_records`.
     events : LatestEvents
         Replaced as a whole, after `states`: states are never older than events.
     """
@@ -118,7 +118,7 @@ class StateHub:
 
     def states(self, session: str) -> npt.NDArray[np.uint8]:
         """Return the present state of each drop of the graph, by row; 255 if it is not known. Do not write to it."""
-        return self.refresh(session, UNSEEN, seconds=0.0).states
+        return plain_states(self.refresh(session, UNSEEN, seconds=0.0).states)
 
     def _read(self, session: str, known: WatchedStates | None, seconds: float) -> WatchedStates:
         self._forget()
@@ -139,7 +139,7 @@ class StateHub:
         return known
 
     def _apply(self, known: WatchedStates, detail: SessionDetail, answer: DropStates) -> None:
-        rows, values = answer.rows, answer.values
+        rows, values = answer.rows, answer.signs
         if len(rows) and int(rows.max()) >= len(known.states):
             more = int(rows.max()) + 1 - len(known.states)
             known.states = np.concatenate([known.states, np.full(more, _UNKNOWN, dtype=np.uint8)])

@@ -4,11 +4,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dropflow.states import DropState
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["DropStates", "StatesQuery"]
+__all__ = ["QUEUED", "RUNNING", "DropStates", "StatesQuery", "plain_states"]
+
+RUNNING = 65
+"""Sign of an application in WRITING whose attempt runs in a worker or thread."""
+QUEUED = 66
+"""Sign of an application in WRITING whose attempt waits for a worker."""
 
 
 class StatesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,7 +34,7 @@ class DropStates(msgspec.Struct, frozen=True, kw_only=True):
     drops : bytes
         Rows in the whole graph, as uint32, little-endian. Base64 in JSON.
     states : bytes
-        `dropflow.states.DropState` of each of them, as uint8.
+        `dropflow.states.DropState` of each of them, as uint8; of applications in WRITING `RUNNING` or `QUEUED`.
     missing : tuple of str
         Children that did not answer: the states of their drops may be old.
     """
@@ -45,8 +52,20 @@ class DropStates(msgspec.Struct, frozen=True, kw_only=True):
         return np.frombuffer(self.drops, dtype="<u4")
 
     @property
-    def values(self) -> "npt.NDArray[np.uint8]":
-        """The states as an array."""
+    def signs(self) -> "npt.NDArray[np.uint8]":
+        """The states as an array, with the signs `RUNNING` and `QUEUED`."""
         import numpy as np  # noqa: PLC0415 - takes long to load
 
         return np.frombuffer(self.states, dtype=np.uint8)
+
+    @property
+    def values(self) -> "npt.NDArray[np.uint8]":
+        """The states as an array of `DropState`."""
+        return plain_states(self.signs)
+
+
+def plain_states(signs: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.uint8]":
+    """Return states without the signs for what runs and what is queued: both are WRITING."""
+    found = signs.copy()
+    found[(signs == RUNNING) | (signs == QUEUED)] = DropState.WRITING
+    return found

@@ -83,7 +83,7 @@ from dropflow.rest.schema import (
     SubmitQuery,
 )
 from dropflow.rest.session_times import SessionTimes
-from dropflow.rest.state_records import DropStates
+from dropflow.rest.state_records import RUNNING, DropStates
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
@@ -469,9 +469,7 @@ class FakeManager(_SessionLives):
         if since == cursor:
             return DropStates(cursor=cursor)
         rows = array("I", (row.drop for row in found.rows))
-        return DropStates(
-            cursor=cursor, drops=rows.tobytes(), states=bytes(DropState[row.state].value for row in found.rows)
-        )
+        return DropStates(cursor=cursor, drops=rows.tobytes(), states=bytes(_sign(row) for row in found.rows))
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes that `fail` made."""
@@ -619,6 +617,10 @@ def _row(session: FakeSession, drop: str) -> DropInfo:
     """Return the drop with this id, or with the only id that ends in this text."""
     found = find_drop(session.page, drop, session=session.name)
     return next(row for row in session.rows if row.oid == found.oid)
+
+
+def _sign(row: DropInfo) -> int:
+    return RUNNING if row.is_app and row.state == DropState.WRITING.name else DropState[row.state].value
 
 
 def _download(name: str, content_type: str, content: bytes) -> Download:

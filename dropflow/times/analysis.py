@@ -13,6 +13,7 @@ from dropflow.times.by_template import profile, slowest
 from dropflow.times.gaps import GAP_KINDS, Gaps, gaps_of
 from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
+from dropflow.times.planned import planned_seconds
 from dropflow.times.statistics import CriticalStep, LaneUse, TimesStatistics
 from dropflow.times.traffic import traffic_of
 from dropflow.times.waits import WAITED_FOR, WORKER, Waits, waits_of
@@ -103,8 +104,8 @@ def pack_analysis(found: Analysis) -> bytes:
         "nodes": attempts.nodes,
         "counts": np.bincount(attempts.node, minlength=len(attempts.nodes)).tolist(),
         "templates": [
-            {"name": one.name, "key": one.key, "category": one.category, "planned": float(seconds)}
-            for one, seconds in zip(found.graph.templates, found.graph.template_seconds, strict=True)
+            {"name": one.name, "key": one.key, "category": one.category, "planned": seconds}
+            for one, seconds in zip(found.graph.templates, planned_seconds(found.graph), strict=True)
         ],
     }
     inputs = np.where(np.isfinite(waits.inputs), waits.inputs - attempts.ready, np.nan)

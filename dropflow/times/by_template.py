@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
+from dropflow.times.planned import planned_seconds
 from dropflow.times.statistics import NodeProfile, SlowAttempt
 
 __all__ = ["profile", "slowest"]
@@ -51,6 +52,7 @@ def _profiles(graph: PhysicalGraph, records: npt.NDArray[Any]) -> Iterator[NodeP
     template_of = graph.template[records["drop"]]
     order = np.argsort(template_of, kind="stable")
     rows, first = np.unique(template_of[order], return_index=True)
+    planned = planned_seconds(graph)
     for row, group in zip(rows.tolist(), np.split(records[order], first[1:]), strict=True):
         template = graph.templates[row]
         ran = group["ran"].astype(np.float64)
@@ -68,7 +70,7 @@ def _profiles(graph: PhysicalGraph, records: npt.NDArray[Any]) -> Iterator[NodeP
             waited=float(np.median(group["waited"])),
             queued=float(np.median(group["queued"])),
             waited_p95=float(np.quantile(group["waited"] + group["queued"], 0.95)),
-            planned=float(graph.template_seconds[row]),
+            planned=planned[row],
             processor=float(group["processor"].sum(dtype=np.float64)),
             memory=int(group["memory"].max()),
             read=int(group["read"].sum(dtype=np.float64)),

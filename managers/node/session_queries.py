@@ -109,7 +109,7 @@ class SessionQueries(SessionTimes):
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of the drops, or what has changed since an answer."""
         found = self._find(session)
-        return self._state_logs.read(found.session, found.piece, since)
+        return self._state_logs.read(found.session, found.piece, since, _running(found))
 
     def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
         """Return a page of the root causes."""

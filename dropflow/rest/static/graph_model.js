@@ -1,22 +1,26 @@
 // The graph that the view shows: boxes, cells and edges from the server, the states of drops, and which are shown apart.
 
-/** States of drops, by their number, in the groups of managers/web/bars.py; the last group is for unknown ones. */
+/** Groups of states, as in managers/web/bars.py; the last one is for unknown ones. */
 export const GROUPS = [
   { style: "completed", word: "completed" },
-  { style: "error", word: "error" },
+  { style: "error", word: "in error" },
   { style: "skipped", word: "skipped" },
   { style: "cancelled", word: "cancelled" },
-  { style: "running", word: "active" },
+  { style: "running", word: "running" },
+  { style: "queued", word: "queued" },
   { style: "waiting", word: "waiting" },
   { style: "unknown", word: "unknown" },
 ];
-const GROUP_OF = new Uint8Array(256).fill(6);
-[5, 4, 0, 1, 0, 0, 3, 2].forEach((group, state) => (GROUP_OF[state] = group));
+/** The group of each state by its number. Data in WRITING, which have some of their contents, wait for the rest. */
+const GROUP_OF = new Uint8Array(256).fill(7);
+[6, 6, 0, 1, 0, 0, 3, 2].forEach((group, state) => (GROUP_OF[state] = group));
+GROUP_OF[65] = 4; // its attempt runs
+GROUP_OF[66] = 5; // its attempt waits for a worker
 
 export const ERROR = 1;
 export const RUNNING = 4;
-export const WAITING = 5;
-export const UNKNOWN = 6;
+export const WAITING = 6;
+export const UNKNOWN = 7;
 
 export class Model {
   /**

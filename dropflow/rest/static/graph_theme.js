@@ -127,6 +127,12 @@ export function drawSign(context, theme, group, x, y, size) {
     context.beginPath();
     context.arc(x, y, size * 0.86, 0, 7);
     context.stroke();
+  } else if (style === "queued") {
+    context.arc(x, y, size * 0.5, 0, 7);
+    context.fill();
+    context.beginPath();
+    context.arc(x, y, size * 0.86, 0, 7);
+    context.stroke();
   } else if (style === "cancelled") {
     context.moveTo(x - size * 0.8, y - size * 0.8);
     context.lineTo(x + size * 0.8, y + size * 0.8);

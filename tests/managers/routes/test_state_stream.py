@@ -12,6 +12,7 @@ import pytest
 
 from dropflow.errors import LinkError, NotFoundError
 from dropflow.rest.sse import read_events
+from dropflow.rest.state_records import RUNNING
 from dropflow.states import DropState
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.routes.state_stream import state_events
@@ -38,7 +39,7 @@ def test_all_states_come_first_then_changes_then_the_end() -> None:
     assert name == "whole"
     states = b64decode(data["states"])
     assert len(states) == 41
-    assert (states[0], states[6], states[40]) == (DropState.COMPLETED, DropState.WRITING, DropState.INITIALIZED)
+    assert (states[0], states[6], states[40]) == (DropState.COMPLETED, RUNNING, DropState.INITIALIZED)
 
     manager.advance("running", {6: "COMPLETED"})
     name, _, data = next(events)
