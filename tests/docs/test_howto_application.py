@@ -19,6 +19,7 @@ _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOT
     [
         ("howto/write-an-application.md", 5),
         ("howto/streaming.md", 1),
+        ("howto/dask.md", 5),
         ("reference/python.md", 3),
         ("tutorial/python.md", 4),
     ],

@@ -1,0 +1,20 @@
+"""Execution of dask's collections (arrays, bags, data frames, delayed functions, xarray) by dropflow.
+
+Dask divides a program on arrays into tasks on chunks. Here, its graph becomes a physical graph, and a session executes
+it: `scheduler` for a block of code, `get` for one computation. Read `dropflow.dask.translate` first.
+
+It needs the extra ``dask``. Values stay in this process, as objects; there is no session directory.
+"""
+
+from dropflow.errors import MissingDependencyError
+
+try:
+    from dropflow.dask.scheduler import RUNNERS, Scheduler, get, scheduler
+except ImportError as error:
+    if (error.name or "").startswith("dropflow"):
+        raise
+    raise MissingDependencyError(
+        f"dropflow.dask needs dask 2025.7 or newer: {error}", hint="pip install 'dropflow[dask]'"
+    ) from error
+
+__all__ = ["RUNNERS", "Scheduler", "get", "scheduler"]

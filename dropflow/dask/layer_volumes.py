@@ -1,0 +1,49 @@
+"""Volumes of chunks, from what dask's layers tell about shape, chunks and data type of their array."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["layer_volumes"]
+
+
+def layer_volumes(graph: Any) -> dict[str, float]:
+    """Return the mean bytes of a chunk of each array in a dask graph, by the name of its layer, where they are known.
+
+    Parameters
+    ----------
+    graph : object
+        A `dask.highlevelgraph.HighLevelGraph`, or an expression of dask that holds some; others have no layers.
+    """
+    volumes: dict[str, float] = {}
+    for layers in _layers(graph):
+        for name, layer in layers.items():
+            known = getattr(layer, "collection_annotations", None) or {}
+            size = _mean_bytes(known.get("dtype"), known.get("shape"), known.get("chunks"))
+            if size is not None:
+                volumes[str(name)] = size
+    return volumes
+
+
+def _layers(graph: Any) -> Iterator[Mapping[Any, Any]]:
+    """Yield the layers of all graphs in an expression."""
+    left = [graph]
+    while left:
+        found = left.pop()
+        layers = getattr(found, "layers", None) or getattr(getattr(found, "hlg", None), "layers", None)
+        if isinstance(layers, Mapping):
+            yield layers
+        else:
+            left += [each for each in getattr(found, "operands", ()) if hasattr(each, "operands")]
+
+
+def _mean_bytes(dtype: Any, shape: Any, chunks: Any) -> float | None:
+    """Return the mean bytes of a chunk; None if the size of an axis is unknown, or values are objects."""
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or shape is None or chunks is None:
+        return None
+    total, count = float(dtype.itemsize), 1
+    for length, pieces in zip(shape, chunks, strict=True):
+        total *= length
+        count *= len(pieces)
+    return total / count if count and np.isfinite(total) else None

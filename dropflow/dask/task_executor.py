@@ -1,0 +1,84 @@
+"""Execution of dask's tasks in the threads of this process."""
+
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+from dropflow.clock import Clock
+from dropflow.dask.object_contents import ObjectHandle, size_of
+from dropflow.dask.translate import TranslatedGraph
+from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
+from dropflow.failure import Failure
+from dropflow.stopping import GRACE_SECONDS
+
+__all__ = ["TaskExecutor"]
+
+
+class TaskExecutor:
+    """The `dropflow.engine.api.Executor` of a dask graph.
+
+    Parameters
+    ----------
+    tasks : TranslatedGraph
+        The graph.
+    clock : Clock
+        For durations.
+    context : contextvars.Context
+        Context variables for the tasks: each runs in a copy.
+    on_error : callable
+        Called, in the thread of the attempt, with the drop of a task that has raised, and the exception.
+    """
+
+    worker = 0
+
+    def __init__(
+        self,
+        tasks: TranslatedGraph,
+        clock: Clock,
+        context: contextvars.Context,
+        on_error: Callable[[int, BaseException], None],
+    ) -> None:
+        self._keys, self._nodes = tasks.keys, tasks.nodes
+        self._tasks = tasks.tasks
+        self._aliases = tasks.aliases
+        self._clock = clock
+        self._context = context
+        self._on_error = on_error
+        self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
+        self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
+
+    def execute(self, task: Task) -> AttemptResult:
+        """Compute the value of a task, or take that of a constant."""
+        started = self._clock.monotonic()
+        drop, handles = task.drop, dict[int, Handle]()
+        failure = None
+        try:
+            if drop < self._tasks:
+                value = self._context.copy().run(self._nodes[drop], self._values(task))
+            else:
+                value = self._nodes[drop - self._tasks].value
+            # Constants are their own output.
+            target = task.outputs[0].drop if task.outputs else drop
+            handles[target] = ObjectHandle(kind="object", size=size_of(value), value=value)
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, which its caller gets
+            self._on_error(drop, error)
+            failure = Failure.of(error)
+        return AttemptResult(drop, task.attempt, handles, failure=failure, seconds=self._clock.monotonic() - started)
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Do nothing: a task in a thread runs to its end. Its result does not count."""
+
+    def close(self) -> None:
+        """Do nothing: there are no resources."""
+
+    def _values(self, task: Task) -> dict[Any, Any]:
+        """Return the values that a task needs, by the keys that it has for them."""
+        keys, first = self._keys, self._tasks
+        values = {}
+        for each in task.inputs:
+            assert isinstance(each.handle, ObjectHandle)  # noqa: S101 - all contents here are
+            values[keys[each.drop - first]] = each.handle.value
+        for key in self._nodes[task.drop].dependencies:
+            if key not in values:
+                values[key] = values[self._aliases[key]]
+        return values
