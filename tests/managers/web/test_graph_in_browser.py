@@ -105,7 +105,7 @@ def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> N
     expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 19 waiting")
 
     manager.fail("running", 12, "the disk is full", also=(32,))
-    expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 1 error, 18 waiting")
+    expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 1 in error, 18 waiting")
     node.press("Enter")
     expect(page.locator(".graph-note")).to_have_text("Shown: 20 drops.Show all")
     page.locator("#graph-logical [role=button]", has_text="root").click()
