@@ -121,7 +121,7 @@ def test_output_to_descriptors_is_bounded_and_has_its_end(pool: WorkerPool, tmp_
     assert "SIGABRT" in text_of(dead[0])
     assert text_of(dead[0]).endswith("xxx the end"[4:])
     for log in (work.log("flood_1"), work.log("die_2")):
-        assert re.search(r"xxthe end($|.* ERROR the worker process was killed by signal 6 \(SIGABRT\).*\n$)", log)
+        assert re.search(r"xxthe end($|\n\S+ ERROR the worker process was killed by signal 6 \(SIGABRT\).*\n$)", log)
         assert "bytes left out" in log
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < MEGABYTE
 
