@@ -8,7 +8,7 @@ before the session here gets the event, so that all consumers find it.
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from pathlib import Path
 
 import msgspec
@@ -245,12 +245,18 @@ class ContentExchange:
     def next_view(self, reset: Iterable[int]) -> None:
         """Continue in the next view of the session, where these drops run again."""
         self._view += 1
-        for drop in reset:
-            self._copies.pop(drop, None)  # attempts that still run may read it
-            self._bodies.pop(drop, None)
-            self._for_copies.discard(drop)
+        self._for_copies.difference_update(reset)
         for drop, producer in [key for key in self._offered if key[1] >= 0]:
             del self._offered[drop, producer]  # what is still a part is offered again
+
+    def keep_copies(self, drops: Collection[int]) -> None:
+        """Use the copies of these drops only, which are complete in the next view.
+
+        Others run again, or belonged to a node that was lost before it reported: what they write now may be another
+        content. Their copies stay on the disk, since attempts that still run may read them.
+        """
+        self._copies = {drop: path for drop, path in self._copies.items() if drop in drops}
+        self._bodies = {drop: body for drop, body in self._bodies.items() if drop in drops}
 
     def remove_copy(self, drop: int) -> None:
         """Remove the copy of a content that was fetched, if there is one."""

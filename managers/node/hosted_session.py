@@ -28,7 +28,7 @@ from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
-from dropflow.states import SessionState
+from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import session_views
 from managers.node.beginning import Beginning, NextViewBegins
@@ -267,6 +267,8 @@ class HostedSession:
         adopted, problems = adopt_copies(self._repository, piece, copies)
         continuation = continuation_in_view(frozen, decision, piece, adopted)
         session = self._make_session(piece, exchange, continuation, self.session)
+        states = np.frombuffer(continuation.known.states, dtype=np.uint8)
+        contents.keep_copies(set(piece.drop[states == DropState.COMPLETED].tolist()))
         session.notes += [*self.session.notes, note, *problems]
         self._recomputed += recomputed_drops(piece.graph, session.known)
         self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view

@@ -44,8 +44,8 @@ def released_contents_count_as_available(patch: Patch) -> None:
     """A member reports contents that it has released as if they were there."""
     report_of = view_states.report_of
 
-    def report(session: Session, piece: Slice, *, workers: float) -> MemberReport:
-        found = report_of(session, piece, workers=workers)
+    def report(session: Session, piece: Slice, **options: Any) -> MemberReport:
+        found = report_of(session, piece, **options)
         states = np.frombuffer(session.handover.states(), dtype=np.uint8)
         available = ((states == DropState.COMPLETED) & piece.is_own).astype(np.uint8)
         return msgspec.structs.replace(found, available=pack_column(available))
@@ -129,12 +129,12 @@ def promises_without_stopping(patch: Patch) -> None:
     """A member reports and promises, and its session goes on meanwhile."""
     freeze = HostedSession.freeze
 
-    def frozen(self: Any, *, is_advancing: bool) -> None:
+    def frozen(self: Any, shared: Any, *, is_advancing: bool) -> None:
         if is_advancing and not self.session.is_over:
-            report = view_states.report_of(self.session, self.piece, workers=1)
+            report = view_states.report_of(self.session, self.piece, workers=1, shared=shared)
             self._report(Frozen(self.name, self.epoch, report))
         else:
-            freeze(self, is_advancing=is_advancing)
+            freeze(self, shared, is_advancing=is_advancing)
 
     patch.setattr(HostedSession, "freeze", frozen)
 
