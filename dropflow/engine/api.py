@@ -336,6 +336,10 @@ class Runner(Protocol):
         """Start no attempts while `is_held`, also none that was submitted before. From any thread."""
         ...
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        ...
+
     def interrupt(self) -> None:
         """Stop what runs in the session's own thread, because the session is being cancelled."""
         ...

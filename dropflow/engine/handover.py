@@ -46,6 +46,10 @@ class Handover:
         self._ready = ready
         self._exchange = exchange
 
+    def take_back(self) -> None:
+        """Take back the attempts that the runner has not begun, so that another node may run them."""
+        self._ready.take_back()
+
     def states(self) -> bytes:
         """Return the state of every drop: WRITING only where an attempt is with the runner and will count."""
         waiting, ahead = self._ready.drops, self._ahead()

@@ -127,6 +127,12 @@ class ReadyRuns:
         self._ready.clear()
         self._delayed.clear()
 
+    def take_back(self) -> None:
+        """Take back the attempts that the runner has not begun: they wait here again, with the same numbers."""
+        tasks = self._runner.give_back()
+        self._inputs.in_flight -= len(tasks)
+        self._ready.extend([Run(task.drop, task.attempt) for task in tasks])
+
     def abort(self, action: Abort) -> None:
         """Stop an attempt, wherever it is. A session that is cancelled stops its attempts itself."""
         if self._core.status is SessionState.CANCELLING:

@@ -54,6 +54,11 @@ class FakeRunner:
         """Record."""
         self.is_held = is_held
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the tasks that were not taken."""
+        tasks, self.tasks = self.tasks, []
+        return tasks
+
     def interrupt(self) -> None:
         """Do nothing."""
 

@@ -147,6 +147,15 @@ class SimulatedRunner:
         self._is_held = is_held
         self._begin()
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        tasks = tuple(self._waiting)
+        self._waiting.clear()
+        rest = not_begun(one for task in tasks for one in task.then)
+        if rest:
+            self._deliver(rest)
+        return tasks
+
     def interrupt(self) -> None:
         """Do nothing: the session is stepped by its driver, and aborts follow."""
 

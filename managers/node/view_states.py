@@ -34,6 +34,8 @@ BooleanColumn = npt.NDArray[np.bool_]
 def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping[int, SharedFile]) -> MemberReport:
     """Return the report of a session that is frozen. Of copies, it has only shared files that are there.
 
+    Attempts that its runner has not begun are taken back before: their drops may move.
+
     Parameters
     ----------
     workers : float
@@ -41,6 +43,7 @@ def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping
     shared : mapping of int to SharedFile
         Files of other members, by row.
     """
+    session.handover.take_back()
     drops, rows = session.core.drops, piece.drop
     states = np.frombuffer(session.handover.states(), dtype=np.uint8)
     available = np.zeros(len(rows), dtype=np.uint8)

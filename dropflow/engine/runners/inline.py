@@ -83,6 +83,15 @@ class InlineRunner:
         """Start no attempts while `is_held`. Those that were submitted before run in the next `submit`."""
         self._is_held = is_held
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        tasks = tuple(self._kept)
+        self._kept.clear()
+        rest = not_begun(one for task in tasks for one in task.then)
+        if rest and self._deliver is not None:
+            self._deliver(rest)
+        return tasks
+
     def interrupt(self) -> None:
         """Stop the attempt that runs, and run no others: meanwhile the session cannot read its inbox.
 

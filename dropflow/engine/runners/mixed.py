@@ -53,6 +53,10 @@ class MixedRunner:
         self._waiting.hold(is_held=is_held)
         self._computing.hold(is_held=is_held)
 
+    def give_back(self) -> Sequence[Task]:
+        """Return what waits in either runner."""
+        return (*self._waiting.give_back(), *self._computing.give_back())
+
     def interrupt(self) -> None:
         """Interrupt both runners."""
         self._waiting.interrupt()

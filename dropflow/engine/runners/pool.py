@@ -26,6 +26,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -368,6 +369,10 @@ class WorkerPool:
         self._workers.clear()
 
 
+_ANSWER_SECONDS = 5.0
+"""How long a session waits for the thread of the pool."""
+
+
 class PooledRunner:
     """`dropflow.engine.api.Runner` of one session, in the worker processes of a pool.
 
@@ -411,6 +416,25 @@ class PooledRunner:
     def hold(self, *, is_held: bool) -> None:
         """Start no attempts while `is_held`; workers return those that they were given ahead."""
         self._pool.command(lambda dispatcher: dispatcher.hold(self._queue, is_held=is_held))
+
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that no worker has been given; none if the thread of the pool is busy for seconds."""
+        if self._closed or not self._started:
+            return ()
+        given: Future[tuple[Task, ...]] = Future()
+
+        def answer(_: Dispatcher) -> None:
+            if given.set_running_or_notify_cancel():
+                given.set_result(self._queue.give_back())
+
+        try:
+            self._pool.command(answer)
+        except OSError:
+            return ()  # the pool is closed
+        try:
+            return given.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            return () if given.cancel() else given.result()
 
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""

@@ -49,6 +49,10 @@ class ProcessRunner:
         """Start no attempts while `is_held`."""
         self._runner.hold(is_held=is_held)
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that no worker has been given."""
+        return self._runner.give_back()
+
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 

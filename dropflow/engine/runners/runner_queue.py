@@ -82,6 +82,15 @@ class RunnerQueue:
             tasks, self._held = self._held, None
             self.add(tasks)
 
+    def give_back(self) -> tuple[Task, ...]:
+        """Forget all attempts that wait, and return them; those that follow them are answered as not begun."""
+        tasks = (*self.suspects, *self.pending, *(self._held or ()))
+        self.clear()
+        rest = not_begun(one for task in tasks for one in task.then)
+        if rest:
+            self.deliver(rest)
+        return tasks
+
     @property
     def is_waiting(self) -> bool:
         """Whether attempts wait."""

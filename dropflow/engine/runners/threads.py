@@ -98,6 +98,17 @@ class ThreadRunner:
             self._is_held = is_held
             self._changed.notify_all()
 
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        with self._changed:
+            tasks = [task for task in self._queue if (task.drop, task.attempt) in self._waiting]
+            self._queue.clear()
+            self._waiting.difference_update((task.drop, task.attempt) for task in tasks)
+            rest = self._leave([one for task in tasks for one in task.then])
+        if rest:
+            self._deliver(rest)
+        return tasks
+
     def interrupt(self) -> None:
         """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
 
