@@ -310,7 +310,7 @@ def test_nothing_is_changed_by_get(served: Served, hello: Path) -> None:
     for path in [path for path, methods in described.items() if "get" in methods]:
         target = path.replace("{translation}", identity)
         query = f"?pgt_id={identity}&dlg_mgr_deploy=1&dlg_mgr_url={served.manager_url}" if path == "/gen_pg" else ""
-        for more in ({}, LINKED, {"Accept": "text/html"}):
+        for more in ({}, LINKED | {"Accept": "text/html"}):
             reply = served.ask("GET", target + query, Cookie=COOKIE, **more)
             assert reply.status < 500, (path, reply.text)
 
