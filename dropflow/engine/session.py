@@ -475,8 +475,9 @@ class Session:
     def result(self) -> SessionResult:
         """Return how the session ended."""
         self._set_aside()
-        # What is here was settled before, but others may have lost theirs.
-        self._failures.lost += [item for item in self._left_over if self.is_over and isinstance(item, Lost)]
+        if self.core.status is SessionState.FINISHED:
+            # What is here was settled before, but others have lost theirs.
+            self._failures.lost += [item for item in self._left_over if isinstance(item, Lost)]
         self._left_over = []
         try:
             self._repository.confirm()

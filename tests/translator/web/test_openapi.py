@@ -25,7 +25,7 @@ def test_no_generated_request_breaks_the_server(serve: Callable[..., Served], he
 
 def _try(operation: "schemathesis.APIOperation", identity: str) -> None:
     @given(case=operation.as_strategy())
-    @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def one(case: "schemathesis.Case") -> None:
         if "translation" in case.path_parameters:
             case.path_parameters["translation"] = identity
