@@ -20,14 +20,14 @@ demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, a
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ($(SLOW))" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
 
 test: coverage  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "($(SLOW)) and not exhaustive"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "($(SLOW)) and not exhaustive"
 
 exhaustive: $(VENV)/.installed  ## tests that take minutes of processor time, and 10,000 simulated clusters: for the night
-	$(BIN)/python -m pytest -q -n $(JOBS) -m exhaustive
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
 
 simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on
@@ -41,7 +41,7 @@ torture: $(VENV)/.installed  ## kill processes of runs and clusters at random mo
 
 coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) -m "not ($(SLOW))"
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))"
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python tests/coverage_floors.py
 

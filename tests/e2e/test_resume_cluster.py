@@ -54,7 +54,7 @@ def _begun(marks: Path) -> Counter[str]:
     return Counter(marks.read_text().split() if marks.exists() else ())
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> None:
     """After kill -9 of everything and a new start, resume finishes the session, and repeats nothing that was done."""
     graph, marks = _graph(tmp_path, seed)

@@ -119,6 +119,7 @@ def _use(running: Running) -> _Use:
     )
 
 
+@pytest.mark.exhaustive
 def test_nothing_grows_with_the_number_of_sessions(tmp_path: Path) -> None:
     """Memory, processes, threads, files and sockets of nodes and island do not grow after the first sessions."""
     patient = ("--suspect-after", 10, "--lost-after", 60)

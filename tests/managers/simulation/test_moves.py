@@ -52,6 +52,7 @@ def test_a_rebalance_relieves_a_slow_node(tmp_path: Path) -> None:
     assert _seconds(tmp_path / "with", rebalance=True) < 0.7 * _seconds(tmp_path / "without", rebalance=False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> None:
     """The manager that deployed a session has it rebalanced when one node would end much later than the others."""
@@ -61,7 +62,7 @@ def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("island", ["i1", "i2"])
+@pytest.mark.parametrize("island", ["i1", pytest.param("i2", marks=pytest.mark.exhaustive)])
 def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
     """A node that is started in the middle of a session becomes a member, gets drops, and runs some of them."""
     cluster = SimulatedCluster(6, tmp_path, workload=Workload(seconds=2.0), nodes=3)
