@@ -242,6 +242,13 @@ def warm(attempts: Attempts) -> None:
     attempts.answers.wait(*drops)
 
 
+def expect(pool: WorkerPool, **seconds: float) -> None:
+    """Have the pool expect that attempts of scripts take so long."""
+    for runner in pool._dispatcher._runners.values():
+        for script, each in seconds.items():
+            runner.expected.note(SCRIPTS.index(script), each)
+
+
 def busy(pool: WorkerPool, attempts: Attempts, *drops: int) -> None:
     """Keep one worker busy with each drop, until it is aborted."""
     for drop in drops:
@@ -276,12 +283,7 @@ def test_nothing_waits_behind_an_attempt_that_writes_a_stream(pool: WorkerPool, 
 def test_an_attempt_of_a_stream_gets_an_idle_worker(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt of a stream does not wait for a busy worker, perhaps that of its producer, while another is idle."""
     warm(attempts)
-
-    def expect_short(pool: WorkerPool) -> None:
-        for runner in pool._dispatcher._runners.values():
-            runner.expected.note(SCRIPTS.index("hang"), 1e-6)
-
-    seen(pool, expect_short)
+    seen(pool, lambda pool: expect(pool, hang=1e-6))
     attempts.submit(("hang", 1))
     until(pool, lambda pool: any(worker.current() >= 0 for worker in pool._workers))
     attempts.submit(("short", 2), ahead=True)
@@ -338,8 +340,9 @@ def test_no_result_waits_for_the_attempt_after_it(attempts: Attempts) -> None:
 def test_an_aborted_attempt_does_not_run_again(pool: WorkerPool, attempts: Attempts) -> None:
     """An attempt that was aborted while it waited in a worker does not run in another one when that worker dies."""
     warm(attempts)
-    seen(pool, lambda pool: setattr(pool._workers[0], "seconds", 1e9))
-    attempts.submit(("deaf", 1), ("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
+    seen(pool, lambda pool: expect(pool, hang=10.0, deaf=1e-6))
+    attempts.submit(("hang", 1))
+    attempts.submit(("deaf", 2), ("short", 3), ("short", 4), ("short", 5))
     until(pool, lambda pool: sum(len(worker.assigned) for worker in pool._workers) == 5)
     attempts.abort(3, 1, 2, grace=0.0)
     results = attempts.answers.wait(1, 2, 3, 4, 5)
