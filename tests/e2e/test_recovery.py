@@ -46,7 +46,7 @@ _KINDS = {Committed, Decided, Promised}
 """What any loss of a node leaves in the history."""
 
 
-@pytest.mark.parametrize("kind", _GRAPHS)
+@pytest.mark.parametrize("kind", ["shared", "streamed", pytest.param("large", marks=pytest.mark.exhaustive)])
 def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) -> None:
     """The result is that of one process, also if the node is started again under its name; a delete removes it all.
 

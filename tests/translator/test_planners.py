@@ -82,6 +82,7 @@ def test_the_same_request_gives_the_same_plan(algorithm: str) -> None:
     assert first.priority.tolist() == second.priority.tolist()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @given(work_graphs(most=5), st.integers(2, 3))
 @settings(max_examples=40)

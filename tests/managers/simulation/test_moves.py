@@ -102,6 +102,7 @@ def test_a_session_on_one_node_gets_another_one(tmp_path: Path) -> None:
     assert any("node n1-2 has joined; " in note for note in ended.notes)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_node_that_was_lost_comes_back(tmp_path: Path) -> None:
     """A member that is killed and started again joins as empty; what its former process had is not used."""

@@ -11,6 +11,7 @@ from tests.translator.web.served import Served
 from translator.web.records import TranslatorLimits
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_no_generated_request_breaks_the_server(serve: Callable[..., Served], hello: Path) -> None:
