@@ -24,12 +24,10 @@ def attempt_priority(graph: PhysicalGraph) -> IntColumn | None:
     before, after = graph.predecessors, graph.successors
     is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     consumers = np.diff(after.ptr)
-    roots = np.flatnonzero(is_data & (np.diff(before.ptr) == 0) & (consumers > 0))
+    is_root = is_data & (np.diff(before.ptr) == 0) & (consumers > 0)
     column = graph.priority.copy()
-    if len(roots):
-        is_root = np.zeros(graph.drops, dtype=bool)
-        is_root[roots] = True
+    if is_root.any():
         urgent = graph.priority[after.neighbour[np.repeat(is_root, consumers)]]
-        starts = np.concatenate(([0], np.cumsum(consumers[roots])[:-1]))
-        column[roots] = np.maximum.reduceat(urgent, starts)
+        first = np.cumsum(consumers[is_root]) - consumers[is_root]
+        column[is_root] = np.maximum.reduceat(urgent, first)
     return column

@@ -33,10 +33,9 @@ class ExpectedSeconds:
 
     def note(self, template: int, seconds: float) -> None:
         """Add the time of an attempt that has ended."""
-        mean, kind = self._of_template[template], self._kinds[template]
-        self._of_template[template] = seconds if mean == _UNKNOWN else mean + _WEIGHT * (seconds - mean)
-        mean = self._of_kind[kind]
-        self._of_kind[kind] = seconds if mean == _UNKNOWN else mean + _WEIGHT * (seconds - mean)
+        kind = self._kinds[template]
+        self._of_template[template] = _mean(self._of_template[template], seconds)
+        self._of_kind[kind] = _mean(self._of_kind[kind], seconds)
 
     def of(self, template: int) -> float:
         """Return the seconds that an attempt is expected to take; inf if nothing is known."""
@@ -46,3 +45,7 @@ class ExpectedSeconds:
     def together(self, tasks: Iterable[Task]) -> float:
         """Return the seconds that attempts are expected to take one after the other."""
         return sum(self.of(task.template) for task in tasks)
+
+
+def _mean(before: float, seconds: float) -> float:
+    return seconds if before == _UNKNOWN else before + _WEIGHT * (seconds - before)
