@@ -17,8 +17,7 @@ _WIDE = 64
 
 def contracted_nets(nets: Nets, group: _Wide, groups: int) -> Nets:
     """Return the nets with groups in place of tasks, without those that are within one group."""
-    net = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
-    key = np.unique(net * max(groups, 1) + group[nets.task])
+    key = np.unique(nets.net * max(groups, 1) + group[nets.task])
     net, task = key // max(groups, 1), key % max(groups, 1)
     size = np.bincount(net, minlength=len(nets.volume))
     kept = size[net] > 1
@@ -55,11 +54,8 @@ def paired_tasks(nets: Nets, part: _Wide, weights: Floats, heaviest: float, draw
         Source of random numbers.
     """
     tasks = len(part)
-    net_of = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
-    nets_of = net_of[np.argsort(nets.task, kind="stable")].tolist()
-    start = np.zeros(tasks + 1, dtype=np.int64)
-    np.cumsum(np.bincount(nets.task, minlength=tasks), out=start[1:])
-    first, ptr, pins, volume = start.tolist(), nets.ptr.tolist(), nets.task.tolist(), nets.volume.tolist()
+    first, nets_of = (one.tolist() for one in nets.of_tasks(tasks))
+    ptr, pins, volume = nets.ptr.tolist(), nets.task.tolist(), nets.volume.tolist()
     where, weight = part.tolist(), weights[0].tolist()
     group, groups = [-1] * tasks, 0
     order = list(range(tasks))

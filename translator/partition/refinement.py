@@ -100,8 +100,7 @@ def heaviest_first(graph: TaskGraph, limits: PartLimits) -> _Parts:
 def moved_bytes(nets: Nets, part: _Parts) -> float:
     """Return the bytes that move between the parts."""
     parts = int(part.max(initial=0)) + 1
-    net = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
-    places = np.unique(net * parts + part[nets.task]) // parts
+    places = np.unique(nets.net * parts + part[nets.task]) // parts
     return float(nets.volume[places].sum() - nets.volume.sum())
 
 
@@ -124,19 +123,16 @@ class _Refinement:
         self._ptr: list[int] = nets.ptr.tolist()
         self._pins: list[int] = nets.task.tolist()
         self._volume: list[float] = nets.volume.tolist()
-        net_of = np.repeat(np.arange(len(nets.volume)), np.diff(nets.ptr))
-        order = np.argsort(nets.task, kind="stable")
-        self._nets_of: list[int] = net_of[order].tolist()
-        first = np.zeros(len(part) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(nets.task, minlength=len(part)), out=first[1:])
+        first, nets_of = nets.of_tasks(len(part))
         self._first: list[int] = first.tolist()
+        self._nets_of: list[int] = nets_of.tolist()
         self.part: list[int] = part.tolist()
         self._weights: list[list[float]] = limits.weights.tolist()
         self._most: list[list[float]] = (limits.most * (1 + _EXACT)).tolist()
         self._sums: list[list[float]] = limits.sums(part).tolist()
         self._size: list[int] = np.bincount(part, minlength=self._parts).tolist()
         self._count: list[dict[int, int]] = [{} for _ in self._volume]
-        for net, task in zip(net_of.tolist(), self._pins, strict=True):
+        for net, task in zip(nets.net.tolist(), self._pins, strict=True):
             count, where = self._count[net], self.part[task]
             count[where] = count.get(where, 0) + 1
 

@@ -37,6 +37,17 @@ class Nets:
     task: Wide
     volume: Floats
 
+    @cached_property
+    def net(self) -> Wide:
+        """The net of each item of `task`."""
+        return np.repeat(np.arange(len(self.volume)), np.diff(self.ptr))
+
+    def of_tasks(self, tasks: int) -> tuple[Wide, Wide]:
+        """Return pointers, shape (tasks + 1,), and nets: those of task i are ``nets[ptr[i]:ptr[i + 1]]``."""
+        ptr = np.zeros(tasks + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.task, minlength=tasks), out=ptr[1:])
+        return ptr, self.net[np.argsort(self.task, kind="stable")]
+
 
 @dataclass(frozen=True)
 class TaskGraph:
