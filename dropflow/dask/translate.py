@@ -176,7 +176,7 @@ def _graph(
     """
     names: set[str] = set()
     data = [
-        *_templates(made, Kind.DATA, names, [_volume(group.name, volumes) for group in made.groups]),
+        *_templates(made, Kind.DATA, names, _volumes(made, volumes)),
         *_templates(given, Kind.DATA, names, given_weights),
     ]
     apps = _templates(made, Kind.APP, names, [1.0] * len(made.groups))
@@ -216,12 +216,20 @@ def _templates(groups: KeyGroups, kind: Kind, names: set[str], weights: Sequence
     return found
 
 
-def _volume(name: str, volumes: Mapping[str, float]) -> float:
-    """Return the bytes of a value. Fused tasks have the name of the last layer, with others in front of it."""
-    if name in volumes:
-        return volumes[name]
-    token = name.rpartition("-")[2]
-    return next((size for layer, size in volumes.items() if token and layer.endswith(f"-{token}")), 0.0)
+def _volumes(groups: KeyGroups, known: Mapping[str, float]) -> list[float]:
+    """Return the bytes of a value of each group; 0 where they are unknown.
+
+    Fused tasks have the name of the last layer, with others in front of it, so that the last part of it is compared.
+    """
+    by_token: dict[str, float] = {}
+    for layer, size in known.items():
+        _, dash, token = layer.rpartition("-")
+        if dash and token:
+            by_token.setdefault(token, size)
+    return [
+        known[group.name] if group.name in known else by_token.get(group.name.rpartition("-")[2], 0.0)
+        for group in groups.groups
+    ]
 
 
 def _constant_weights(groups: KeyGroups, values: Sequence[Any]) -> list[float]:
