@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from dropflow.cli.exit_status import Exit
 from dropflow.cli.progress import transfer_progress
 from dropflow.errors import LinkError, StorageError
 from dropflow.formatting import format_size
@@ -30,11 +29,6 @@ class ArchiveReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Its size and place."""
         yield f"{format_size(self.bytes)} in {self.output}"
-
-    @property
-    def status(self) -> Exit:
-        """The exit status."""
-        return Exit.FINISHED
 
 
 def download_archive(

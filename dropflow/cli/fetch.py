@@ -53,14 +53,13 @@ def command(
     if archive is not None and drop is not None:
         raise UsageError(f"an archive has the results of a session, not one drop: {target}", hint="name a directory")
     root = Path(target or safe_name(session, fallback="session")).absolute()
+    quiet = output.kind is OutputKind.QUIET
     with connect(manager) as client:
         if archive is not None:
-            packed = download_archive(client, session, archive, root, quiet=output.kind is OutputKind.QUIET)
-            output.answer(packed)
-            return packed.status
+            output.answer(download_archive(client, session, archive, root, quiet=quiet))
+            return Exit.FINISHED
         found = client.results(session) if drop is None else _one_result(client, session, drop)
         files = [WantedFile(result, path) for result, path in result_paths(found.results)]
-        quiet = output.kind is OutputKind.QUIET
         sizes = sum(file.result.size for file in files)
         try:
             with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
