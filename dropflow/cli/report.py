@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from dropflow.cli.candidates import runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
@@ -33,7 +34,7 @@ class ReportReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("report")
 @output_options
 @click.option("-o", "file", metavar="FILE.html", help="The file to write; RUN-report.html unless given.")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=runs)
 @connection_options
 def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file: str | None) -> Exit:
     """Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.
