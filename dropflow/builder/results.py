@@ -1,7 +1,7 @@
 """The values of data after a run on this machine, or in a session of a cluster."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -23,14 +23,12 @@ from dropflow.notebook import (
 from dropflow.public import DropContent, RunResult
 from dropflow.rest.client import Client
 from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
-from dropflow.states import SessionState
 
 if TYPE_CHECKING:
     from translator.planning.live_machines import LiveMachines
 
 __all__ = ["GraphRun", "SubmittedGraph", "submit"]
 
-_OVER = frozenset(state.name for state in (SessionState.FINISHED, SessionState.FAILED, SessionState.CANCELLED))
 _WATCH_SECONDS = 20.0
 _LOGS, _LOG_BYTES = 10, 16_384
 _SINGLE = ("subgraph", "exclusive", "service")
@@ -149,9 +147,8 @@ class SubmittedGraph:
         LinkError
             The manager does not answer; the session goes on.
         """
-        detail = self.detail()
-        while detail.status not in _OVER:
-            detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
+        for _ in self._details():
+            pass
         return self
 
     def show(self) -> "SubmittedGraph":
@@ -167,12 +164,19 @@ class SubmittedGraph:
             The manager does not answer; the session goes on.
         """
         display = notebook_display()
-        detail = self.detail()
-        shown = display(HtmlView(self._html(detail), repr(self)), display_id=True)
-        while detail.status not in _OVER:
-            detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
+        details = self._details()
+        shown = display(HtmlView(self._html(next(details)), repr(self)), display_id=True)
+        for detail in details:
             shown.update(HtmlView(self._html(detail), repr(self)))
         return self
+
+    def _details(self) -> Iterator[SessionDetail]:
+        """Yield the session as it is now, and after each change, until it is over."""
+        detail = self.detail()
+        yield detail
+        while not detail.is_over:
+            detail = self.client.watch(self.session, version=detail.version, seconds=_WATCH_SECONDS)
+            yield detail
 
     def _html(self, detail: SessionDetail) -> str:
         failures = [
