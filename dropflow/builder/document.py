@@ -121,7 +121,7 @@ def _document(drawing: DraftGraph, description: str) -> EagleFile:
     top = min((one.y - one.radius for one in drawn.values()), default=0.0)
     nodes = []
     for node in drawing.nodes:
-        if drawing.owner_of(node) is not None:
+        if node.owner is not None:
             continue
         circle = drawn[node.id]
         nodes.append(
@@ -152,7 +152,7 @@ def _document(drawing: DraftGraph, description: str) -> EagleFile:
         active_graph_config_id=None,
         graph_configurations={},
         node_data_array=tuple(nodes),
-        link_data_array=tuple(_edge(drawing, link) for link in drawing.links),
+        link_data_array=tuple(map(_edge, drawing.links)),
     )
 
 
@@ -183,9 +183,9 @@ def _applications(drawing: DraftGraph, construct: DraftNode, fields: "_Fields") 
     return made
 
 
-def _edge(drawing: DraftGraph, link: DraftLink) -> EagleEdge:
+def _edge(link: DraftLink) -> EagleEdge:
     """Return an edge; for an application of a construct it ends on the construct."""
-    source, target = (drawing.owner_of(node) or node for node in (link.source, link.target))
+    source, target = (node.owner or node for node in (link.source, link.target))
     return EagleEdge(
         source=source.id,
         source_port=_field_id(link.source, link.source_port),

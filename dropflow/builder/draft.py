@@ -1,6 +1,6 @@
 """The nodes and edges of a graph that is being written: records that calls add to, and that become a document.
 
-An application of a construct is a node, too, as in `translator.logical`; `DraftGraph.owner_of` has its construct.
+An application of a construct is a node, too, as in `translator.logical`; its `owner` is the construct.
 """
 
 from collections.abc import Iterator
@@ -43,8 +43,10 @@ class DraftNode:
     ----------
     inside : DraftNode or None
         The construct around it.
+    owner : DraftNode or None
+        The construct that has it as its application; it then has no place of its own.
     role : str
-        ``input`` or ``output`` for an application of a construct; it then has no place of its own.
+        ``input`` or ``output`` for an application of a construct.
     encoding : str
         How the value of data is written.
     fields : dict
@@ -56,6 +58,7 @@ class DraftNode:
     category: str
     kind: Kind
     inside: "DraftNode | None" = None
+    owner: "DraftNode | None" = None
     role: str = ""
     description: str = ""
     encoding: str = "pickle"
@@ -94,7 +97,6 @@ class DraftGraph:
     name: str
     nodes: list[DraftNode] = field(default_factory=list)
     links: list[DraftLink] = field(default_factory=list)
-    owners: dict[str, DraftNode] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
     def add(
@@ -114,11 +116,15 @@ class DraftGraph:
             unique = f"{name} {number}"
         self._names.add(unique)
         made = DraftNode(
-            id=stable_id(self.name, unique), name=unique, category=category, kind=kind, inside=inside, role=role
+            id=stable_id(self.name, unique),
+            name=unique,
+            category=category,
+            kind=kind,
+            inside=inside,
+            owner=owner,
+            role=role,
         )
         self.nodes.append(made)
-        if owner is not None:
-            self.owners[made.id] = owner
         return made
 
     def rename(self, node: DraftNode, name: str) -> bool:
@@ -130,20 +136,16 @@ class DraftGraph:
         node.name = name
         return True
 
-    def owner_of(self, node: DraftNode) -> DraftNode | None:
-        """Return the construct that has a node as its application."""
-        return self.owners.get(node.id)
-
     def apps_of(self, construct: DraftNode) -> dict[str, DraftNode]:
         """Return the applications of a construct by role."""
-        return {node.role: node for node in self.nodes if self.owners.get(node.id) is construct}
+        return {node.role: node for node in self.nodes if node.owner is construct}
 
     def path(self, node: DraftNode) -> tuple[DraftNode, ...]:
         """Return the constructs that repeat a node, outermost first.
 
         The application of a construct that collects is repeated by it; other applications stand beside it.
         """
-        owner = self.owner_of(node)
+        owner = node.owner
         if owner is not None:
             return (*self.path(owner), owner) if owner.category in COLLECTING else self.path(owner)
         return () if node.inside is None else (*self.path(node.inside), node.inside)
@@ -155,8 +157,6 @@ class DraftGraph:
         try:
             yield
         except BaseException:
-            for node in self.nodes[nodes:]:
-                self.owners.pop(node.id, None)
             del self.nodes[nodes:]
             del self.links[links:]
             self._names = names

@@ -11,7 +11,7 @@ __all__ = ["placed"]
 
 def placed(drawing: DraftGraph) -> Mapping[str, Circle]:
     """Return the circle of each node, by id. Applications of constructs have none of their own."""
-    shown = [node for node in drawing.nodes if drawing.owner_of(node) is None]
+    shown = [node for node in drawing.nodes if node.owner is None]
     inside: dict[str, list[DraftNode]] = defaultdict(list)
     for node in shown:
         inside["" if node.inside is None else node.inside.id].append(node)
@@ -29,7 +29,7 @@ def _before(drawing: DraftGraph) -> Mapping[str, set[str]]:
     for link in drawing.links:
         if link.closes_loop:
             continue
-        source, target = (_chain(drawing, end) for end in (link.source, link.target))
+        source, target = map(_chain, (link.source, link.target))
         for one, other in zip(source, target, strict=False):
             if one != other:
                 found[other].add(one)
@@ -37,9 +37,9 @@ def _before(drawing: DraftGraph) -> Mapping[str, set[str]]:
     return found
 
 
-def _chain(drawing: DraftGraph, node: DraftNode) -> list[str]:
+def _chain(node: DraftNode) -> list[str]:
     """Return the ids of the constructs around a node, outermost first, and its own or that of its construct."""
-    own = drawing.owner_of(node) or node
+    own = node.owner or node
     chain = [own.id]
     around = own.inside
     while around is not None:

@@ -413,7 +413,7 @@ class GraphNodes:
         )
         shared = sum(1 for one, two in zip(source, target, strict=False) if one is two)
         out, into = source[shared:], target[shared:]
-        owner = self.drawing.owner_of(node)
+        owner = node.owner
         if owner is not None and into == [owner] and owner.category in COLLECTING:
             return
         if not out or not into or any(map(_are_paired, out, into)):

@@ -49,7 +49,7 @@ def test_constructs_enclose_their_nodes(written: WrittenGraph) -> None:
     """The circle of a construct contains the circles of its nodes, and those of nodes beside each other are apart."""
     drawing = written.graph.drawing
     drawn = placed(drawing)
-    shown = [node for node in drawing.nodes if drawing.owner_of(node) is None]
+    shown = [node for node in drawing.nodes if node.owner is None]
     for node in shown:
         own = drawn[node.id]
         if node.inside is not None:
