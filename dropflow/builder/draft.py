@@ -98,6 +98,7 @@ class DraftGraph:
     nodes: list[DraftNode] = field(default_factory=list)
     links: list[DraftLink] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
+    """Names of nodes, also those before they were renamed, since ids are made from them."""
 
     def add(
         self,
@@ -129,9 +130,8 @@ class DraftGraph:
 
     def rename(self, node: DraftNode, name: str) -> bool:
         """Give a node another name, if no other node has it. Its id stays."""
-        if name != node.name and name in self._names:
+        if any(other.name == name for other in self.nodes if other is not node):
             return False
-        self._names.discard(node.name)
         self._names.add(name)
         node.name = name
         return True

@@ -305,6 +305,19 @@ def test_the_cause_of_a_failure_is_the_error_of_a_value(run: Run) -> None:
         ended.value(found)
 
 
+def test_the_former_name_of_a_node_can_be_used_again(run: Run) -> None:
+    """They are two nodes with different ids, also if a name goes back and forth."""
+    with Graph("names") as graph:
+        first = graph.value(3, name="start").renamed("other")
+        second = graph.value(4, name="start")
+        found = total([first, second])
+        first.renamed("first").renamed("other")
+
+    assert first.node.id != second.node.id
+    assert first.name == "other"
+    assert run(graph).value(found) == 7
+
+
 def test_intermediate_values_need_to_persist(run: Run) -> None:
     """A content in memory is removed after its last consumer, unless the graph keeps it."""
     with Graph("kept") as graph:
