@@ -77,7 +77,7 @@ def command(
     """
     from dropflow.cli.graph_files import graph_target
     from dropflow.errors import UsageError
-    from translator.partition.registry import machines_for, options_for, plan
+    from translator.partition.registry import machines_of_plan, plan
     from translator.planning.judge import judge
 
     if compare and target is not None:
@@ -97,7 +97,7 @@ def command(
         written.write(made.graph)
         if written.is_standard_output:
             return Exit.FINISHED
-    verdict = judge(made.graph, machines_for(options_for(whole, options) if where is None else options, where))
+    verdict = judge(made.graph, machines_of_plan(whole, options, where))
     reply = reply_of(made.algorithm, verdict, seconds)
     output.answer(detailed(reply, made.graph, verdict, made.note) if details else _noted(output, reply, made.note))
     return Exit.FINISHED

@@ -36,7 +36,7 @@ __all__ = [
     "algorithm_named",
     "check_partition",
     "machines_for",
-    "options_for",
+    "machines_of_plan",
     "partition",
     "plan",
 ]
@@ -103,9 +103,14 @@ def machines_for(options: PartitionOptions, machines: Machines | None = None) ->
     return some.limited(options.dop, options.memory)
 
 
-def options_for(graph: PhysicalGraph, options: PartitionOptions) -> PartitionOptions:
+def _options_for(graph: PhysicalGraph, options: PartitionOptions) -> PartitionOptions:
     """Return the options with no more parts than the graph has drops."""
     return msgspec.structs.replace(options, parts=max(min(options.parts, graph.drops), 1))
+
+
+def machines_of_plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> Machines:
+    """Return the machines that a plan of a graph is judged on: those given, or equal ones, at most one a drop."""
+    return machines_for(_options_for(graph, options) if machines is None else options, machines)
 
 
 def check_partition(
@@ -182,7 +187,7 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     """
     refuse_errors(check_partition(graph, options, machines))
     algorithm = algorithm_named(options.algorithm)
-    options = msgspec.structs.replace(options_for(graph, options), algorithm=algorithm)
+    options = msgspec.structs.replace(_options_for(graph, options), algorithm=algorithm)
     parts = options.parts
     where = machines_for(options, machines)
     chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
