@@ -8,8 +8,8 @@ from dropflow.builder.annotations import ANY, list_of
 from dropflow.builder.constructs import Loop, MknContent
 from dropflow.builder.draft import DraftNode
 from dropflow.builder.functions import OPEN_GRAPHS, as_app
-from dropflow.builder.handles import Data, Formula, GroupedData
-from dropflow.builder.nodes import GraphNodes
+from dropflow.builder.handles import Data, Formula, GroupedData, plain
+from dropflow.builder.nodes import COMMAND, GraphNodes
 from dropflow.errors import UsageError
 
 __all__ = ["GraphBlocks"]
@@ -102,8 +102,8 @@ class GraphBlocks(GraphNodes):
         with self.drawing.undone_on_error():
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
             app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role="input")
-            app.set("num_of_inputs", _plain(width), "Integer", kind="ApplicationArgument")
-            app.set("input_error_threshold", _plain(tolerate), "Float")
+            app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
+            app.set("input_error_threshold", plain(tolerate), "Float")
             self.link(data, app, "value")
             found = self.output(app, "list", list_of(data.annotation), inside=node)
         with self._open(node):
@@ -247,9 +247,7 @@ class GraphBlocks(GraphNodes):
         """
         with self.drawing.undone_on_error():
             node = self._construct(name, "Service")
-            app, _ = self._component_node(
-                "dlg.apps.bash_shell_app.BashShellApp", f"{name} command", inside=node.inside, owner=node, role="input"
-            )
+            app, _ = self._component_node(COMMAND, f"{name} command", inside=node.inside, owner=node, role="input")
             app.set("command", command)
             if ready:
                 app.set("ready", ready)
@@ -257,7 +255,7 @@ class GraphBlocks(GraphNodes):
                 if isinstance(value, Data):
                     self.link(value, app, one)
                 else:
-                    app.set(one, _plain(value), kind="ApplicationArgument")
+                    app.set(one, plain(value), kind="ApplicationArgument")
             found = self.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
         with self._open(node):
             yield found
@@ -320,7 +318,7 @@ class GraphBlocks(GraphNodes):
         for field, value in fields.items():
             node.set(
                 field,
-                _plain(value),
+                plain(value),
                 "String" if field in ("group_key", "zip_with") else "Integer",
                 kind="ConstructParameter",
             )
@@ -352,7 +350,3 @@ def _count(value: Any, what: str, least: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
     return value
-
-
-def _plain(value: Any) -> Any:
-    return value.text if isinstance(value, Formula) else value

@@ -64,8 +64,7 @@ class Loop:
 
     def last(self, value: Data) -> Data:
         """Return what `value` is in the last iteration, for use after the loop; also the last of a loop around it."""
-        if self._node not in self._graph.drawing.path(value.node):
-            raise UsageError(f"{value.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+        self._refuse_outside(value)
         seen = Data(value.graph, value.node, annotation=value.annotation)
         seen.loop_aware = True
         return seen
@@ -75,8 +74,7 @@ class Loop:
 
         A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
         """
-        if self._node not in self._graph.drawing.path(value.node):
-            raise UsageError(f"{value.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+        self._refuse_outside(value)
         found = self._graph.component(
             "dlg.apps.simple.CopyApp",
             inputs={"input": value},
@@ -86,6 +84,10 @@ class Loop:
         assert isinstance(found, Data)  # noqa: S101 - the application has one output
         found.annotation, found.node.encoding = value.annotation, value.node.encoding
         return found
+
+    def _refuse_outside(self, value: Data) -> None:
+        if self._node not in self._graph.drawing.path(value.node):
+            raise UsageError(f"{value.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
 
     def close(self) -> None:
         """Add the edges from each iteration to the next.

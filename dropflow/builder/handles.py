@@ -249,5 +249,9 @@ def set_parameters(node: DraftNode, component: Component | None, fields: dict[st
                 where=node.name,
                 hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(known))}",
             )
-        plain = value.text if isinstance(value, Formula) else value
-        node.set(name, plain, known[name].type, kind=known[name].parameter_type)
+        node.set(name, plain(value), known[name].type, kind=known[name].parameter_type)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as a field has it: a formula as its text."""
+    return value.text if isinstance(value, Formula) else value
