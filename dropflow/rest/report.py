@@ -14,6 +14,7 @@ from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.assets import STATIC
+from dropflow.rest.bars import GROUPS, grouped, segments
 from dropflow.rest.cause_groups import Cause, causes
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.schema import FailureInfo, SessionDetail
@@ -120,22 +121,12 @@ def report_page(report: SessionReport) -> bytes:
 
 def _bar(counts: DropCounts) -> list[tuple[str, str, float, float, int]]:
     """Return style, word, start, width in per cent, and number of drops of each part of a bar."""
-    found, start, total = [], 0.0, max(counts.total, 1)
-    for style, word, number in (
-        ("completed", "completed", counts.completed),
-        ("error", "in error", counts.in_error),
-        ("skipped", "skipped", counts.skipped),
-        ("cancelled", "cancelled", counts.cancelled),
-        ("lost", "lost", counts.lost),
-        ("running", "running", counts.running),
-        ("queued", "queued", counts.queued),
-        ("waiting", "waiting", counts.waiting),
-    ):
-        if number:
-            width = 100 * number / total
-            found.append((style, word, round(start, 2), round(max(width, 0.8), 2), number))
-            start += width
-    return found
+    numbers = grouped(counts)
+    return [
+        (part.style, group.word, part.start, part.width, numbers[part.style])
+        for group, part in zip(GROUPS, segments(numbers), strict=True)
+        if numbers[part.style]
+    ]
 
 
 class _Picture:

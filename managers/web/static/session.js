@@ -157,7 +157,7 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Drops of each group, as `grouped` of managers/web/bars.py. */
+/** Drops of each group, as `grouped` of dropflow/rest/bars.py. */
 function grouped(counts) {
   return groups.map((group) => sum(counts, group.counted));
 }

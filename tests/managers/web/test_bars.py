@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dropflow.drop_counts import DropCounts
 from dropflow.formatting import format_count, format_duration, format_rate
+from dropflow.rest.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from dropflow.states import DropState, SessionState
-from managers.web.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from tests.browser import needs_chromium
 
 STATES = [state.name for state in DropState]

@@ -16,6 +16,7 @@ from dropflow.drop_counts import DropCounts
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.bars import GROUPS
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.testing.fake_manager import FakeManager
@@ -25,7 +26,6 @@ from managers.composite.merging import Freshness, SessionPart, as_info, merge
 from managers.routes.metrics import metrics_routes
 from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub
-from managers.web.bars import GROUPS
 from managers.web.pages import page_routes
 from tests.managers.composite.test_figures import begin, report
 from tests.managers.web.reading import ask

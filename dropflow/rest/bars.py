@@ -1,6 +1,6 @@
 """The states of many drops as a stacked bar of eight groups, in the order in which a drop passes them.
 
-``static/bars.js`` does the same in the browser; a test compares the two.
+``managers/web/static/bars.js`` does the same in the browser; a test compares the two.
 """
 
 from collections.abc import Mapping
