@@ -34,9 +34,12 @@ def traffic_of(graph: PhysicalGraph, attempts: AttemptColumns) -> tuple[NodeTraf
     read, written = np.zeros(graph.drops), np.zeros(graph.drops)
     read[attempts.drop[done]] = attempts.records["read"][done]
     written[attempts.drop[done]] = attempts.records["written"][done]
-    sizes = _sizes(graph, ran_at, read, written)
+    source, target = _ends(graph)
+    sizes = _sizes(graph, (source, target), ran_at, (read, written))
     home = _home(graph, attempts)
-    moves = np.concatenate([_moves_in(graph, ran_at, home), _moves_out(graph, ran_at, home)])
+    got = _moves(source, home[source], ran_at[target])
+    wrote = _moves(target, ran_at[source], home[target])
+    moves = np.concatenate([got, wrote])
     if not len(moves):
         return ()
     # One row for each content and pair of nodes.
@@ -63,9 +66,9 @@ def _ends(graph: PhysicalGraph) -> tuple[_Ints, _Ints]:
     return np.repeat(np.arange(graph.drops), np.diff(out.ptr)), out.neighbour.astype(np.int64)
 
 
-def _sizes(graph: PhysicalGraph, ran_at: _Ints, read: _Floats, written: _Floats) -> _Floats:
-    """Return the bytes of the content of each data drop, as far as they follow from the records."""
-    source, target = _ends(graph)
+def _sizes(graph: PhysicalGraph, ends: tuple[_Ints, _Ints], ran_at: _Ints, octets: tuple[_Floats, _Floats]) -> _Floats:
+    """Return the bytes of the content of each data drop, as far as they follow from what drops read and wrote."""
+    (source, target), (read, written) = ends, octets
     outputs, inputs = np.diff(graph.successors.ptr), np.diff(graph.predecessors.ptr)
     sizes = np.zeros(graph.drops)
     is_app = (graph.kinds[graph.template] == Kind.APP)[source]
@@ -91,17 +94,7 @@ def _home(graph: PhysicalGraph, attempts: AttemptColumns) -> _Ints:
     return np.array(by_place, np.int64)[graph.part]
 
 
-def _moves_in(graph: PhysicalGraph, ran_at: _Ints, home: _Ints) -> _Ints:
-    """Return the contents that consumers got: data drop, its node, node of the consumer."""
-    source, target = _ends(graph)
-    here, there = home[source], ran_at[target]
+def _moves(content: _Ints, here: _Ints, there: _Ints) -> _Ints:
+    """Return the contents that were moved from one node to another one: data drop, from where, to where."""
     moved = (here >= 0) & (there >= 0) & (here != there)
-    return np.stack([source[moved], here[moved], there[moved]], axis=1)
-
-
-def _moves_out(graph: PhysicalGraph, ran_at: _Ints, home: _Ints) -> _Ints:
-    """Return the contents that producers wrote for other nodes: data drop, node of the producer, its own node."""
-    source, target = _ends(graph)
-    here, there = ran_at[source], home[target]
-    moved = (here >= 0) & (there >= 0) & (here != there)
-    return np.stack([target[moved], here[moved], there[moved]], axis=1)
+    return np.stack([content[moved], here[moved], there[moved]], axis=1)
