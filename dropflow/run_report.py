@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.drop_counts import add_counts, count_drops
 from dropflow.engine.journal import is_blank, replay
 from dropflow.engine.reports import cause_reports
 from dropflow.engine.statistics import by_name, snapshot
@@ -56,10 +55,10 @@ def run_report(directory: Path) -> SessionReport:
             category=node.category,
             is_app=node.is_app,
             artificial=node.artificial,
-            drops=sum(node.counts),
+            drops=node.total,
             states=by_name(node.counts),
             order=order,
-            counts=count_drops(by_name(node.counts), failed=node.failed, lost=node.lost),
+            counts=node.drop_counts(),
         )
         for order, node in enumerate(statistics.nodes)
     )
@@ -87,7 +86,7 @@ def run_report(directory: Path) -> SessionReport:
         status=statistics.status.name,
         drops=statistics.drops,
         settled=statistics.settled,
-        counts=add_counts(node.counts for node in logical),
+        counts=statistics.drop_counts,
         started=replayed.started,
         seconds=ending.seconds or max(attempts.end - attempts.start, 0.0),
         nodes=("this machine",),
