@@ -53,9 +53,10 @@
 <div><dt>Nodes</dt><dd>{{format_count(len(detail.nodes))}}</dd></div>
 <div><dt>Workers</dt><dd>{{format_count(len(statistics.lanes))}}</dd></div>
 </dl></section>
-% if report.causes:
+% causes = report.causes
+% if causes:
 <section aria-labelledby="failures"><h2 id="failures">Failures by root cause</h2>
-% for cause in report.causes[:most_causes]:
+% for cause in causes[:most_causes]:
 <article class="note error"><header><h3><bdi>{{shown_name(cause.first.name, 120)}}</bdi></h3><span class="muted small">{{cause.first.code}} <bdi>{{shown_name(cause.first.kind, 80)}}</bdi>{{f" on {shown_name(cause.first.node, 80)}" if cause.first.node else ""}}</span><span class="count">{{cause.harm}}</span></header>
 <p><bdi>{{single_line(cause.first.text, 4000)}}</bdi></p>
 % if cause.first.hint:
@@ -69,8 +70,8 @@
 % end
 </article>
 % end
-% if len(report.causes) > most_causes:
-<p class="muted">{{format_count(len(report.causes) - most_causes)}} more causes are left out.</p>
+% if len(causes) > most_causes:
+<p class="muted">{{format_count(len(causes) - most_causes)}} more causes are left out.</p>
 % end
 </section>
 % end
