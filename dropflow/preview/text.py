@@ -14,7 +14,6 @@ __all__ = ["TEXT_LIMIT", "as_dump", "as_text", "text_preview"]
 TEXT_LIMIT = 128 * 1024
 """Bytes of a text that are read."""
 
-_JSON_LIMIT = 1 << 20
 _LINES = 1000
 _ROWS = 200
 _COLUMNS = 60
