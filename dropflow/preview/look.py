@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
 from dropflow.preview import fits, npy
@@ -49,6 +49,10 @@ class _Shown(NamedTuple):
     is_transposed: bool = False
 
 
+_Find = Callable[[Source, PreviewQuery, Preview], _Shown]
+"""Returns the array of a file, with a preview made from the given one."""
+
+
 def picture_type(start: bytes) -> str:
     """Return the media type of a picture that browsers draw and that contains no scripts, or nothing."""
     return next((name for pattern, name in _PICTURES if pattern.match(start)), "")
@@ -63,10 +67,10 @@ def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
         return Preview(kind="nothing", size=source.size)
     if kind := picture_type(start):
         return _picture_file(source, start, kind)
-    for magic, name, find in ((fits.MAGIC, "FITS", _fits), (npy.MAGIC, "NumPy array", _npy)):
-        if start.startswith(magic):
-            base = Preview(kind="header", format=name, size=source.size)
-            return _seen(partial(find, source, query, base), base, query)
+    if found := _array_format(start):
+        name, find = found
+        base = Preview(kind="header", format=name, size=source.size)
+        return _seen(partial(find, source, query, base), base, query)
     text = as_text(start[:TEXT_LIMIT])
     if text is not None:
         return text_preview(start, text, source.size, source.name)
@@ -87,18 +91,14 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
             raise BadFileError("the directory has no array")
     else:
         start = source.start(_START)
-        if picture_type(start):
-            found = _picture_file(source, start, picture_type(start))
-            if found.trouble:
-                raise BadFileError(found.trouble)
+        if kind := picture_type(start):
+            if trouble := _picture_file(source, start, kind).trouble:
+                raise BadFileError(trouble)
             return source.read(0, source.size)
-        base = Preview(kind="header")
-        if start.startswith(fits.MAGIC):
-            shown = _fits(source, query, base)
-        elif start.startswith(npy.MAGIC):
-            shown = _npy(source, query, base)
-        else:
+        found = _array_format(start)
+        if found is None:
             raise BadFileError("the content is not a picture that a page can show")
+        shown = found[1](source, query, Preview(kind="header"))
     if not _has_picture(shown.array.shape):
         raise BadFileError("the content has no plane with rows and columns")
     return draw(_grid(shown, query)[0], query)
@@ -124,19 +124,16 @@ def _grid(shown: _Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], 
         notes.append(f"Each pixel of the picture is the average of {side} values.")
     if not grid.is_whole:
         notes.append("The array is large: picture and statistics are those of a sample of its values.")
-    changed = {
-        "facts": (*shown.preview.facts, *grid.summary.facts),
-        "width": values.shape[1],
-        "height": values.shape[0],
-        "plane": plane,
-        "planes": planes_of(shown.array.shape),
-        "notes": tuple(notes),
-    }
-    return values, _with(shown.preview, kind="array", **changed)
-
-
-def _with(one: Preview, **changes: object) -> Preview:
-    return Preview(**{name: getattr(one, name) for name in one.__struct_fields__} | changes)
+    return values, replace(
+        shown.preview,
+        kind="array",
+        facts=(*shown.preview.facts, *grid.summary.facts),
+        width=values.shape[1],
+        height=values.shape[0],
+        plane=plane,
+        planes=planes_of(shown.array.shape),
+        notes=tuple(notes),
+    )
 
 
 def _seen(find: Callable[[], _Shown], base: Preview, query: PreviewQuery) -> Preview:
@@ -145,7 +142,7 @@ def _seen(find: Callable[[], _Shown], base: Preview, query: PreviewQuery) -> Pre
         shown = find()
     except BadFileError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        return _with(base, trouble=f"{error.text}{hint}")
+        return replace(base, trouble=f"{error.text}{hint}")
     shape, found = shown.array.shape, shown.preview
     try:
         if _has_picture(shape):
@@ -155,7 +152,7 @@ def _seen(find: Callable[[], _Shown], base: Preview, query: PreviewQuery) -> Pre
             line, summary, is_whole = sample_line(flat, _plane(shape, query))
             is_whole &= width_of(flat.shape) == math.prod(shape[-2:])
             notes = () if is_whole else ("The array is long: the plot is that of a sample of its values.",)
-            return _with(
+            return replace(
                 found,
                 kind="array",
                 facts=(*found.facts, *summary.facts),
@@ -165,7 +162,7 @@ def _seen(find: Callable[[], _Shown], base: Preview, query: PreviewQuery) -> Pre
                 notes=(*found.notes, *notes),
             )
     except BadFileError as error:
-        return _with(found, trouble=error.text)
+        return replace(found, trouble=error.text)
     return found
 
 
@@ -174,7 +171,7 @@ def _flat(array: Planes) -> Planes:
     if height_of(array.shape) == 1:
         return array
     if isinstance(array, RowBytes):  # the values of the column follow each other
-        return msgspec.structs.replace(array, shape=(*array.shape[:-2], 1, height_of(array.shape)))
+        return replace(array, shape=(*array.shape[:-2], 1, height_of(array.shape)))
     return _OneColumn(array)
 
 
@@ -198,7 +195,7 @@ def _npy(source: Source, query: PreviewQuery, base: Preview) -> _Shown:  # noqa:
     array = npy.read_npy(source)
     shape = array.shape[::-1] if array.is_transposed else array.shape
     facts = (("Shape", _shape_text(shape)), ("Type", f"{array.dtype.name}, {array.type}"))
-    return _Shown(array, _with(base, facts=facts), is_transposed=array.is_transposed)
+    return _Shown(array, replace(base, facts=facts), is_transposed=array.is_transposed)
 
 
 def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
@@ -209,7 +206,7 @@ def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
     known = ((name.capitalize(), str(unit.cards[name])) for name in _CARDS if unit.cards.get(name))
     facts: tuple[tuple[str, str], ...] = tuple(known)
     columns, rows = _table_columns(unit)
-    found = _with(
+    found = replace(
         base,
         parts=tuple(f"{at}: {one.title}" for at, one in enumerate(units)) if len(units) > 1 else (),
         part=part,
@@ -223,7 +220,18 @@ def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
         return _Shown(_Nothing(), found)
     array = fits.read_image(source, unit)
     facts = (("Shape", _shape_text(unit.shape)), ("Type", np.dtype(array.dtype).name), *facts)
-    return _Shown(array, _with(found, facts=facts), is_upside_down=True)
+    return _Shown(array, replace(found, facts=facts), is_upside_down=True)
+
+
+_ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
+    (fits.MAGIC, "FITS", _fits),
+    (npy.MAGIC, "NumPy array", _npy),
+)
+
+
+def _array_format(start: bytes) -> tuple[str, _Find] | None:
+    """Return the name of a format of arrays and what finds the array in a file; None if it is another format."""
+    return next(((name, find) for magic, name, find in _ARRAY_FORMATS if start.startswith(magic)), None)
 
 
 def _table_columns(unit: fits.FitsUnit) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -266,32 +274,30 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
 def _zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> _Shown | None:
     """Return an array of a directory, or None if it has none."""
     top = read_header(source)
-    names = [""] if top is not None else _array_folders(source)
-    if not names:
+    headers = [top] if top is not None else _headers_below(source)
+    if not headers:
         return None
-    part = min(max(query.part, 0), len(names) - 1)
-    header = top or read_header(source, names[part])
-    if header is None:
-        return None
+    part = min(max(query.part, 0), len(headers) - 1)
+    header = headers[part]
     array = ZarrArray(source, header)
     notes = ("Only the beginning of the array is shown: all of its chunks are too many.",) if array.is_windowed else ()
-    found = _with(
+    found = replace(
         base,
         format="Zarr array",
         facts=_zarr_facts(header),
-        parts=tuple(name.rstrip("/") for name in names) if len(names) > 1 else (),
+        parts=tuple(one.folder.rstrip("/") for one in headers) if len(headers) > 1 else (),
         part=part,
         notes=notes,
     )
     return _Shown(array, found)
 
 
-def _array_folders(source: DirectorySource) -> list[str]:
-    """Return the folders of the arrays of a group, from what is listed of the directory."""
+def _headers_below(source: DirectorySource) -> list[ZarrHeader]:
+    """Return the metadata of the arrays of a group, from what is listed of the directory."""
     metadata = ("/.zarray", "/zarr.json")
     names = [name for name, _ in source.entries(20 * _ENTRIES) if name.endswith(metadata)][:_ARRAYS]
-    folders = [f"{name.rpartition('/')[0]}/" for name in names]
-    return [folder for folder in folders if read_header(source, folder) is not None]
+    found = (read_header(source, f"{name.rpartition('/')[0]}/") for name in names)
+    return [header for header in found if header is not None]
 
 
 def _zarr_facts(header: ZarrHeader) -> tuple[tuple[str, str], ...]:
