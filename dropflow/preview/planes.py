@@ -137,7 +137,6 @@ class Grid(msgspec.Struct, frozen=True):
     step: int
     summary: Summary
     is_whole: bool
-    columns: int
 
 
 def sample_plane(array: Planes, plane: int) -> Grid:
@@ -155,7 +154,7 @@ def sample_plane(array: Planes, plane: int) -> Grid:
         with np.errstate(all="ignore"):
             grid[at] = sums / counts
     is_whole = each == step and width == width_of(array.shape)
-    return Grid(grid, step, summary, is_whole, width)
+    return Grid(grid, step, summary, is_whole)
 
 
 def _add_row(
