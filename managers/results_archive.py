@@ -41,7 +41,7 @@ from managers.api import SessionContents
 __all__ = ["MISSING", "results_archive"]
 
 MISSING = "MISSING.txt"
-"""ArchiveMember that names what is missing; only there if something is."""
+"""Path of the member that names what is missing; only there if something is."""
 
 _log = logging.getLogger(__name__)
 
@@ -122,9 +122,7 @@ class _Archive:
                 yield from self._members(batch, records, done)
             finally:
                 records.close()
-                close: Any = getattr(download.chunks, "close", None)
-                if close is not None:
-                    close()
+                download.close()
         except _Broken as broken:
             raise broken.error from broken
         except DropflowError as raised:

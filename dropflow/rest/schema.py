@@ -621,3 +621,9 @@ class Download:
     content_type: str
     size: int | None
     chunks: Iterator[bytes]
+
+    def close(self) -> None:
+        """Close the chunks, whether or not all of them were read."""
+        close = getattr(self.chunks, "close", None)
+        if close is not None:
+            close()

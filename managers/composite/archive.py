@@ -9,7 +9,7 @@ from typing import IO
 from dropflow.ids import safe_name
 from dropflow.rest.schema import Download
 
-__all__ = ["bundle", "close_download"]
+__all__ = ["bundle"]
 
 _CHUNK = 256 * 1024
 _IN_MEMORY = 8 * 1024 * 1024
@@ -43,15 +43,8 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
         raise
     finally:
         for _, download in members:
-            close_download(download)
+            download.close()
     return Download(name=name, content_type="application/x-tar", size=size, chunks=_read(file))
-
-
-def close_download(value: object) -> None:
-    """Close a download that is not read to its end; no effect on anything else."""
-    end = getattr(value.chunks, "close", None) if isinstance(value, Download) else None
-    if end is not None:
-        end()
 
 
 def _add(tar: tarfile.TarFile, path: str, download: Download) -> None:

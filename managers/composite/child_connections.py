@@ -9,8 +9,8 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError
 from dropflow.rest.client import Client
 from dropflow.rest.http_client import joined
+from dropflow.rest.schema import Download
 from managers.api import Manager
-from managers.composite.archive import close_download
 from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment, usable_witness
 from managers.composite.waiting_operations import ComputePlan, Discard, PlanResumption
@@ -86,7 +86,9 @@ class ChildConnections:
             manager.close()
 
     def _discard(self, action: Discard) -> None:
-        close_download(action.value)
+        # Of an answer that came too late, a download has to be ended.
+        if isinstance(action.value, Download):
+            action.value.close()
 
     def _log(self, action: LogWarning) -> None:
         _LOG.warning("%s: %s", self._name, action.text)

@@ -1,7 +1,6 @@
 """The end of a log and the beginning of a download, as much as fits on a page."""
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import closing
 
 import msgspec
 
@@ -24,8 +23,8 @@ class LogTail(msgspec.Struct, frozen=True, kw_only=True):
 def tail_of(download: Download) -> LogTail:
     """Return the last 64 KiB of a log, from the start of a line. At most 16 MiB of the log are read."""
     kept, read, is_open = bytearray(), 0, False
-    with _closing(download.chunks) as chunks:
-        for chunk in chunks:
+    with closing(download):
+        for chunk in download.chunks:
             kept += chunk
             read += len(chunk)
             if len(kept) > 2 * _LOG_SHOWN:
@@ -43,19 +42,9 @@ def tail_of(download: Download) -> LogTail:
 def read_start(download: Download, limit: int) -> bytes:
     """Return at most the first `limit` bytes, without fetching the rest."""
     found = bytearray()
-    with _closing(download.chunks) as chunks:
-        for chunk in chunks:
+    with closing(download):
+        for chunk in download.chunks:
             found += chunk
             if len(found) >= limit:
                 break
     return bytes(found[:limit])
-
-
-@contextlib.contextmanager
-def _closing(chunks: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    try:
-        yield chunks
-    finally:
-        close = getattr(chunks, "close", None)
-        if close is not None:
-            close()
