@@ -78,12 +78,11 @@ class SessionTimes(ABC):
         """Return a session as it was at a moment."""
         found, missing = self._analyse(session)
         known = self._last_moments
-        cursor, states = "", np.full(found.graph.drops, _UNKNOWN, np.uint8)
-        if known is not None and known.analysis is found:
-            cursor, states = known.cursor, known.states
-        answer = self.states(session, since=cursor)
-        if known is None or known.analysis is not found or len(answer.rows):
-            states = states.copy()
+        if known is not None and known.analysis is not found:
+            known = None
+        answer = self.states(session, since=known.cursor if known else "")
+        if known is None or len(answer.rows):
+            states = known.states.copy() if known else np.full(found.graph.drops, _UNKNOWN, np.uint8)
             is_row = answer.rows < len(states)
             states[answer.rows[is_row]] = answer.values[is_row]
             moments = moments_of(found.graph, found.attempts, states)
