@@ -2,7 +2,10 @@
 
 from enum import IntEnum
 
-__all__ = ["AppState", "DropState", "SessionState"]
+__all__ = ["UNKNOWN_STATE", "AppState", "DropState", "SessionState"]
+
+UNKNOWN_STATE = 255
+"""In columns of states of drops: that of a drop whose node did not answer."""
 
 
 class DropState(IntEnum):

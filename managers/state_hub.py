@@ -16,6 +16,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.rest.schema import SessionDetail
 from dropflow.rest.sse import ServerSentEvent, format_event
 from dropflow.rest.state_records import DropStates, plain_states
+from dropflow.states import UNKNOWN_STATE
 from managers.api import Manager
 
 __all__ = ["UNSEEN", "LatestEvents", "StateHub", "WatchedStates", "in_base64", "state_event"]
@@ -27,7 +28,6 @@ _WAIT = 1.0
 _KEPT_BYTES = 4 * 1024 * 1024
 _FORGET = 60.0
 """Seconds after which a session without watchers is forgotten."""
-_UNKNOWN = 255
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class StateHub:
             detail = self._manager.session(session)
         if known is None or detail.epoch != known.epoch:
             drops = max(detail.whole, detail.drops)
-            states = np.full(drops, _UNKNOWN, dtype=np.uint8)
+            states = np.full(drops, UNKNOWN_STATE, dtype=np.uint8)
             known = WatchedStates(name=secrets.token_hex(4), states=states, epoch=detail.epoch)
             self._watched[session] = known
         known.read = self._clock.monotonic()
@@ -142,7 +142,7 @@ class StateHub:
         rows, values = answer.rows, answer.signs
         if len(rows) and int(rows.max()) >= len(known.states):
             more = int(rows.max()) + 1 - len(known.states)
-            known.states = np.concatenate([known.states, np.full(more, _UNKNOWN, dtype=np.uint8)])
+            known.states = np.concatenate([known.states, np.full(more, UNKNOWN_STATE, dtype=np.uint8)])
         after = known.states.copy()
         after[rows] = values
         changed = np.flatnonzero(after != known.states)

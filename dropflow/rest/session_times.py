@@ -13,6 +13,7 @@ from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, Stati
 from dropflow.rest.schema import Download
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
+from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.moments import Moments, moments_of
@@ -20,8 +21,6 @@ from dropflow.times.octets import read_sections
 from dropflow.times.statistics import TimesStatistics
 
 __all__ = ["SessionTimes"]
-
-_UNKNOWN = 255
 
 
 class _LastAnalysis(NamedTuple):
@@ -82,7 +81,7 @@ class SessionTimes(ABC):
             known = None
         answer = self.states(session, since=known.cursor if known else "")
         if known is None or len(answer.rows):
-            states = known.states.copy() if known else np.full(found.graph.drops, _UNKNOWN, np.uint8)
+            states = known.states.copy() if known else np.full(found.graph.drops, UNKNOWN_STATE, np.uint8)
             is_row = answer.rows < len(states)
             states[answer.rows[is_row]] = answer.values[is_row]
             moments = moments_of(found.graph, found.attempts, states)

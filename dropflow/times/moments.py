@@ -14,12 +14,11 @@ import numpy.typing as npt
 from dropflow.graph.order import levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.states import DropState
+from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
 
 __all__ = ["Moments", "moments_of"]
 
-_UNKNOWN = 255
 _OPEN = (DropState.INITIALIZED, DropState.WRITING)
 _GONE = (DropState.EXPIRED, DropState.DELETED)
 _Seconds = npt.NDArray[np.float64]
@@ -51,7 +50,7 @@ class Moments:
         states = np.where(self.begun <= time, DropState.WRITING.value, DropState.INITIALIZED.value).astype(np.uint8)
         done = self.settled <= time
         states[done] = np.where(np.isin(self.last[done], _GONE), DropState.COMPLETED.value, self.last[done])
-        states[self.last == _UNKNOWN] = _UNKNOWN
+        states[self.last == UNKNOWN_STATE] = UNKNOWN_STATE
         return states
 
 
