@@ -3,6 +3,7 @@
 from urllib.parse import quote, urlencode
 
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
+from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogQuery, LogTextQuery
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
 from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
@@ -12,6 +13,8 @@ __all__ = [
     "drop_url",
     "drops_url",
     "failure_url",
+    "log_text_url",
+    "log_url",
     "nodes_url",
     "picture_url",
     "quoted",
@@ -21,7 +24,7 @@ __all__ = [
     "timeline_url",
 ]
 
-_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery | NodeQuery
+_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery | NodeQuery | LogTextQuery
 
 
 def quoted(text: object) -> str:
@@ -72,6 +75,16 @@ def api_url(session: str, oid: str, what: str) -> str:
 def drops_url(session: str, query: DropQuery) -> str:
     """Return the page of a session with the drops that match `query`."""
     return session_url(session) + _asked(query, DropQuery()) + "#drops"
+
+
+def log_url(session: str, query: LogQuery = LAST_LINES) -> str:
+    """Return the page of a session's log with the lines that match `query`."""
+    return f"{session_url(session)}/log{_asked(query, LAST_LINES)}"
+
+
+def log_text_url(session: str, query: LogTextQuery) -> str:
+    """Return the address in the API of a session's log as text, with the lines that match `query`."""
+    return f"{session_api(session)}/log/text{_asked(query, ALL_LINES)}"
 
 
 def sessions_url(query: SessionQuery) -> str:

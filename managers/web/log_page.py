@@ -1,17 +1,16 @@
 """The page of the log of a session: lines of all drops on all nodes, with filters, back to the first, and live."""
 
 from functools import partial
-from urllib.parse import urlencode
 
 import msgspec
 
 from dropflow.formatting import format_stamp
-from dropflow.rest.log_records import LEVELS, LogLine, LogPage, LogQuery, severity
+from dropflow.rest.log_records import LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo, SessionDetail
 from managers.api import Manager
-from managers.web.addresses import session_api, session_url
+from managers.web.addresses import log_text_url, log_url
 
 __all__ = ["LogView", "log_routes"]
 
@@ -42,35 +41,30 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def page(call: Request) -> Response:
         view = view_of(call)
-        name, filters = view.session.session, _filters(view.query)
-        address = partial(_address, f"{session_url(name)}/log", filters)
-        text = f"{session_api(name)}/log/text{f'?{urlencode(filters)}' if filters else ''}"
+        name = view.session.session
+        filters = LogTextQuery(**{field: getattr(view.query, field) for field in _FILTERS})
+
+        def address(*, before: str = "") -> str:
+            return log_url(name, LogQuery(**msgspec.structs.asdict(filters), before=before))
+
+        own = log_url(name)
         shown = {
             "view": view,
             "address": address,
-            "download": text,
+            "download": log_text_url(name, filters),
             "levels": LEVELS,
             "style_of": _style,
             "moment_of": _moment,
             "is_live": not view.session.is_over and not view.query.before,
         }
-        twin = _address(f"{session_url(name)}/log.json", filters, before=view.query.before)
+        twin = address(before=view.query.before).replace(own, f"{own}.json", 1)
         return page_response(templates.render("log", manager=view.manager, twin=twin, **shown), call)
 
-    own = {"method": "GET", "query": LogQuery, "tag": "pages"}
+    route = partial(Route, method="GET", query=LogQuery, tag="pages")
     return [
-        Route(path="/sessions/{session}/log", handler=page, summary="The log of a session.", **own),  # type: ignore[arg-type]
-        Route(path="/sessions/{session}/log.json", handler=view_of, summary="The log of a session as JSON.", **own),  # type: ignore[arg-type]
+        route(path="/sessions/{session}/log", handler=page, summary="The log of a session."),
+        route(path="/sessions/{session}/log.json", handler=view_of, summary="The log of a session as JSON."),
     ]
-
-
-def _filters(query: LogQuery) -> dict[str, str]:
-    return {name: value for name in _FILTERS if (value := getattr(query, name))}
-
-
-def _address(page: str, filters: dict[str, str], *, before: str = "") -> str:
-    fields = filters | ({"before": before} if before else {})
-    return f"{page}?{urlencode(fields)}" if fields else page
 
 
 def _style(line: LogLine) -> str:

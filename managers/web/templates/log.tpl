@@ -9,7 +9,7 @@
 </div>
 <div class="actions"><span class="live" id="live" role="status" data-state="off" hidden></span><a class="button" id="download" href="{{download}}" download>Download</a></div>
 </div>
-<form class="filters log-filters" id="filters" method="get" action="{{address().partition("?")[0]}}">
+<form class="filters log-filters" id="filters" method="get" action="{{session_url(name)}}/log">
 <label>Text<input type="search" name="text" value="{{query.text}}" maxlength="200"></label>
 <label>Drop<input type="search" name="drop" value="{{query.drop}}" maxlength="200" placeholder="id or logical node"></label>
 <label>Level<select name="level"><option value="">any</option>
