@@ -6,6 +6,7 @@ A file is begun with its size, written in pieces, and ended. Nothing here reads 
 import stat
 import tarfile
 import zipfile
+from dataclasses import KW_ONLY, dataclass
 from io import RawIOBase
 from time import gmtime
 from typing import IO, Any, Literal, Protocol
@@ -20,6 +21,7 @@ _OLDEST = 315532800.0
 _ZIP64 = 1 << 31
 
 
+@dataclass(frozen=True, slots=True)
 class ArchiveMember:
     """One file, directory or link of an archive.
 
@@ -37,16 +39,12 @@ class ArchiveMember:
         Of a link.
     """
 
-    __slots__ = ("mode", "path", "size", "target", "time")
-
-    def __init__(
-        self, path: str, *, size: int = 0, mode: int = stat.S_IFREG | 0o644, time: float = 0.0, target: str = ""
-    ) -> None:
-        self.path = path
-        self.size = size
-        self.mode = mode
-        self.time = time
-        self.target = target
+    path: str
+    _: KW_ONLY
+    size: int = 0
+    mode: int = stat.S_IFREG | 0o644
+    time: float = 0.0
+    target: str = ""
 
 
 class ArchiveWriter(Protocol):
