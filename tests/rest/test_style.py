@@ -10,6 +10,7 @@ import managers.web
 
 SHEETS = (
     Path(dropflow.rest.__file__).with_name("static") / "dropflow.css",
+    Path(managers.web.__file__).with_name("static") / "content.css",
     Path(managers.web.__file__).with_name("static") / "timeline.css",
 )
 
