@@ -6,7 +6,7 @@ keeps, so that it is not asked again. Without a script, the form is posted with 
 
 from collections.abc import Sequence
 
-from dropflow.rest.form_page import form_page
+from dropflow.rest.card_page import card_page
 
 __all__ = ["CONFIRM_POLICY", "confirm_page"]
 
@@ -48,4 +48,4 @@ def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
     """
     kept = [(name, value) for name, value in fields if name not in _ASKED]
     wrong = any(name == "token" for name, _ in fields)
-    return form_page("Please confirm", _FORM, target=target, fields=kept, wrong=wrong)
+    return card_page("Please confirm", _FORM, script="key.js", target=target, fields=kept, wrong=wrong)

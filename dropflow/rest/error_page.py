@@ -1,8 +1,7 @@
 """An error as an HTML page, for browsers; programs get the same error as JSON."""
 
-import bottle
-
 from dropflow.errors import DropflowError
+from dropflow.rest.card_page import card_page
 from dropflow.rest.error_body import status_of
 
 __all__ = ["error_page", "wants_page"]
@@ -21,20 +20,8 @@ _TITLES = {
 }
 
 # Everything that `{{...}}` shows is escaped.
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{{title}} · dropflow</title>
-<link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/static/dropflow.css">
-</head>
-<body>
-<main>
-<div class="card">
-<h1>{{title}}</h1>
+_CARD = """<div class="card">
+<h1>{{heading}}</h1>
 <p><bdi>{{text}}</bdi></p>
 % if where:
 <p class="muted">Where: <bdi>{{where}}</bdi></p>
@@ -49,9 +36,6 @@ _PAGE = """<!DOCTYPE html>
 % end
 <p class="muted small">{{code}}, status {{status}}</p>
 </div>
-</main>
-</body>
-</html>
 """
 
 
@@ -67,7 +51,6 @@ def error_page(error: DropflowError) -> str:
     """Return an error as an HTML page, with a link to the login if the token is missing."""
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")
-    page: str = bottle.SimpleTemplate(_PAGE).render(
-        title=title, text=error.text, where=error.where, hint=error.hint, status=status, code=error.code
+    return card_page(
+        title, _CARD, heading=title, text=error.text, where=error.where, hint=error.hint, status=status, code=error.code
     )
-    return page

@@ -11,8 +11,8 @@ import msgspec
 
 from dropflow.errors import DropflowError, HttpError, LinkError
 from dropflow.rest.auth import AccessRules
+from dropflow.rest.card_page import card_page
 from dropflow.rest.confirm_page import CONFIRM_POLICY
-from dropflow.rest.form_page import form_page
 from dropflow.rest.pages import redirect
 from dropflow.rest.places import Places, login_url
 from dropflow.rest.posted_form import FORM, posted_fields
@@ -48,7 +48,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
 
     def ask(call: Request) -> Response:
         _, base, _ = _found(places, call.query.to)
-        page = form_page("Going on", _FORM, host=urlsplit(base).netloc, target=call.query.to)
+        page = card_page("Going on", _FORM, script="key.js", host=urlsplit(base).netloc, target=call.query.to)
         headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
         return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
 
