@@ -1,7 +1,7 @@
 """What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
 
 from abc import abstractmethod
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -160,17 +160,20 @@ class SessionQueries(SessionTimes):
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return the contents of many drops."""
         instance = self._find(session)
-        piece, copies = instance.piece, served_copies(instance)
+        piece = instance.piece
+        # Most requests are for drops of this node: then neither copies nor the whole graph are read.
+        copies, graph = cache(partial(served_copies, instance)), cache(instance.graph)
         if request.node != self.name:
             raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
 
         def find(drop: int) -> tuple[str, Handle]:
             row = piece.local(drop)
-            if drop in copies:
-                return drop_file_name(oid(instance.graph(), drop)), copies[drop].handle
-            if row is None or not piece.is_own[row]:
+            if row is not None and piece.is_own[row]:
+                return self._content(session, row)
+            copy = copies().get(drop)
+            if copy is None:
                 raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
-            return self._content(session, row)
+            return drop_file_name(oid(graph(), drop)), copy.handle
 
         chunks = write_records(batch(request.wanted, find))
         return Download(name=f"{session}-contents", content_type=CONTENTS, size=None, chunks=chunks)
