@@ -61,13 +61,11 @@ class CopyRecords:
     ----------
     directory : Path
         The session directory.
-    session : str
-        Name of the session.
     """
 
-    def __init__(self, directory: Path, session: str = "") -> None:
+    def __init__(self, directory: Path) -> None:
         self._folder = directory / "copies"
-        self._workspace = Workspace(str(directory), session)
+        self._workspace = Workspace(str(directory), "")  # for paths, which do not have the session's name
 
     def write(self, version: Version, row: int, copy: HeldCopy, *, durable: bool = False) -> None:
         """Record a copy that is complete.

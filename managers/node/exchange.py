@@ -120,7 +120,7 @@ class NodeExchange:
             is_stopping=lambda: self._is_stopping,
             on_unavailable=on_unavailable,
         )
-        records = CopyRecords(Path(workspace.directory), session)
+        records = CopyRecords(Path(workspace.directory))
 
         def record(row: int, copy: Handle, owner: str, stamp: tuple[int, ...]) -> None:
             records.write((epoch, view), row, HeldCopy(copy, owner, 0, stamp), durable=workspace.durable)
