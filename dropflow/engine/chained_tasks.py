@@ -15,7 +15,7 @@ from dropflow.failure import Failure
 from dropflow.graph.resource_needs import ResourceNeeds
 from dropflow.states import DropState
 
-__all__ = ["LONG_SECONDS", "is_not_begun", "largest_needs", "members", "not_begun", "with_input"]
+__all__ = ["LONG_SECONDS", "is_not_begun", "largest_needs", "members", "not_begun", "rest_not_begun", "with_input"]
 
 LONG_SECONDS = 0.05
 """Attempts that take longer are worth being given to a worker one by one, so that their order is exact."""
@@ -41,6 +41,11 @@ def with_input(task: Task, before: AttemptResult) -> Task | None:
 def not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
     """Return the answers for attempts that were not begun. They do not count as attempts."""
     return [AttemptResult(task.drop, task.attempt, failure=_FAILURE) for task in tasks]
+
+
+def rest_not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
+    """Return the answers for the attempts that follow those of `tasks`, which a runner gives back."""
+    return not_begun(one for task in tasks for one in task.then)
 
 
 def is_not_begun(result: AttemptResult) -> bool:

@@ -11,7 +11,7 @@ from dropflow.clock import Clock
 from dropflow.data.stream_reader import StreamReader
 from dropflow.data.streamed_writer import StreamedWriter
 from dropflow.engine.api import AttemptResult, Handle, Output, ResultSink, StreamOpened, Task
-from dropflow.engine.chained_tasks import members, not_begun, with_input
+from dropflow.engine.chained_tasks import members, not_begun, rest_not_begun, with_input
 from dropflow.engine.runners.aborted import aborted
 from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.failure import Failure
@@ -151,8 +151,7 @@ class SimulatedRunner:
         """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
         tasks = tuple(self._waiting)
         self._waiting.clear()
-        rest = not_begun(one for task in tasks for one in task.then)
-        if rest:
+        if rest := rest_not_begun(tasks):
             self._deliver(rest)
         return tasks
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
-from dropflow.engine.chained_tasks import not_begun, with_input
+from dropflow.engine.chained_tasks import not_begun, rest_not_begun, with_input
 from dropflow.engine.runners.aborted import aborted
 from dropflow.stopping import GRACE_SECONDS
 
@@ -87,7 +87,7 @@ class InlineRunner:
         """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
         tasks = tuple(self._kept)
         self._kept.clear()
-        rest = not_begun(one for task in tasks for one in task.then)
+        rest = rest_not_begun(tasks)
         if rest and self._deliver is not None:
             self._deliver(rest)
         return tasks

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
-from dropflow.engine.chained_tasks import largest_needs, members, not_begun
+from dropflow.engine.chained_tasks import largest_needs, members, not_begun, rest_not_begun
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.expected_seconds import ExpectedSeconds
 from dropflow.engine.runners.worker_process import needs_own_worker
@@ -84,10 +84,8 @@ class RunnerQueue:
 
     def give_back(self) -> tuple[Task, ...]:
         """Forget all attempts that wait, and return them; those that follow them are answered as not begun."""
-        tasks = (*self.suspects, *self.pending, *(self._held or ()))
-        self.clear()
-        rest = not_begun(one for task in tasks for one in task.then)
-        if rest:
+        tasks = self._remove_all()
+        if rest := rest_not_begun(tasks):
             self.deliver(rest)
         return tasks
 
@@ -116,6 +114,11 @@ class RunnerQueue:
         self.suspects.clear()
         if self._held is not None:
             self._held = []
+
+    def _remove_all(self) -> tuple[Task, ...]:
+        tasks = (*self.suspects, *self.pending, *(self._held or ()))
+        self.clear()
+        return tasks
 
     @property
     def needs_own_worker(self) -> bool:
@@ -150,8 +153,7 @@ class RunnerQueue:
 
     def fail_pending(self, failure: Failure) -> None:
         """Answer everything that waits with a failure."""
-        tasks = [*self.suspects, *self.pending, *(self._held or ())]
-        self.clear()
+        tasks = self._remove_all()
         results: list[AttemptResult] = []
         for task in tasks:
             results += [AttemptResult(task.drop, task.attempt, failure=failure), *not_begun(task.then)]
