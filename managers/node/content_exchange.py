@@ -242,21 +242,26 @@ class ContentExchange:
         path = None if content.producer >= 0 else self._copies.get(content.drop)
         return None if path is None else msgspec.structs.replace(here(content.handle, self._workspace), location=path)
 
-    def next_view(self, reset: Iterable[int]) -> None:
-        """Continue in the next view of the session, where these drops run again."""
+    def next_view(self, reset: Iterable[int], complete: Collection[int]) -> None:
+        """Continue in the next view of the session.
+
+        Parameters
+        ----------
+        reset : iterable of int
+            Drops that run again.
+        complete : collection of int
+            Drops whose copies are used. Others run again, or belonged to a node that was lost before it reported: what
+            they write now may be another content. Their copies stay on the disk, since attempts that still run may read
+            them.
+        """
         self._view += 1
         self._for_copies.difference_update(reset)
         for drop, producer in [key for key in self._offered if key[1] >= 0]:
             del self._offered[drop, producer]  # what is still a part is offered again
-
-    def keep_copies(self, drops: Collection[int]) -> None:
-        """Use the copies of these drops only, which are complete in the next view.
-
-        Others run again, or belonged to a node that was lost before it reported: what they write now may be another
-        content. Their copies stay on the disk, since attempts that still run may read them.
-        """
-        self._copies = {drop: path for drop, path in self._copies.items() if drop in drops}
-        self._bodies = {drop: body for drop, body in self._bodies.items() if drop in drops}
+        # One by one: what was being fetched in the view before may be added meanwhile.
+        for drop in {*self._copies, *self._bodies}.difference(complete):
+            self._copies.pop(drop, None)
+            self._bodies.pop(drop, None)
 
     def remove_copy(self, drop: int) -> None:
         """Remove the copy of a content that was fetched, if there is one."""

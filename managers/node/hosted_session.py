@@ -256,7 +256,6 @@ class HostedSession:
         reset = unpack_column(decision.reset, np.int32)
         frozen = self.session.hand_over()
         contents = self.exchange.contents
-        contents.next_view(reset.tolist())
         graph = self.directory.graph_in_view()
         note = explain_decision(graph, decision)
         piece = self.directory.save_next(decision, graph, self.piece)
@@ -266,9 +265,9 @@ class HostedSession:
         CopyRecords(self.directory.path).begin_view((self.epoch, decision.view.number), held)
         adopted, problems = adopt_copies(self._repository, piece, copies)
         continuation = continuation_in_view(frozen, decision, piece, adopted)
-        session = self._make_session(piece, exchange, continuation, self.session)
         states = np.frombuffer(continuation.known.states, dtype=np.uint8)
-        contents.keep_copies(set(piece.drop[states == DropState.COMPLETED].tolist()))
+        contents.next_view(reset.tolist(), set(piece.drop[states == DropState.COMPLETED].tolist()))
+        session = self._make_session(piece, exchange, continuation, self.session)
         session.notes += [*self.session.notes, note, *problems]
         self._recomputed += recomputed_drops(piece.graph, session.known)
         self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view

@@ -36,8 +36,7 @@ def test_a_fetched_content_is_not_fetched_again_in_the_next_view(kind: str, tmp_
     contents = ContentExchange("s", workspace)
     handle = Handle(kind=kind, size=len(BODY), checksum=zlib.crc32(BODY), location="" if kind == "bytes" else "x.txt")
     found = {drop: _fetched(contents, Content(drop, handle)) for drop in (1, 2, 3)}
-    contents.next_view([])
-    contents.keep_copies({1, 3})
+    contents.next_view([], {1, 3})
     contents.remove_copy(3)
 
     assert contents.copy(Content(1, handle)) == found[1]
