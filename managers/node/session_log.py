@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -88,6 +88,10 @@ class LogReader:
         self._small: dict[int, bytes] = {}
         self._held = 0
         self._read = 0
+        self._parts = 0
+        self._found: list[LogLine] = []
+        """The lines of the page, in the order in which they were found."""
+        self._sent = 0
         self._text = query.text.lower()
         self._least = severity(query.level) if query.level else 0
 
@@ -112,27 +116,17 @@ class LogReader:
         index = self._index
         end = settled << _LINES
         before = min(unpack_cursor(self._query.before).get(self._node, end), end)
-        found: list[LogLine] = []
+        found = self._found
         position, reached, is_first = before, 0.0, True
         first, rest = divmod(before, 1 << _LINES)
-        sent = parts = 0
         for part in range(first if rest else first - 1, -1, -1):
             lines = self._lines(part)
-            for number in range(len(lines) - 1 if part < first else min(rest, len(lines)) - 1, -1, -1):
-                line = lines[number]
-                position = part << _LINES | number
-                if self._matches(line):
-                    found.append(self._record(part, position, line))
-                    sent += len(line.text)
-                    if len(found) == self._query.limit or sent > _MOST_SENT:
-                        break
-            else:
-                position = part << _LINES
-                parts += 1
-                if (parts < _MOST_PARTS and self._read < _MOST_BYTES) or not part:
-                    continue
-            is_first = False
-            reached = found[-1].time if len(found) == self._query.limit or sent > _MOST_SENT else index.times[part]
+            stop = len(lines) if part < first else min(rest, len(lines))
+            last = self._search(part, lines, range(stop - 1, -1, -1))
+            position = part << _LINES if last is None else last
+            if last is None and (self._may_go_on or not part):
+                continue
+            is_first, reached = False, index.times[part] if last is None else found[-1].time
             break
         return LogPage(
             lines=tuple(reversed(found)),
@@ -146,25 +140,15 @@ class LogReader:
     def _newer(self, settled: int) -> LogPage:
         index = self._index
         after = unpack_cursor(self._query.after).get(self._node, -1)
-        found: list[LogLine] = []
+        found = self._found
         position, reached, is_last = after, 0.0, True
         first, rest = divmod(after + 1, 1 << _LINES)
-        sent = parts = 0
         for part in range(first, settled):
             lines = self._lines(part)
-            for number in range(rest if part == first else 0, len(lines)):
-                line = lines[number]
-                position = part << _LINES | number
-                if self._matches(line):
-                    found.append(self._record(part, position, line))
-                    sent += len(line.text)
-                    if len(found) == self._query.limit or sent > _MOST_SENT:
-                        break
-            else:
-                position = (part + 1 << _LINES) - 1
-                parts += 1
-                if (parts < _MOST_PARTS and self._read < _MOST_BYTES) or part == settled - 1:
-                    continue
+            last = self._search(part, lines, range(rest if part == first else 0, len(lines)))
+            position = (part + 1 << _LINES) - 1 if last is None else last
+            if last is None and (self._may_go_on or part == settled - 1):
+                continue
             is_last, reached = False, max(index.times[part], found[-1].time if found else 0.0)
             break
         return LogPage(
@@ -175,6 +159,24 @@ class LogReader:
             is_last=is_last,
             reached=reached,
         )
+
+    def _search(self, part: int, lines: Sequence[_Line], numbers: Iterable[int]) -> int | None:
+        """Add the lines of a part that match to the page; return the position of the one that fills it, if one does."""
+        for number in numbers:
+            line = lines[number]
+            if self._matches(line):
+                position = part << _LINES | number
+                self._found.append(self._record(part, position, line))
+                self._sent += len(line.text)
+                if len(self._found) == self._query.limit or self._sent > _MOST_SENT:
+                    return position
+        self._parts += 1
+        return None
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether one request may search more parts."""
+        return self._parts < _MOST_PARTS and self._read < _MOST_BYTES
 
     def _matches(self, line: _Line) -> bool:
         if self._least and severity(line.level) < self._least:

@@ -43,25 +43,24 @@ def _write(folder: Path, drop: str, *texts: str) -> None:
 
 def _older(read: Read, query: LogQuery) -> list[list[LogLine]]:
     """Return all pages, from the last one back to the first."""
-    pages = []
-    while True:
-        page = read(query)
-        pages.append(list(page.lines))
-        if page.is_first:
-            return pages
-        assert page.older != query.before
-        query = msgspec.structs.replace(query, before=page.older)
+    return _pages(read, query, "is_first", "older", "before")
 
 
 def _newer(read: Read, query: LogQuery) -> list[list[LogLine]]:
+    """Return all pages, from that after the query's position on to the last one."""
+    return _pages(read, query, "is_last", "newer", "after")
+
+
+def _pages(read: Read, query: LogQuery, is_end: str, cursor: str, position: str) -> list[list[LogLine]]:
+    """Return the pages up to the one that has `is_end`; `cursor` of each is `position` of the next query."""
     pages = []
     while True:
         page = read(query)
         pages.append(list(page.lines))
-        if page.is_last:
+        if getattr(page, is_end):
             return pages
-        assert page.newer != query.after
-        query = msgspec.structs.replace(query, after=page.newer)
+        assert getattr(page, cursor) != getattr(query, position)
+        query = msgspec.structs.replace(query, **{position: getattr(page, cursor)})
 
 
 def test_pages_have_lines_with_time_level_drop_and_node(tmp_path: Path, clock: VirtualClock) -> None:
