@@ -11,6 +11,7 @@ from dropflow.errors import (
 )
 from dropflow.rest.schema import DropQuery, ManagerInfo, SubmitQuery
 from dropflow.testing.shapes import fan
+from managers.composite.manager import Composite
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
 
 
@@ -31,45 +32,38 @@ def test_a_restarted_island_finds_its_sessions(world: World) -> None:
     assert [row.session for row in second.sessions()] == ["s"]
 
 
-def test_a_child_that_does_not_pause_a_session_is_named(world: World) -> None:
-    """The others are paused, and the request can be repeated; then it is the same for going on."""
+def _repeated_until_complete(world: World, operation: str, done: str, status: str) -> Composite:
+    """Check a request that one of two children does not answer: the error names it, and the other one does it."""
     one, two = world.node("n1"), world.node("n2")
     island = world.composite("n1", "n2")
+    request = getattr(island, operation)
     island.submit(parts(2), SUBMIT)
-    two.refuse("pause", LinkError("it is busy"))
-    with pytest.raises(LinkError, match=r"'s' is paused only in part: n2 \(it is busy\) did not answer") as caught:
-        island.pause("s")
-    assert "'dropflow pause s' again" in caught.value.hint
-    assert one.session("s").status == "PAUSED"
-    two.allow("pause")
+    two.refuse(operation, LinkError("it is busy"))
+    with pytest.raises(LinkError, match=rf"'s' {done} only in part: n2 \(it is busy\) did not answer") as caught:
+        request("s")
+    assert f"'dropflow {operation} s' again" in caught.value.hint
+    assert one.session("s").status == status
+    two.allow(operation)
 
-    def is_paused() -> bool:
+    def is_done() -> bool:
         with suppress(LinkError):  # until the node has answered a status request again
-            return island.pause("s").status == "PAUSED"
+            return bool(request("s").status == status)
         return False
 
-    until(is_paused)
+    until(is_done)
+    return island
+
+
+def test_a_child_that_does_not_pause_a_session_is_named(world: World) -> None:
+    """The others are paused, and the request can be repeated; then it is the same for going on."""
+    island = _repeated_until_complete(world, "pause", "is paused", "PAUSED")
+
     assert island.unpause("s").status == "RUNNING"
 
 
 def test_a_child_that_does_not_cancel_a_session_is_named(world: World) -> None:
     """The others have cancelled their parts, and the request can be repeated."""
-    one, two = world.node("n1"), world.node("n2")
-    island = world.composite("n1", "n2")
-    island.submit(parts(2), SUBMIT)
-    two.refuse("cancel", LinkError("it is busy"))
-    with pytest.raises(LinkError, match=r"'s' is cancelled only in part: n2 \(it is busy\) did not answer") as caught:
-        island.cancel("s")
-    assert "'dropflow cancel s' again" in caught.value.hint
-    assert one.session("s").status == "CANCELLED"
-    two.allow("cancel")
-
-    def is_cancelled() -> bool:
-        with suppress(LinkError):  # until the node has answered a status request again
-            return island.cancel("s").status == "CANCELLED"
-        return False
-
-    until(is_cancelled)
+    _repeated_until_complete(world, "cancel", "is cancelled", "CANCELLED")
 
 
 @pytest.mark.slow
