@@ -66,10 +66,12 @@ class LinkManager:
 
     # Requests of this process.
 
-    def connect(self, peer: str, address: str, now: float) -> list[LinkAction]:
-        """Open the link to `peer`."""
+    def connect(self, peer: str, address: str, now: float, incarnation: int = 0) -> list[LinkAction]:
+        """Open the link to `peer`, to that process of it or a later one."""
         outbound = self._outbound(peer)
-        return self._outbound_actions(outbound, outbound.connect(address, now), now)
+        if incarnation > outbound.remote_incarnation:
+            self._last_received.pop(peer, None)  # that was another process
+        return self._outbound_actions(outbound, outbound.connect(address, now, incarnation), now)
 
     def disconnect(self, peer: str) -> list[LinkAction]:
         """Close the link to `peer` and discard what it did not acknowledge."""

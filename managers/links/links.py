@@ -114,8 +114,13 @@ class Links:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def connect(self, peer: str, address: str) -> None:
+    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
         """Open the link to `peer`, and keep it open. A peer that introduced itself can be sent to without this.
+
+        Parameters
+        ----------
+        incarnation : int
+            The process that is meant, if that is known. Messages are kept for it although an earlier one answered.
 
         Raises
         ------
@@ -124,7 +129,7 @@ class Links:
         """
         check_address(address, self._key, binding=False)
         self._driver.add_window(peer)
-        self._loop.call(lambda now: self._connect(peer, address, now))
+        self._loop.call(lambda now: self._connect(peer, address, incarnation, now))
 
     def disconnect(self, peer: str) -> None:
         """Close the link to `peer` and discard what it did not acknowledge; senders that wait for room fail."""
@@ -298,6 +303,6 @@ class Links:
         if self._loop.is_closing:
             raise LinkError(f"the links of {self.name!r} are closed")
 
-    def _connect(self, peer: str, address: str, now: float) -> None:
+    def _connect(self, peer: str, address: str, incarnation: int, now: float) -> None:
         self._driver.add_window(peer).reset()
-        self._driver.carry_out(self._manager.connect(peer, address, now), now)
+        self._driver.carry_out(self._manager.connect(peer, address, now, incarnation), now)

@@ -112,15 +112,26 @@ class Outbound:
         """Whether the other end has acknowledged everything that was enqueued."""
         return self._packer.is_empty and not self._unacknowledged
 
-    def connect(self, address: str, now: float) -> list[OutboundAction]:
-        """Open the link, or move it to another address. Also leaves the state REFUSED."""
+    def connect(self, address: str, now: float, incarnation: int = 0) -> list[OutboundAction]:
+        """Open the link, or move it to another address. Also leaves the state REFUSED.
+
+        Parameters
+        ----------
+        incarnation : int
+            The process of the peer that is meant. If it is a later one than that which answered last, whatever is sent
+            from now on is kept for it.
+        """
+        is_used = self.state not in (OutboundState.IDLE, OutboundState.REFUSED)
+        if is_used and 0 < self.remote_incarnation < incarnation:
+            return self.peer_introduced(incarnation, address, now)
+        actions = self._set_incarnation(max(self.remote_incarnation, incarnation))
         is_open = self.state in (OutboundState.CONNECTING, OutboundState.UP)
         if (is_open or self.state is OutboundState.WAITING) and address == self.address:
-            return []
+            return actions
         self.address = address
         self._reconnect_delay = self._settings.reconnect_delay
         close: list[OutboundAction] = [CloseConnection(self.peer)] if is_open else []
-        return close + self._connect(now)
+        return [*actions, *close, *self._connect(now)]
 
     def enqueue(self, items: Sequence[OutgoingMessage], now: float) -> list[OutboundAction]:
         """Send messages as soon as the link allows, in as few packets as possible."""
@@ -181,7 +192,7 @@ class Outbound:
         return [CloseConnection(self.peer), NotifyChange(change)] if is_new else [CloseConnection(self.peer)]
 
     def peer_introduced(self, incarnation: int, address: str, now: float) -> list[OutboundAction]:
-        """Handle a handshake from the peer; connect to a new process of that name at its new address."""
+        """Handle a new process of the peer, at its new address."""
         if incarnation <= self.remote_incarnation or self.state is OutboundState.REFUSED:
             return []
         is_restart = self.remote_incarnation > 0

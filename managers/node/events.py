@@ -15,7 +15,7 @@ from dropflow.engine.api import Handle
 from dropflow.failure import Failure
 from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
-from managers.deployment import Deployment
+from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.copy_events import CopyAction, CopyEvent
@@ -275,11 +275,11 @@ class Build(msgspec.Struct, frozen=True):
 
 
 class ConnectPeers(msgspec.Struct, frozen=True):
-    """Open links to these peers, by name with their addresses; `NotConnected` if an address cannot be used."""
+    """Open links to these processes; `NotConnected` if an address cannot be used."""
 
     session: str
     epoch: int
-    addresses: Mapping[str, str]
+    places: tuple[Place, ...]
 
 
 class ReadPeers(msgspec.Struct, frozen=True):

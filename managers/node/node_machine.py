@@ -396,5 +396,4 @@ class NodeMachine:
         )
         asked = {**record.peers, **record.witnesses}
         self._losses.lose(self.peers.need(record.name, asked, now), now)
-        addresses = {node: place.address for node, place in asked.items()}
-        self._actions += [ConnectPeers(record.name, record.epoch, addresses), ReadPeers()]
+        self._actions += [ConnectPeers(record.name, record.epoch, tuple(asked.values())), ReadPeers()]

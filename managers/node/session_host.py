@@ -92,8 +92,8 @@ class HostOwner(Protocol):
 class HostLinks(Protocol):
     """Links of the node: `managers.links.Links`, or simulated ones."""
 
-    def connect(self, peer: str, address: str) -> None:
-        """Open the link to a peer."""
+    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
+        """Open the link to a peer, to that process of it or a later one."""
         ...
 
     def send(self, peer: str, message: Message, *, urgent: bool = False) -> None:
@@ -293,8 +293,8 @@ class SessionHost:
 
     def _connect_peers(self, action: ConnectPeers) -> None:
         try:
-            for peer, address in action.addresses.items():
-                self.links.connect(peer, address)
+            for place in action.places:
+                self.links.connect(place.node, place.address, place.incarnation)
         except DropflowError as error:
             self.owner.post(NotConnected(action.session, action.epoch, error))
 

@@ -183,15 +183,17 @@ class ViewChanges:
         """A voter of a session sent a message."""
         message = event.message
         record = self._table.get(message.session, message.epoch)
-        if record is None:
-            return
-        if record.views is None:
+        if record is None or record.phase.is_leaving:
+            self._actions += _absence_answer(event, self._node)
+        elif record.views is None:
             # A former process of this node may have ended it, and a member may have missed that.
             if record.result is not None and record.is_certain:
                 self._actions += _end_answer(record, event, self._node)
-            return
-        if not self._is_voter(record, event, now):
-            return
+        elif self._is_voter(record, event, now):
+            self._on_voter_message(record, event, now)
+
+    def _on_voter_message(self, record: SessionRecord, event: PeerSent, now: float) -> None:
+        message = event.message
         if record.result is not None:
             self._actions += _end_answer(record, event, self._node)
             return
@@ -497,9 +499,27 @@ def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Actio
     return [SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view))]
 
 
+def _absence_answer(event: PeerSent, node: str) -> list[Action]:
+    """Return the answer to a voter of a session that this process has left: its part here is lost.
+
+    Without it, a voter that believes that this node is a member would wait for it without an end.
+    """
+    message = event.message
+    if isinstance(message, SessionDone):
+        return []
+    failure = Failure(
+        code=LinkError.code,
+        kind="NodeLost",
+        text=f"node {node} does not have session {message.session} any more",
+        hint=f"look at the log of node {node}; submit the graph again",
+        retryable=True,
+    )
+    return [SendToPeer(event.peer, StopSession(message.session, message.epoch, "", node, failure))]
+
+
 def _connection(record: SessionRecord, places: Iterable[Place], node: str) -> ConnectPeers:
     """Return what opens the links to nodes; those that are open stay."""
-    return ConnectPeers(record.name, record.epoch, {one.node: one.address for one in places if one.node != node})
+    return ConnectPeers(record.name, record.epoch, tuple(place for place in places if place.node != node))
 
 
 def _lost_voters(record: SessionRecord) -> dict[str, str]:

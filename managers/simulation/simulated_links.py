@@ -122,10 +122,10 @@ class SimulatedLinks:
         """Receivers of the chunks of transfers, by request."""
         return self._driver.receivers
 
-    def connect(self, peer: str, address: str) -> None:
-        """Open the link to `peer`, and keep it open."""
+    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
+        """Open the link to `peer`, to that process of it or a later one, and keep it open."""
         self._driver.add_window(peer).reset()
-        self.carry_out(self.manager.connect(peer, address, self._simulation.time))
+        self.carry_out(self.manager.connect(peer, address, self._simulation.time, incarnation))
 
     def disconnect(self, peer: str) -> None:
         """Close the link to `peer`."""

@@ -24,6 +24,7 @@ from dropflow.rest.operation_records import CancelRequest, DrainRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
+from managers.messages import AdoptView, SessionDone, StopSession
 from managers.node.events import (
     Build,
     Built,
@@ -40,6 +41,7 @@ from managers.node.events import (
     Over,
     PeerChanged,
     PeerRestarted,
+    PeerSent,
     PeersRead,
     PeerStopped,
     ReadPeers,
@@ -48,6 +50,7 @@ from managers.node.events import (
     RemoveSession,
     Retired,
     RetireSession,
+    SendToPeer,
     ShowWaiting,
     StartSession,
 )
@@ -133,7 +136,7 @@ def test_a_session_from_its_preparation_to_its_removal() -> None:
     node = Node()
     assert node.call("prepare", deployment=deployment(), seconds=10.0) == [Build(deployment())]
     assert dict(node.machine.table.visible) == {}
-    assert node.send(Built("s", 1, "hosted", ("b",))) == [ConnectPeers("s", 1, {"b": "tcp://b:1"}), ReadPeers()]
+    assert node.send(Built("s", 1, "hosted", ("b",))) == [ConnectPeers("s", 1, deployment().places[1:]), ReadPeers()]
     assert dict(node.machine.table.visible) == {"s": "hosted"}
     assert node.returned == {}
     assert node.send(PeersRead({"b": (1, 0.0)})) == []
@@ -412,6 +415,28 @@ def test_a_silent_peer_fails_sessions() -> None:
 
     assert [type(action) for action in lost] == [LoseNode]
     assert 15 <= node.now <= 16
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_node_says_that_it_does_not_have_a_session(*, has_left: bool) -> None:
+    """A voter that takes it for a member gets the answer that its part is lost, so that it does not wait for it.
+
+    A node that leaves answers so from the moment when it begins to, although its session is there until it has stopped.
+    """
+    node = Node()
+    if has_left:
+        node.prepare(peers=True)
+        node.call("start", session="s", epoch=1)
+        node.call("undo", session="s", epoch=1, reason="")
+        assert node.phase is Phase.STOPPING
+    (answer,) = node.send(PeerSent("b", 1, AdoptView("s", 1, 0, b"")))
+    assert isinstance(answer, SendToPeer)
+    assert answer.peer == "b"
+    assert isinstance(answer.message, StopSession)
+    assert (answer.message.session, answer.message.epoch, answer.message.node) == ("s", 1, "a")
+    assert answer.message.failure is not None
+    assert answer.message.failure.text == "node a does not have session s any more"
+    assert node.send(PeerSent("b", 1, SessionDone("s", 1, 0))) == []
 
 
 def test_watch_returns_on_changes_ends_and_deadlines() -> None:

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from dropflow.data import shm_directory
-from managers.simulation.faults import BadNetwork, CrashInStep, CutOneWay, Disturbed, FullDisk, SessionRequest
+from managers.simulation.faults import (
+    BadNetwork,
+    Crash,
+    CrashInStep,
+    CutOneWay,
+    Disturbed,
+    FullDisk,
+    SessionRequest,
+    Stop,
+)
 from managers.simulation.loss_sweep import sweep
 from managers.simulation.random_losses import LossTrial
 
@@ -67,6 +76,18 @@ def test_what_an_attempt_reads_is_not_taken_from_a_former_process(tmp_path: Path
         FullDisk(at=10.0, seconds=3.0, node=42),
     )
     outcome = LossTrial(7000158, tmp_path, faults=faults).run()
+    assert outcome.violations == ()
+
+
+def test_a_view_reaches_a_new_member_whose_former_process_was_connected(tmp_path: Path) -> None:
+    """A member that did not yet hear that another one was started again tells that one of the view that it joins in."""
+    faults = (
+        Disturbed(seconds=60.0, longest=1.0),
+        CutOneWay(at=0.1, seconds=60.0, nodes=(56, 12, 38, 61, 43)),
+        Stop(at=5.1, seconds=60.0, node=10),
+        Crash(at=10.1, seconds=3.0, node=47),
+    )
+    outcome = LossTrial(5001026, tmp_path, faults=faults).run()
     assert outcome.violations == ()
 
 

@@ -452,3 +452,34 @@ def test_growing_content_is_followed_to_its_end(seed: int, faults: NetworkFaults
     _fetch(a, _content(), lambda _, data: got.extend(data))
 
     assert bytes(got) == CONTENT[: source.total]
+
+
+def test_messages_wait_for_the_process_that_is_meant() -> None:
+    """What is sent after a later process of a peer was named reaches that one, although it did not answer before."""
+    network = _network(0)
+    (a, at_a), (b, _) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    network.simulation.run(lambda: LinkEvent.UP in at_a.events())
+    b.process.crash()
+    a.send("b", StopSession("s", 1, "for the first"))
+    a.connect("b", b.address, 2)
+    assert at_a.changes[-1].event is LinkEvent.RESTARTED
+    assert at_a.changes[-1].undelivered == 1
+    a.send("b", StopSession("s", 1, "for the second"))
+    _, inbox = _node(network, "b", 2, address=b.address)
+
+    network.simulation.run(lambda: bool(inbox.messages))
+    assert inbox.texts() == ["for the second"]
+    assert at_a.events().count(LinkEvent.RESTARTED) == 1
+
+
+def test_a_process_that_is_meant_and_did_not_answer_was_not_seen() -> None:
+    """Packets of an earlier process do not count as an answer of the later one."""
+    network = _network(0)
+    (a, at_a), (b, _) = _node(network, "a"), _node(network, "b")
+    a.connect("b", b.address)
+    network.simulation.run(lambda: LinkEvent.UP in at_a.events())
+    b.process.crash()
+    a.connect("b", b.address, 2)
+
+    assert a.last_seen().get("b", (0, 0.0))[0] < 2
