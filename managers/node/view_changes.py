@@ -154,7 +154,7 @@ class ViewChanges:
             if is_new:
                 self._freeze(record)
         if record.phase.is_started:
-            self._show_witness(record)
+            self._actions += _witness_shown(record)
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
@@ -371,13 +371,7 @@ class ViewChanges:
         if record.views is not None and record.views.waiting != record.waiting:
             record.waiting = record.views.waiting
             self._actions.append(ShowWaiting(record.instance, record.waiting, record.gives_up_at - now))
-        self._show_witness(record)
-
-    def _show_witness(self, record: SessionRecord) -> None:
-        lacks_witness = lacks_witness_now(record)
-        if lacks_witness != record.lacks_witness:
-            record.lacks_witness = lacks_witness
-            self._actions.append(ShowWitness(record.instance, lacks_witness))
+        self._actions += _witness_shown(record)
 
     def _freeze(self, record: SessionRecord) -> None:
         if record.copies is not None:
@@ -534,6 +528,13 @@ def lacks_witness_now(record: SessionRecord) -> bool:
         return False
     view = record.views.view
     return len(view.members) % 2 == 0 and not any(place.node not in record.lost for place in view.witnesses)
+
+
+def _witness_shown(record: SessionRecord) -> list[Action]:
+    """Return what has the reports of a session show whether it lacks a witness, if that has changed."""
+    lacks_witness, before = lacks_witness_now(record), record.lacks_witness
+    record.lacks_witness = lacks_witness
+    return [] if lacks_witness == before else [ShowWitness(record.instance, lacks_witness)]
 
 
 def _gives_up_at(record: SessionRecord, now: float) -> float:

@@ -146,8 +146,9 @@ def continuation_in_view(
     # A drop of another node whose neighbours have left this one as well: nothing will be reported of it.
     states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
     running = [drop for drop in frozen.drops.running if kept[drop] and states[drop] == _WRITING]
-    again = np.flatnonzero(has_attempts(graph) & is_own & is_reset).tolist()
-    again += [drop for row in decision.retried if (drop := piece.local(row)) is not None and is_own[drop]]
+    # A drop whose error was told by another node may run again since.
+    retried = np.isin(rows, decision.retried) & ~kept
+    again = np.flatnonzero(is_own & ((has_attempts(graph) & is_reset) | retried)).tolist()
     attempts, uncounted = _attempts(frozen, decision, rows, again, np.flatnonzero(new).tolist())
     for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
         attempts.pop(drop, None)

@@ -176,7 +176,9 @@ class ViewChange:
     def planned(self, ballot: Ballot, decision: ViewDecision, now: float) -> list[ViewAction]:
         """Take in the decision that a `PlanView` was for, and propose it."""
         candidacy = self._candidacy
-        if candidacy is not None and candidacy.ballot == ballot and not candidacy.decision:
+        # Planning takes time: the view that it was for may have ended, and ballots begin anew in each view.
+        is_next = decision.view.number == self.view.number + 1
+        if is_next and candidacy is not None and candidacy.ballot == ballot and not candidacy.decision:
             self._propose(candidacy, msgspec.msgpack.encode(decision))
         return self._finish(now)
 

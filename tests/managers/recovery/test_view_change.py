@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from managers.deployment import Place
-from managers.messages import AdoptView, PrepareView, RequestView, ViewMessage
+from managers.messages import AdoptView, PrepareView, PromiseView, RequestView, ViewMessage
 from managers.recovery.events import (
     AdoptDecision,
     ConnectMembers,
@@ -348,6 +348,33 @@ def test_a_node_joins_and_another_one_leaves() -> None:
     voters.lose("n0")
     voters.run()
     assert [place.node for place in voters.decided[2].view.members] == ["n1", "n9"]
+
+
+def test_a_plan_for_an_earlier_view_is_not_proposed() -> None:
+    """Planning takes time: a decision that comes after its view has ended is not taken for one of the next view."""
+    view = _view(3)
+    voter = ViewChange("n0", "s", 1, view, patience=_PATIENCE)
+
+    def plan(view: View) -> PlanView:
+        """Stand as candidate in a view, and get the promises of the others."""
+        actions = voter.lose({"n2": "silent"}, voter.deadline() if view.number else 0.0)
+        actions += voter.tick(voter.deadline()) + voter.frozen(b"", 0.0)
+        actions += voter.receive("n1", PromiseView("s", 1, view.number, (1, 0), b""), 0.0)
+        (found,) = (action for action in actions if isinstance(action, PlanView))
+        return found
+
+    def answer(plan: PlanView) -> list[ViewAction]:
+        following = msgspec.structs.replace(plan.view, number=plan.view.number + 1)
+        return voter.planned(plan.ballot, ViewDecision(following, (), b""), 0.0)
+
+    late = plan(view)
+    following = msgspec.structs.replace(view, number=1)
+    decision = msgspec.msgpack.encode(ViewDecision(following, (), b""))
+    voter.receive("n1", AdoptView("s", 1, 0, decision), 0.0)
+    now = plan(following)
+    assert now.ballot == late.ballot
+    assert answer(late) == []
+    assert any(isinstance(action, SendViewMessage) for action in answer(now))
 
 
 def test_a_request_alone_waits_longer_for_a_silent_member() -> None:

@@ -91,6 +91,17 @@ def test_a_view_reaches_a_new_member_whose_former_process_was_connected(tmp_path
     assert outcome.violations == ()
 
 
+def test_a_running_drop_whose_former_error_is_tried_again_goes_on(tmp_path: Path) -> None:
+    """A drop runs again since its content was lost. A retry of what its error took along does not count it anew."""
+    faults = (
+        FullDisk(at=0.0, seconds=25.0, node=4),
+        Stop(at=0.1, seconds=40.0, node=47),
+        SessionRequest(at=16.1, seconds=0.0, operation="retry", session=60),
+    )
+    outcome = LossTrial(6000242, tmp_path, faults=faults).run()
+    assert outcome.violations == ()
+
+
 def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     """Otherwise each trial would look through what all trials before it have left."""
     before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
