@@ -76,9 +76,9 @@ def test_unroll_reports_the_problem(dropflow: Command, name: str) -> None:
     assert all(found["text"] for found in problems)
 
 
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", ["cut off", "cycle", "too large", "a broken list of drops"])
 def test_run_reports_the_problem(dropflow: Command, name: str) -> None:
-    """`run` refuses the same graphs, as JSON and as text."""
+    """`run` reads graphs as `unroll` does, and refuses the same ones, as JSON and as text."""
     data, code = BAD[name]
     done = dropflow("run", "-", "--output", "json", stdin=data)
     text_answer = dropflow("run", "-", stdin=data)

@@ -13,6 +13,8 @@ from managers.recovery.events import AdoptDecision, LeaveSession, PlanView, Send
 from managers.recovery.records import RequestedChange, View, ViewDecision
 from managers.recovery.view_change import ViewChange
 
+pytestmark = pytest.mark.slow
+
 _PATIENCE = 10.0
 
 

@@ -14,6 +14,8 @@ from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 
+pytestmark = pytest.mark.slow
+
 
 def rows(count: int, parts: int) -> PhysicalGraph:
     """Return independent rows of two applications, in blocks on the first nodes."""
@@ -46,14 +48,12 @@ def _seconds(directory: Path, *, rebalance: bool, is_automatic: bool = False) ->
     return ended.seconds
 
 
-@pytest.mark.slow
 def test_a_rebalance_relieves_a_slow_node(tmp_path: Path) -> None:
     """What it has not begun goes to the others, which are faster, so that the session ends much sooner."""
     assert _seconds(tmp_path / "with", rebalance=True) < 0.7 * _seconds(tmp_path / "without", rebalance=False)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> None:
     """The manager that deployed a session has it rebalanced when one node would end much later than the others."""
     automatic = _seconds(tmp_path / "with", rebalance=False, is_automatic=True)
@@ -61,7 +61,6 @@ def test_a_session_with_a_slow_node_is_rebalanced_by_itself(tmp_path: Path) -> N
     assert automatic < 0.75 * _seconds(tmp_path / "without", rebalance=False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("island", ["i1", pytest.param("i2", marks=pytest.mark.exhaustive)])
 def test_a_node_that_comes_takes_its_share(island: str, tmp_path: Path) -> None:
     """A node that is started in the middle of a session becomes a member, gets drops, and runs some of them."""
@@ -103,7 +102,6 @@ def test_a_session_on_one_node_gets_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 def test_a_node_that_was_lost_comes_back(tmp_path: Path) -> None:
     """A member that is killed and started again joins as empty; what its former process had is not used."""
     cluster = SimulatedCluster(7, tmp_path, workload=Workload(seconds=2.0), islands=1, nodes=4)

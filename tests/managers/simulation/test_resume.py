@@ -15,6 +15,8 @@ from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
 
+pytestmark = pytest.mark.slow
+
 
 class _Attempts:
     """Counts the attempts that were begun."""
@@ -58,8 +60,7 @@ def _resume(cluster: SimulatedCluster, **options: bool) -> Answered | Unanswered
     return cluster.call("resume", session="s", request=ResumeRequest(**options))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("after", [0.1, 0.5, 1.0, 2.0, 3.5])
+@pytest.mark.parametrize("after", [0.5, 2.0, 3.5])
 def test_a_session_goes_on_after_all_nodes_were_switched_off(after: float, tmp_path: Path) -> None:
     """At any moment: the session is FAILED after the restart, and finishes under its name when it is resumed."""
     cluster = _cluster(1, tmp_path)
@@ -106,7 +107,6 @@ def test_only_what_was_not_committed_runs_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_session_that_is_resumed_again_and_again_finishes(seed: int, tmp_path: Path) -> None:
     """All nodes are switched off several times, at any moment, also while the session is being resumed."""

@@ -13,6 +13,8 @@ from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_moves import rows
 
+pytestmark = pytest.mark.slow
+
 
 class _Repairable:
     """Has the first applications of some rows fail until they are repaired."""
