@@ -479,12 +479,12 @@ def _stop_attempts(session: Session) -> None:
 
 
 def _why(result: SessionResult) -> str:
-    """Return why a session failed; empty if it did not."""
+    """Return why a session failed; empty if it did not, or if the nodes where its drops failed have the reasons."""
     if result.status is not SessionState.FAILED or not result.failures:
         return ""
     first = next((one for one in result.failures if one.text), None)
     if first is None:
-        return "drops failed because of failures on other nodes"
+        return ""
     if not first.drop:
         return first.text
     more = f" (and {len(result.failures) - 1} more)" if len(result.failures) > 1 else ""

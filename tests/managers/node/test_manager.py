@@ -168,6 +168,7 @@ def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
     assert (here.drop, here.row, here.count, here.node) == ("line_MAKE_0", 0, 2, "a")
     assert "3" in here.text
     assert (there.row, there.count, there.node, there.drop) == (0, 2, "", "#0")
+    assert ended["b"].text == ""  # its causes are the reason
     (merged,) = merge_failures([there, here])
     assert (merged.count, merged.text, merged.node) == (4, here.text, "a")
 
