@@ -1,5 +1,6 @@
 // Colours, patterns and fonts of the canvas, from the style sheet.
 
+import { withColours } from "./colours.js";
 import { GROUPS } from "./graph_model.js";
 
 /** Colours of parts, after Okabe and Ito, and lighter ones of the same hues. */
@@ -14,19 +15,19 @@ export class Theme {
 
   /** Read the style sheet again: the colours differ between light and dark. */
   read() {
-    const style = getComputedStyle(document.documentElement);
-    const value = (name) => style.getPropertyValue(`--${name}`).trim();
-    this.paper = value("paper");
-    this.raised = value("raised");
-    this.sunken = value("sunken");
-    this.ink = value("ink");
-    this.muted = value("muted");
-    this.faint = value("faint");
-    this.line = value("line");
-    this.strong = value("line-strong");
-    this.accent = value("accent");
-    this.error = value("error");
-    this.groups = GROUPS.map(({ style: group }) => value(group) || value("sunken"));
+    withColours((value) => {
+      this.paper = value("paper");
+      this.raised = value("raised");
+      this.sunken = value("sunken");
+      this.ink = value("ink");
+      this.muted = value("muted");
+      this.faint = value("faint");
+      this.line = value("line");
+      this.strong = value("line-strong");
+      this.accent = value("accent");
+      this.error = value("error");
+      this.groups = GROUPS.map(({ style: group }) => value(group) || value("sunken"));
+    });
     this.parts = PARTS;
     this.font = getComputedStyle(document.body).fontFamily;
     this.softGroups = this.groups.map((colour) => mixed(colour, this.raised, 0.84));

@@ -30,7 +30,7 @@ let ranks = [];
 let palette = [];
 let words = new Uint32Array(0);
 let shades = new Uint8Array(0);
-let colours = readColours(root);
+let colours = readColours();
 let isOver = root.dataset.over === "yes";
 let frame = 0;
 let drawnLast = 0;
@@ -602,7 +602,7 @@ document.addEventListener("click", (event) => {
 box.addEventListener("scroll", paintSoon);
 new ResizeObserver(resize).observe(box);
 function recolour() {
-  colours = readColours(root);
+  colours = readColours();
   shade();
   legend();
   paintSoon();

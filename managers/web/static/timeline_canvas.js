@@ -1,5 +1,6 @@
 // Draws a timeline on a canvas: only what is in view, and attempts narrower than a pixel together.
 
+import { withColours } from "./colours.js";
 import { duration, firstAfter, markText, marks } from "./viewport.js";
 
 export const RULER = 26;
@@ -40,16 +41,14 @@ export function layOut(lanes, nodes) {
 }
 
 /** Colours of the page, which change with light and dark. */
-export function readColours(element) {
-  const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(name).trim();
-  return {
-    ink: read("--ink"), muted: read("--muted"), faint: read("--faint"), line: read("--line"), paper: read("--raised"),
-    sunken: read("--sunken"), accent: read("--accent"), error: read("--error"), completed: read("--completed"),
-    other: read("--series-other"), series: Array.from({ length: 8 }, (_, index) => read(`--series-${index + 1}`)),
-    data: read("--gap-data"), message: read("--gap-message"), worker: read("--gap-worker"),
-    font: style.fontFamily,
-  };
+export function readColours() {
+  return withColours((read) => ({
+    ink: read("ink"), muted: read("muted"), faint: read("faint"), line: read("line"), paper: read("raised"),
+    sunken: read("sunken"), accent: read("accent"), error: read("error"), completed: read("completed"),
+    other: read("series-other"), series: Array.from({ length: 8 }, (_, index) => read(`series-${index + 1}`)),
+    data: read("gap-data"), message: read("gap-message"), worker: read("gap-worker"),
+    font: getComputedStyle(document.body).fontFamily,
+  }));
 }
 
 /**

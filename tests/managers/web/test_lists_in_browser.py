@@ -119,7 +119,7 @@ def test_dark_and_light_are_chosen_and_remembered(serve: Any, look: Any) -> None
     url = serve(_large())
     page = look(url, color_scheme="light").page
     page.goto("/")
-    paper = "getComputedStyle(document.documentElement).getPropertyValue('--paper').trim()"
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(paper)
     page.get_by_role("button", name="Colours: as the system").click()
     page.get_by_role("button", name="Colours: light").click()
