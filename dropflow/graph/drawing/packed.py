@@ -28,6 +28,7 @@ def pack_drawing(graph: PhysicalGraph, drawing: Drawing) -> bytes:
         "size": [places.whole_width, places.whole_height],
         "cell": [positions.CELL_WIDTH, positions.CELL_HEIGHT],
         "margin": positions.MARGIN,
+        "lines": places.lines,
         "labels": boxes.labels,
         "constructs": boxes.constructs,
         "templates": [_template(template) for template in graph.templates],

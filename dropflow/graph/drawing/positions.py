@@ -35,7 +35,8 @@ _UNWRAPPED = 1.4
 class Positions:
     """Places and sizes of boxes, float32 arrays of shape (boxes,), and the size of the whole drawing.
 
-    `header` is the height above the drops of a box: a box of one drop that is in no construct has no label.
+    `header` is the height above the drops of a box: a box of one drop that is in no construct has no label. `lines` are
+    the top and the bottom of each line of boxes.
     """
 
     x: npt.NDArray[np.float32]
@@ -45,6 +46,7 @@ class Positions:
     header: npt.NDArray[np.float32]
     whole_width: float
     whole_height: float
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass
@@ -84,6 +86,7 @@ def positions(
         order.tolist(), layer.tolist(), width.tolist(), height.tolist(), side=sqrt(area / aspect), aspect=aspect
     )
     top = right = 0.0
+    lines = []
     for line in best:
         tallest = max(column.height for column in line)
         left, before = 0.0, line[0].layer
@@ -96,6 +99,7 @@ def positions(
                 down += float(height[box]) + _GAP
             left += column.width
         right = max(right, left)
+        lines.append((top, top + tallest))
         top += tallest + _LINE_GAP
     return Positions(
         x=x,
@@ -105,6 +109,7 @@ def positions(
         header=header.astype(np.float32),
         whole_width=right,
         whole_height=max(top - _LINE_GAP, 0.0),
+        lines=tuple(lines),
     )
 
 

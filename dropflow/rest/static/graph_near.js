@@ -1,5 +1,6 @@
 // Drops near by: with their names, ports and edges, as many as one frame can draw.
 
+import { leadBack, turnInside, turnOf } from "./graph_lines.js";
 import { drawSign } from "./graph_theme.js";
 
 const MOST_EDGES = 5000;
@@ -77,8 +78,13 @@ function drawEdges({ context, camera, model, theme, hovered, quality }, drops, i
     const isStrong = source === selected || target === selected || source === hovered || target === hovered;
     if (!isStrong && marked && !(marked[source] && marked[target])) return;
     const path = isStrong || marked ? strong : part[source] === part[target] ? plain : cut;
-    path.moveTo(x, y);
-    path.bezierCurveTo(x + bend, y, u - bend, v, u, v);
+    const turn = isInner ? turnInside(model, from, to) : turnOf(model, from.y, to.y);
+    if (turn) {
+      leadBack(path, camera, turn, x, y, u, v);
+    } else {
+      path.moveTo(x, y);
+      path.bezierCurveTo(x + bend, y, u - bend, v, u, v);
+    }
     budget -= 1;
   };
   for (const drop of drops) {

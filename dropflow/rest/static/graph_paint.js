@@ -2,6 +2,7 @@
 
 import { GROUPS, ERROR, WAITING } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
+import { leadBack, turnOf } from "./graph_lines.js";
 import { beginNear, DROP_HEIGHT, DROP_WIDTH, finishNear, Labels } from "./graph_near.js";
 
 /** Height of a cell in pixels from which drops are cells of a matrix, and from which they have names. */
@@ -60,7 +61,8 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
     if (model.marked && !(model.markedIn[source] && model.markedIn[target])) continue;
     const [a, b] = camera.toScreen(x[source] + width[source] - inset(model, source), y[source] + height[source] / 2);
     const [c, d] = camera.toScreen(x[target] + inset(model, target), y[target] + height[target] / 2);
-    if (Math.max(a, c) < -200 || Math.min(a, c) > camera.width + 200) continue;
+    const turn = turnOf(model, middleOf(model, source), middleOf(model, target));
+    if (!turn && (Math.max(a, c) < -200 || Math.min(a, c) > camera.width + 200)) continue;
     if (Math.max(b, d) < -200 || Math.min(b, d) > camera.height + 200) continue;
     budget -= 1;
     const isChosen = chosenBox === source || chosenBox === target;
@@ -69,12 +71,18 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
     const key = `${isChosen ? 2 : isCut ? 1 : 0} ${thick.toFixed(1)}`;
     if (!buckets.has(key)) buckets.set(key, new Path2D());
     const path = buckets.get(key);
-    const bend = c < a ? 12 + 40 * camera.scale : Math.max((c - a) * 0.45, 10);
-    path.moveTo(a, b);
-    path.bezierCurveTo(a + bend, b, c - bend, d, c, d);
-    if (pairEdges[pair] > 1 && labels.length < 400) {
-      labels.push({ x: (a + c) / 2, y: (b + d) / 2, at: [(x[source] + width[source] + x[target]) / 2, (y[source] + height[source] / 2 + y[target] + height[target] / 2) / 2], length: Math.hypot(c - a, d - b), edges: pairEdges[pair], isChosen });
+    const label = { length: Math.hypot(c - a, d - b), edges: pairEdges[pair], isChosen };
+    if (turn) {
+      const [x, y] = leadBack(path, camera, turn, a, b, c, d);
+      Object.assign(label, { x, y, at: camera.toDrawing(x, y) });
+    } else {
+      const bend = c < a ? 12 + 40 * camera.scale : Math.max((c - a) * 0.45, 10);
+      path.moveTo(a, b);
+      path.bezierCurveTo(a + bend, b, c - bend, d, c, d);
+      const middle = [(x[source] + width[source] + x[target]) / 2, (y[source] + height[source] / 2 + y[target] + height[target] / 2) / 2];
+      Object.assign(label, { x: (a + c) / 2, y: (b + d) / 2, at: middle });
     }
+    if (pairEdges[pair] > 1 && labels.length < 400) labels.push(label);
   }
   // Many lines are faint, so that they do not cover each other and the boxes stay in front.
   const drawn = MOST_PAIRS * quality - budget;
@@ -90,6 +98,10 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
   context.globalAlpha = 1;
   const isFew = drawn <= MOST_NUMBERED && quality === 1;
   drawNumbers(context, model, theme, isFew ? labels : labels.filter(({ isChosen }) => isChosen));
+}
+
+function middleOf({ columns }, box) {
+  return columns.y[box] + columns.height[box] / 2;
 }
 
 /** Space between the border of a box and what is drawn of it. */

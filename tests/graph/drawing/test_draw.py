@@ -57,6 +57,11 @@ def check(graph: PhysicalGraph, drawing: Drawing) -> None:
     assert float(places.y.min()) >= 0
     assert float((places.x + places.width).max()) <= places.whole_width + 1
     assert float((places.y + places.height).max()) <= places.whole_height + 1
+    tops, bottoms = np.array(places.lines, dtype=np.float64).T
+    assert (tops[1:] > bottoms[:-1] + 100).all()  # room for the edges that lead from one line to the next
+    line = np.searchsorted(bottoms, places.y + places.height / 2)
+    assert (places.y >= tops[line] - 1).all()
+    assert (places.y + places.height <= bottoms[line] + 1).all()
 
 
 def overlapping(drawing: Drawing) -> list[tuple[int, int]]:

@@ -112,9 +112,30 @@ def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> N
     expect(page.locator(".graph-note")).to_have_text("Shown: 1 drop.Show all")
 
 
+_CORNERS = """async () => {
+  const { leadBack, turnInside, turnOf } = await import("/static/graph_lines.js");
+  const camera = { scale: 1, toScreen: (x, y) => [x, y] };
+  const model = { head: { lines: [[0, 100], [260, 360], [520, 620]], cell: [176, 44] } };
+  const corners = (turn, ...ends) => {
+    const found = [];
+    leadBack({ moveTo() {}, lineTo() {}, arcTo: (x, y) => found.push([x, y]) }, camera, turn, ...ends);
+    return found;
+  };
+  return {
+    next: corners(turnOf(model, 50, 300), 900, 50, 0, 300),
+    nested: corners(turnOf(model, 10, 300), 900, 10, 0, 300),
+    later: corners(turnOf(model, 50, 560), 900, 50, 300, 560),
+    same: turnOf(model, 20, 80),
+    inside: corners(turnInside(model, { x: 600, y: 22 }, { x: 66, y: 66 }), 666, 22, 0, 66),
+    ahead: turnInside(model, { x: 0, y: 22 }, { x: 66, y: 66 }),
+  };
+}"""
+
+
 def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> None:
     """At 100 and 10,000 drops, on a screen and on a phone: axe-core finds nothing, and nothing scrolls aside.
 
+    Edges to another line of boxes lead through the space between the lines, and past those between, on their left.
     The test fails as well if there is a message on the console or a request to another host.
     """
     manager = FakeManager()
@@ -132,3 +153,11 @@ def test_graphs_of_any_size_are_drawn_and_accessible(serve: Any, look: Any) -> N
             assert page.locator("#graph canvas").bounding_box()["height"] > 200
             assert accessibility_findings(page) == []
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    found = page.evaluate(_CORNERS)
+    assert found["next"] == [[922, 50], [922, 180], [-22, 180], [-22, 300]]
+    assert found["nested"][1][0] > 922
+    assert 180 < found["nested"][1][1] < 260
+    assert found["later"] == [[922, 50], [922, 180], [-44, 180], [-44, 440], [278, 440], [278, 560]]
+    assert found["inside"] == [[688, 22], [688, 44], [-22, 44], [-22, 66]]
+    assert (found["same"], found["ahead"]) == (None, None)
