@@ -2,6 +2,8 @@
 
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
 from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogQuery, LogTextQuery
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
@@ -9,6 +11,7 @@ from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, Sessio
 
 __all__ = [
     "api_url",
+    "asked",
     "causes_url",
     "drop_url",
     "drops_url",
@@ -24,8 +27,6 @@ __all__ = [
     "timeline_url",
 ]
 
-_Query = DropQuery | SessionQuery | PageQuery | PreviewQuery | NodeQuery | LogTextQuery
-
 
 def quoted(text: object) -> str:
     """Return `text` as one segment of a path."""
@@ -39,17 +40,17 @@ def session_url(session: str) -> str:
 
 def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
     """Return the page of the root causes of a session."""
-    return f"{session_url(session)}/causes{_asked(query, FIRST_PAGE)}"
+    return f"{session_url(session)}/causes{asked(query, FIRST_PAGE)}"
 
 
 def drop_url(session: str, oid: str, query: DropPageQuery = FIRST_DROP_PAGE) -> str:
     """Return the page of a drop; `query` says which of its neighbours it lists, and how it shows its content."""
-    return f"{session_url(session)}/drops/{quoted(oid)}{_asked(query, FIRST_DROP_PAGE)}"
+    return f"{session_url(session)}/drops/{quoted(oid)}{asked(query, FIRST_DROP_PAGE)}"
 
 
 def picture_url(session: str, oid: str, query: PreviewQuery = FIRST_LOOK) -> str:
     """Return the address of a drop's content as a picture, if it has one."""
-    return f"{session_url(session)}/pictures/{quoted(oid)}{_asked(query, FIRST_LOOK)}"
+    return f"{session_url(session)}/pictures/{quoted(oid)}{asked(query, FIRST_LOOK)}"
 
 
 def failure_url(session: str, failure: FailureInfo) -> str:
@@ -74,30 +75,31 @@ def api_url(session: str, oid: str, what: str) -> str:
 
 def drops_url(session: str, query: DropQuery) -> str:
     """Return the page of a session with the drops that match `query`."""
-    return session_url(session) + _asked(query, DropQuery()) + "#drops"
+    return session_url(session) + asked(query, DropQuery()) + "#drops"
 
 
 def log_url(session: str, query: LogQuery = LAST_LINES) -> str:
     """Return the page of a session's log with the lines that match `query`."""
-    return f"{session_url(session)}/log{_asked(query, LAST_LINES)}"
+    return f"{session_url(session)}/log{asked(query, LAST_LINES)}"
 
 
 def log_text_url(session: str, query: LogTextQuery) -> str:
     """Return the address in the API of a session's log as text, with the lines that match `query`."""
-    return f"{session_api(session)}/log/text{_asked(query, ALL_LINES)}"
+    return f"{session_api(session)}/log/text{asked(query, ALL_LINES)}"
 
 
 def sessions_url(query: SessionQuery) -> str:
     """Return the page of the sessions that match `query`."""
-    return "/sessions" + _asked(query, SessionQuery())
+    return "/sessions" + asked(query, SessionQuery())
 
 
 def nodes_url(query: NodeQuery) -> str:
     """Return the page of the nodes that match `query`."""
-    return "/nodes" + _asked(query, NodeQuery())
+    return "/nodes" + asked(query, NodeQuery())
 
 
-def _asked(query: _Query, default: _Query) -> str:
+def asked(query: msgspec.Struct, default: msgspec.Struct) -> str:
+    """Return the fields of a query that differ from `default`, as the end of an address."""
     fields = query.__struct_fields__
     given = {name: getattr(query, name) for name in fields if getattr(query, name) != getattr(default, name)}
     return f"?{urlencode(given)}" if given else ""

@@ -49,6 +49,7 @@ from managers.web.log_page import log_routes
 from managers.web.page_templates import manager_templates
 from managers.web.plots import line_plot, plots_of
 from managers.web.preview import read_start
+from managers.web.results_page import result_routes
 from managers.web.submission import submission_routes
 from managers.web.views import (
     DropPageQuery,
@@ -91,6 +92,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         *_lists(manager, templates),
         *graph_routes(manager, templates, hub),
         *log_routes(manager, templates),
+        *result_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *submission_routes(manager, templates, places or Places()),

@@ -56,6 +56,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 _YOUNGEST = 10
+_FIRST_RESULTS = 100
 _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
 """States of drops that run when a session that is over is resumed."""
 
@@ -154,13 +155,15 @@ class SessionsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """One session with a page of its drops."""
+    """One session with a page of its drops, and the first of its results; the number and bytes are of all results."""
 
     manager: ManagerInfo
     session: SessionDetail
     drops: DropPage
     query: DropQuery
     results: tuple[ResultInfo, ...] = ()
+    result_count: int = 0
+    result_size: int = 0
     times: TimesStatistics = NO_TIMES
     warnings: tuple[str, ...] = ()
 
@@ -335,7 +338,9 @@ def session_view(manager: Manager, session: str, query: DropQuery, *, has_times:
         session=detail,
         drops=page,
         query=query,
-        results=results.results,
+        results=results.results[:_FIRST_RESULTS],
+        result_count=len(results.results),
+        result_size=sum(result.size for result in results.results),
         times=times,
         warnings=(*missing, *optional.warnings),
     )

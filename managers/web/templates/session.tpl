@@ -81,30 +81,9 @@
 <div data-part="results">
 % if view.results:
 <section class="block">
-<div class="section-head"><h2>Results</h2><span class="muted">{{format_count(len(view.results))}} {{"file" if len(view.results) == 1 else "files"}}, {{format_size(sum(result.size for result in view.results))}}</span></div>
-<div class="table tall" tabindex="0" role="region" aria-label="Results"><table>
-<thead><tr><th scope="col">File</th><th scope="col" class="at-middle">Drop</th><th scope="col" class="at-wide">Node</th><th scope="col" class="number">Size</th><th scope="col"><span class="unseen">Download</span></th></tr></thead>
-<tbody>
-% for result in view.results[:100]:
-<tr data-row="{{result.drop}}"><th scope="row"><bdi>{{shown_name(result.path)}}</bdi></th><td class="at-middle"><a href="{{drop_url(name, result.oid)}}"><bdi>{{shown_name(result.name, 120)}}</bdi></a></td><td class="at-wide"><bdi>{{shown_name(result.node, 80)}}</bdi></td><td class="number">{{format_size(result.size)}}</td><td class="number"><a href="{{api_url(name, result.oid, "data")}}" download aria-label="Download {{shown_name(result.path, 120)}}">Download</a></td></tr>
-% end
-</tbody></table></div>
-% if len(view.results) > 100:
-<p class="muted small">These are the first 100.</p>
-% end
-<form class="downloads" method="get" action="{{session_api(name)}}/results/archive" aria-label="Download results">
-<label>Text in path, id or name<input type="search" name="text" maxlength="200" placeholder="all results"></label>
-% if len(session.nodes) > 1:
-<label>Node<select name="node"><option value="">any</option>
-% for node in session.nodes:
-<option value="{{node}}">{{shown_name(node, 60)}}</option>
-% end
-</select></label>
-% end
-<button type="submit" name="format" value="tar">Download as tar</button>
-<button type="submit" name="format" value="zip">as zip</button>
-</form>
-<p class="muted small">If the download fails, <code>MISSING.txt</code> in it names what is missing. On a command line: <code>dropflow fetch {{name}}</code></p>
+<div class="section-head"><h2>Results</h2><a href="{{session_url(name)}}/results">All results</a><span class="muted">{{plural(view.result_count, "file")}}, {{format_size(view.result_size)}}{{f"; the first {len(view.results)} are here" if len(view.results) < view.result_count else ""}}</span></div>
+% include("results_table.tpl", results=view.results, session=name, sort="", sort_address=None, style="table tall")
+% include("results_archive.tpl", session=session, text="", node="")
 </section>
 % end
 </div>

@@ -117,6 +117,39 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
     assert "/sessions/failed/drops/fan_a_0-1" in [found["href"] for tag, found in tags if tag == "a"]
 
 
+def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
+    """The page of the session has the first 100 and links to all; order and filter stay from page to page."""
+    manager = FakeManager()
+    manager.add(fan(500), "s")
+    manager.complete("s")
+    for drop in range(251, 501):
+        manager.write("s", drop, bytes(5_000 if drop == 400 else 10))
+    url = serve(manager)
+    count = len(manager.results("s").results)
+    text = ask(url, "/sessions/s").text
+    assert f"{count} files" in text
+    assert "the first 100 are here" in text
+
+    tags, _ = read(text)
+    address = next(each["href"] for tag, each in tags if tag == "a" and each.get("href", "").endswith("/results"))
+    assert "1 file matches, " in ask(url, f"{address}?text=d_0-149&sort=size").text
+    first = msgspec.json.decode(ask(url, f"{address}.json?sort=-size").body)
+    assert (first["total"], first["results"][0]["drop"]) == (count, 400)
+    found, pages, address = [], 0, f"{address}?sort=-path&node=node-1"
+    while address:
+        tags, _ = read(ask(url, address).text)
+        links = [each.get("href", "") for tag, each in tags if tag == "a"]
+        found += [link for link in links if link.startswith("/sessions/s/drops/")]
+        address = next((each["href"] for tag, each in tags if tag == "a" and each.get("rel") == "next"), "")
+        pages += 1
+    wanted = sorted(manager.results("s").results, key=lambda one: one.path, reverse=True)
+    assert found == [drop_url("s", one.oid) for one in wanted]
+    assert pages == 3
+    assert "No result matches" in ask(url, "/sessions/s/results?node=other").text
+    assert ask(url, "/sessions/s/results?sort=nothing").status == 400
+    assert ask(url, "/sessions/none/results").status == 404
+
+
 def test_causes_and_neighbours_are_paged(serve: Any) -> None:
     """Each page links to the next, and together they show all."""
     manager = FakeManager()
