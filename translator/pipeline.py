@@ -28,7 +28,7 @@ from translator.component_check import check_components
 from translator.drawn_places import drawn_places
 from translator.estimate_expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
-from translator.fill_parameters import fill
+from translator.fill_parameters import fill, variables_of
 from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph
 from translator.partition.registry import partition
@@ -37,8 +37,9 @@ from translator.problem_codes import REPEATABLE, problem
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
-from translator.template import parameters_of
+from translator.template import parameters_of, without_number
 from translator.unroll import UnrollPlan, plan, unroll
+from translator.user_settings import GLOBAL
 from translator.validate import validate
 
 __all__ = ["Checked", "Translation", "check", "examine", "finish", "translate"]
@@ -213,7 +214,7 @@ def examine(
     if isinstance(source, PhysicalGraph):
         return _unrolled(Family.DFG, source, (), unroll_options, component_options)
     if isinstance(source, LogicalGraph):
-        filled, problems = fill(source, configuration=configuration, settings=settings)
+        filled, problems = _filled(source, configuration, settings)
         found = _planned(filled, source.family, problems, unroll_options, component_options)
         return replace(found, unfilled=source)
     name = name or (source.stem if isinstance(source, Path) else "graph")
@@ -227,7 +228,7 @@ def examine(
     reading = read_logical(document, name=name, options=read_options)
     if reading.graph is None:
         return _foreign(reading, unroll_options, component_options)
-    filled, problems = fill(reading.graph, configuration=configuration, settings=settings)
+    filled, problems = _filled(reading.graph, configuration, settings)
     found = _planned(filled, reading.family.value, (*reading.problems, *problems), unroll_options, component_options)
     found = replace(found, unfilled=reading.graph)
     note = read_note(document)
@@ -237,6 +238,24 @@ def examine(
     if copy := note_logical(document, configuration=configuration, settings=settings):
         notes[LOGICAL] = copy
     return found if found.plan is None else _noted(found, found.plan, notes)
+
+
+def _filled(
+    graph: LogicalGraph, configuration: str | None, settings: Mapping[str, Any] | Sequence[str]
+) -> tuple[LogicalGraph, tuple[Problem, ...]]:
+    """Return the graph with its values, and problems.
+
+    A parameter without a value is one problem, not one of each field that uses it: the fields get a value in its range.
+    """
+    missing = tuple(without_number(parameters_of(graph), variables_of(graph, configuration, settings)))
+    if missing:
+        made = {f"{GLOBAL}.{name}": value for _, name, value in missing}
+        if isinstance(settings, Mapping):
+            settings = {**settings, **made}
+        else:
+            settings = (*settings, *(f"{name}={value}" for name, value in made.items()))
+    filled, problems = fill(graph, configuration=configuration, settings=settings)
+    return filled, (*(found for found, _, _ in missing), *problems)
 
 
 def _noted(found: Checked, planned: UnrollPlan, notes: Mapping[str, str]) -> Checked:

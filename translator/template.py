@@ -6,7 +6,8 @@ is a *template* if one of its parameters has no value, so that it has to be fill
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem
 
-__all__ = ["TemplateParameter", "check_ranges", "is_template", "parameters_of"]
+__all__ = ["TemplateParameter", "check_ranges", "is_template", "parameters_of", "without_number"]
 
 MULTIPLICITIES: Mapping[str, tuple[str, ...]] = {
     "Scatter": ("num_of_copies",),
@@ -73,6 +74,12 @@ class TemplateParameter(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     used_in: tuple[str, ...] = ()
     where: str = ""
+
+
+_NUMBERS: Mapping[str, Callable[[float], int | float | bool]] = MappingProxyType(
+    {"Integer": math.ceil, "Float": float, "Boolean": bool}
+)
+"""Types of parameters that graphs cannot be translated without, and how to make a value of them."""
 
 
 def parameters_of(graph: LogicalGraph) -> tuple[TemplateParameter, ...]:
@@ -147,6 +154,36 @@ def _range(field: Field) -> tuple[float | None, float | None]:
 def is_template(parameters: tuple[TemplateParameter, ...]) -> bool:
     """Whether a parameter has no value, so that the graph has to be filled in."""
     return any(parameter.value is None and parameter.used_in for parameter in parameters)
+
+
+def without_number(
+    parameters: tuple[TemplateParameter, ...], values: Mapping[str, Any]
+) -> Iterator[tuple[Problem, str, int | float | bool]]:
+    """Yield the parameters that are numbers or truth values, are used, and have no value.
+
+    Parameters
+    ----------
+    parameters : tuple of TemplateParameter
+        Those of the graph.
+    values : mapping of str to Any
+        The values of those that the graph declares.
+
+    Yields
+    ------
+    Problem
+        LG090.
+    str
+        The name of the parameter.
+    int, float or bool
+        A value of its type and range, with which the rest of the graph can be checked.
+    """
+    for one in parameters:
+        if one.type not in _NUMBERS or not one.used_in or values.get(one.name, "") is not None:
+            continue
+        hint = f"give it one in the form of the translator, or with --set {one.name}=VALUE"
+        found = problem("LG090", f"the parameter {one.name!r} has no value", where=one.where, hint=hint)
+        least = 1 if one.minimum is None else one.minimum
+        yield found, one.name, _NUMBERS[one.type](least if one.maximum is None else min(least, one.maximum))
 
 
 def check_ranges(parameters: tuple[TemplateParameter, ...], given: Mapping[str, Any]) -> Iterator[Problem]:

@@ -9,7 +9,9 @@ from dropflow import graph_file
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph.interchange import write_pg
 from dropflow.graph.text_ids import oids
+from dropflow.problems import Severity
 from tests.translator.documents import document, link, node, port
+from tests.translator.templates import template
 from translator.pipeline import check, examine, translate
 from translator.stage_options import PartitionOptions, ReadOptions, UnrollOptions
 
@@ -134,6 +136,20 @@ def test_a_problem_is_reported_once() -> None:
     problems = check(wide("many"))[1]
     places = [(finding.code, finding.where) for finding in problems]
     assert len(places) == len(set(places))
+
+
+def test_a_parameter_without_a_value_is_one_problem() -> None:
+    """LG090 names it once, and the rest of the graph is checked as if it had a value."""
+    graph = template("{n}")
+    found = examine(json.dumps(graph).encode())
+    errors = [problem for problem in found.problems if problem.severity is Severity.ERROR]
+
+    assert [(problem.code, problem.text) for problem in errors] == [("LG090", "the parameter 'n' has no value")]
+    graph["nodeDataArray"][2]["category"] = "Nothing"
+    more = {problem.code for problem in examine(json.dumps(graph).encode()).problems}
+    assert more > {"LG090"}
+    filled = examine(json.dumps(graph).encode(), settings={"n": 2}).problems
+    assert more - {problem.code for problem in filled} == {"LG090"}
 
 
 def test_examining_gives_the_plan_without_unrolling() -> None:
