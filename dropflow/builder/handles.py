@@ -23,7 +23,8 @@ _BY_SUFFIX = {
     ".json": "json",
     ".pkl": "pickle",
 }
-_COMPONENTS = {component.category: component for component in DATA_COMPONENTS}
+_COMPONENTS = {component.category: component for component in reversed(DATA_COMPONENTS)}
+"""By category; of several with one category the first, which is the general one: FileDROP, not JsonDROP."""
 
 
 class Formula:
