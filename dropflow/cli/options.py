@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from dropflow.cli.candidates import graphs, sessions, settings
 from dropflow.cli.error_reply import error_reply, exit_for_error
@@ -24,6 +25,7 @@ __all__ = [
     "connection_options",
     "elsewhere_option",
     "form_option",
+    "given_on_command_line",
     "grace_option",
     "graph_argument",
     "infrastructure_retries_option",
@@ -35,6 +37,12 @@ __all__ = [
     "setting_options",
     "target_option",
 ]
+
+
+def given_on_command_line(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those parameters of the current command that are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return tuple(name for name in names if source(name) is ParameterSource.COMMANDLINE)
 
 
 def output_options(function: Callable[..., Exit]) -> Callable[..., None]:

@@ -2,16 +2,15 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from dropflow.cli.candidates import algorithms
-from dropflow.cli.options import ConnectionOptions
+from dropflow.cli.options import ConnectionOptions, given_on_command_line
 from translator.stage_options import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ __all__ = [
     "usable_nodes",
 ]
 
-_NO_OPTIONS = ("profiles", "is_given")
+_NO_OPTIONS = ("profiles", "steering", "is_given")
 Objective = Literal["time", "movement", "nodes", "balanced"]
 
 algorithm_option = click.option(
@@ -67,6 +66,8 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     profiles: tuple[str, ...] = ()
     """Runs, sessions and files whose measurements take the place of estimates."""
+    steering: dict[str, Any] = {}
+    """Further options of the plan, by their names."""
     is_given: bool = False
     """Whether the command line has one of these options."""
 
@@ -87,7 +88,21 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         from translator.stage_options import PartitionOptions
 
         fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _NO_OPTIONS}
-        return PartitionOptions(parts=parts, **fields)
+        return PartitionOptions(parts=parts, **fields | self.steering)
+
+    def over(self, known: Mapping[str, Any]) -> "PlanningChoice":
+        """Return the noted options of an earlier plan with those that are on the command line."""
+        from translator.stage_options import PartitionOptions
+
+        given = given_on_command_line(self.__struct_fields__)
+        kept = {name: value for name, value in known.items() if name not in given}
+        try:
+            noted = msgspec.convert(kept, PartitionOptions)
+        except msgspec.ValidationError:
+            return self  # of another version
+        own = {name: getattr(noted, name) for name in kept if name in self.__struct_fields__}
+        further = {name: getattr(noted, name) for name in kept if name in noted.__struct_fields__ and name not in own}
+        return msgspec.structs.replace(self, **own, steering=further, is_given=True)
 
 
 def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,10 +165,7 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
             deadline=deadline,
             seed=seed,
             profiles=profiles,
-            is_given=any(
-                click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-                for name in PlanningChoice.__struct_fields__
-            ),
+            is_given=bool(given_on_command_line(PlanningChoice.__struct_fields__)),
         )
         return function(*arguments, choice=choice, **given)
 

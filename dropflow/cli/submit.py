@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.cli.duration import Duration
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     ConnectionOptions,
     connection_options,
-    fuse_option,
     graph_argument,
-    infrastructure_retries_option,
     output_options,
     patience_option,
     setting_options,
@@ -29,8 +26,8 @@ from dropflow.cli.session_replies import (
     session_url,
     shown_states,
 )
+from dropflow.cli.submission_options import GivenOptions, submission_options
 from dropflow.cli.tables import few, shell_command
-from dropflow.cli.walltime import until_option
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
@@ -147,33 +144,10 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 )
 @planning_options
 @click.option("--random", metavar="SEED", type=int, help="Assign drops to parts at random instead, to test links.")
-@click.option(
-    "--no-join", is_flag=True, help="Keep its nodes: add none that come while it runs, and do not rebalance it."
-)
-@fuse_option
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
-@until_option
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
-@infrastructure_retries_option
-@click.option(
-    "--replicas",
-    type=click.IntRange(min=1, max=100),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Have results on N nodes before the session ends, so that the loss of a node does not lose them. A field "
-    "'replicas' of a data node says it for that node.",
-)
-@click.option(
-    "--protect",
-    type=Duration(),
-    default=0.0,
-    show_default=False,
-    metavar="DURATION",
-    help="Have contents on two nodes that took longer than this to compute: 90s, 10m, 2h.",
-)
-@click.option("--check", is_flag=True, help="Make the nodes check all their state after every step; slow.")
+@submission_options
 def command(
     output: CommandOutput,
     *,
@@ -185,16 +159,10 @@ def command(
     parts: int | None,
     choice: PlanningChoice,
     random: int | None,
-    no_join: bool,
-    no_fuse: bool,
     anew: bool,
-    until: float,
     wait: bool,
     patience: float,
-    infrastructure_retries: int,
-    replicas: int,
-    protect: float,
-    check: bool,
+    submission: GivenOptions,
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
 
@@ -224,19 +192,10 @@ def command(
         raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
     with connect(manager) as client:
         options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
-        whole = without_fusion(translation.graph) if no_fuse else translation.graph
+        whole = translation.graph if submission.options.fuse else without_fusion(translation.graph)
         weighted = choice.measured(output, whole, manager)
         parted = replace(fit(weighted, usable_nodes(output, client), options), weight=whole.weight)
-        query = SubmitQuery(
-            session=session,
-            anew=anew,
-            check=check,
-            infrastructure_retries=infrastructure_retries,
-            replicas=replicas,
-            protect=protect,
-            until=until,
-            join=not no_join,
-        )
+        query = SubmitQuery.of(submission.options, session=session, anew=anew)
         info = client.submit(parted, query)
         if not wait:
             if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note

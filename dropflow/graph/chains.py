@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
 
-__all__ = ["follower_column", "is_fused", "without_fusion"]
+__all__ = ["follower_column", "is_fused", "with_fusion", "without_fusion"]
 
 _FUSE, _NO = "fuse", "no"
 
@@ -22,6 +22,11 @@ _FUSE, _NO = "fuse", "no"
 def without_fusion(graph: PhysicalGraph) -> PhysicalGraph:
     """Return the graph with the note that its chains do not run as units. Files keep it."""
     return replace(graph, meta={**graph.meta, _FUSE: _NO})
+
+
+def with_fusion(graph: PhysicalGraph) -> PhysicalGraph:
+    """Return the graph without the note of `without_fusion`."""
+    return replace(graph, meta={name: text for name, text in graph.meta.items() if name != _FUSE})
 
 
 def is_fused(graph: PhysicalGraph) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME
 from dropflow.rest.status import is_over
+from dropflow.rest.submit_options import SubmitOptions
 
 __all__ = [
     "FIRST_PAGE",
@@ -566,7 +567,7 @@ class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
 
 
-class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to deploy a graph whose bytes are the body of the request.
 
     Attributes
@@ -576,29 +577,18 @@ class SubmitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         made from the graph's name when empty.
     anew : bool
         Ignore the nodes that the graph names and place the parts again.
-    check : bool
-        Check the whole state of the engine after each step; slow.
-    infrastructure_retries : int
-        How often an attempt of a drop is repeated because its worker process died, apart from its tries.
-    until : float
-        Walltime, in seconds since the epoch: nothing is started that cannot end by then, and the session stops when the
-        rest has ended. 0 for none.
-    replicas : int
-        On how many nodes the results are to be before the session ends.
-    protect : float
-        Contents that took longer than this to compute, in seconds, are copied to a second node; 0 for none.
-    join : bool
-        Whether nodes that come while the session runs take a share of what has not begun.
+    check, infrastructure_retries, until, replicas, protect, join, fuse
+        See `dropflow.rest.submit_options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
-    check: bool = False
-    infrastructure_retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
-    until: Annotated[float, Meta(ge=0)] = 0.0
-    replicas: Annotated[int, Meta(ge=1, le=100)] = 1
-    protect: Annotated[float, Meta(ge=0.0)] = 0.0
-    join: bool = True
+
+    @classmethod
+    def of(cls, options: SubmitOptions, *, session: str = "", anew: bool = False) -> "SubmitQuery":
+        """Return the request for a session with these options."""
+        known = {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
+        return cls(session=session, anew=anew, **known)
 
 
 @dataclass(frozen=True)

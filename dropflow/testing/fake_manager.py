@@ -85,6 +85,7 @@ from dropflow.rest.schema import (
 from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.state_records import RUNNING, DropStates
 from dropflow.rest.status import UNKNOWN, is_over
+from dropflow.rest.submission_note import note_options
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock
@@ -343,7 +344,7 @@ class _SessionLives(_MemberChanges):
         name = options.session or next(name for name in free if name not in self._sessions)
         if name in self._sessions:
             raise ConflictError(f"there is a session {name!r} already", hint="choose another name")
-        self.add(graph, name)
+        self.add(note_options(graph, options), name)
         return self._find(name).info(self.clock.now())
 
     def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `managers.api.Manager`

@@ -6,11 +6,16 @@ its size and partition, and the button that runs it here.
 
 from urllib.parse import urlsplit
 
+import msgspec
+
+from dropflow.clock import SystemClock
 from dropflow.graph.logical_note import logical_of
+from dropflow.graph.planning_note import planning_of
 from dropflow.rest.pages import PageTemplates, page_response, redirect
 from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.submission_note import options_of, without_past_walltime
 from managers.api import Manager
 from managers.web.addresses import session_url
 
@@ -26,6 +31,7 @@ _NO_TRANSLATOR = (
 
 def submission_routes(manager: Manager, templates: PageTemplates, places: Places) -> list[Route]:
     """Return the routes of the page, and of the page that clones a session."""
+    clock = SystemClock()
 
     def submit(call: Request) -> Response:
         info = manager.info()
@@ -35,7 +41,8 @@ def submission_routes(manager: Manager, templates: PageTemplates, places: Places
 
     def clone(call: Request) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])
-        note = logical_of(manager.graph(session.session))
+        graph = manager.graph(session.session)
+        note = logical_of(graph)
         translator = _translator(places)
         document = None if note is None else _text(note.document)
         refusal = _NO_COPY if document is None else "" if translator else _NO_TRANSLATOR
@@ -46,13 +53,17 @@ def submission_routes(manager: Manager, templates: PageTemplates, places: Places
             note=note,
             document=document,
             refusal=refusal,
+            submission=msgspec.json.encode(options_of(graph)).decode(),
+            planning=msgspec.json.encode(planning_of(graph)).decode(),
             translator=translator,
             target=places.door() or info.url,
         )
         return page_response(page, call, form_targets=[_origin(translator)] if translator else [])
 
     def clone_unchanged(call: Request) -> Response:
-        made = manager.submit(manager.graph(call.path["session"]), SubmitQuery(anew=True))
+        graph = manager.graph(call.path["session"])
+        options = without_past_walltime(options_of(graph), clock.now())
+        made = manager.submit(graph, SubmitQuery.of(options, anew=True))
         return redirect(session_url(made.session))
 
     path = "/sessions/{session}/clone"

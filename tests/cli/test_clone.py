@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from dropflow.graph.chains import is_fused
 from dropflow.graph.logical_note import logical_of
+from dropflow.graph.planning_note import planning_of
+from dropflow.rest.submission_note import note_options, options_of
+from dropflow.rest.submit_options import SubmitOptions
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 from translator.pipeline import translate
@@ -42,3 +47,25 @@ def test_a_physical_graph_is_cloned_as_it_is(ask: Command, manager: FakeManager)
     assert ask("clone", "finished", "--name", "again").status == 0
     assert manager.graph("again").drops == manager.graph("finished").drops
     assert ask("clone", "finished", "--name", "a/b").status == 2
+
+
+def test_a_clone_has_the_options_of_the_submission(ask: Command, manager: FakeManager, examples: Path) -> None:
+    """How it runs and how it is planned stay as they were, but for what is given; a past walltime is left out."""
+    source = str(examples / "nested-scatter-gather.graph")
+    how = ("--replicas", "2", "--no-join", "--protect", "90s", "--no-fuse", "--until", "2h")
+    plan = ("--algorithm", "heft", "--imbalance", "7", "--seed", "3", "--deadline", "1e6")
+    assert ask("submit", source, "--session", "first", *how, *plan).status == 0
+    answer = ask("clone", "first", "--name", "second", "--replicas", "1", "--fuse", "--algorithm", "metis")
+
+    assert answer.status == 0
+    first, second = (manager.graph(name) for name in ("first", "second"))
+    assert options_of(first).until > 0
+    assert options_of(second) == msgspec.structs.replace(options_of(first), replicas=1, fuse=True)
+    assert (options_of(second).join, options_of(second).protect) == (False, 90.0)
+    assert is_fused(second)
+    assert planning_of(first) == {"algorithm": "heft", "imbalance": 7.0, "seed": 3, "deadline": 1e6}
+    assert planning_of(second) == planning_of(first) | {"algorithm": "metis"}
+    manager.add(note_options(first, SubmitOptions(until=1.0)), "old")
+    answer = ask("clone", "old", "--name", "third")
+    assert "the walltime of session old has passed" in answer.err
+    assert options_of(manager.graph("third")).until == 0.0

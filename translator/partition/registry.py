@@ -4,12 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement_groups import placement_groups
+from dropflow.graph.planning_note import note_planning
 from dropflow.problems import Problem, refuse_errors
 from translator.partition.auto import auto
 from translator.partition.blocks import blocks
@@ -187,6 +189,7 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     """
     refuse_errors(check_partition(graph, options, machines))
     algorithm = algorithm_named(options.algorithm)
+    asked = options
     options = msgspec.structs.replace(_options_for(graph, options), algorithm=algorithm)
     parts = options.parts
     where = machines_for(options, machines)
@@ -207,7 +210,15 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     if options.deadline is not None:
         _refuse_late(simulate(work, where, made.part, priority).completion, options.deadline)
     made.part.flags.writeable = False
-    return PlannedGraph(replace(graph, part=made.part, places=(), priority=priority), algorithm, made.note)
+    planned = replace(graph, part=made.part, places=(), priority=priority)
+    return PlannedGraph(note_planning(planned, _for_another(asked)), algorithm, made.note)
+
+
+def _for_another(options: PartitionOptions) -> dict[str, Any]:
+    """Return the options that another plan of the graph is to have too, without those that are the default."""
+    usual = PartitionOptions()
+    given = {name: value for name, value in msgspec.structs.asdict(options).items() if value != getattr(usual, name)}
+    return {"algorithm": options.algorithm} | {name: value for name, value in given.items() if name != "parts"}
 
 
 def _refuse_late(completion: float, deadline: float) -> None:

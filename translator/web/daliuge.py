@@ -29,7 +29,8 @@ from translator.global_variables import substitute
 from translator.partition.steering import steering
 from translator.problem_codes import problem
 from translator.stage_options import DEFAULT_ALGORITHM
-from translator.web.eagle import imbalance_of, whole_number
+from translator.web.eagle import imbalance_of
+from translator.web.form_numbers import whole_number
 from translator.web.forms import Form, read_form
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService

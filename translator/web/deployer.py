@@ -14,7 +14,7 @@ from dropflow import graph_file
 from dropflow.errors import UsageError, WorldError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.schema import NodeInfo, SessionInfo, SubmitQuery
-from translator.web.records import Deployed
+from translator.web.records import Deployed, DeployRequest
 
 __all__ = ["Deployer", "ManagerClient"]
 
@@ -96,7 +96,7 @@ class Deployer:
             raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
         return alive
 
-    def deploy(self, graph: Path, manager: str, session: str) -> Deployed:
+    def deploy(self, graph: Path, manager: str, request: DeployRequest) -> Deployed:
         """Start a session with the graph in a ``.dfg`` file.
 
         Its parts are placed on the nodes of the manager, even if the graph names others.
@@ -107,7 +107,7 @@ class Deployer:
             As `managers.api.Manager.submit`.
         """
         address = self.known(manager)
-        options = SubmitQuery(session=session, anew=True)
+        options = SubmitQuery.of(request, session=request.session, anew=True)
         with closing(self._connect(address)) as client:
             started = client.submit(graph_file.load(graph), options)
         return Deployed(

@@ -10,10 +10,12 @@ from dropflow.problems import Problem, Severity
 from translator.partition.steering import STEERING_FIELDS, steering
 from translator.problem_codes import problem
 from translator.stage_options import DEFAULT_ALGORITHM
+from translator.web.form_numbers import whole_number
 from translator.web.forms import Form
 from translator.web.records import TranslateQuery
+from translator.web.run_options import noted_planning
 
-__all__ = ["imbalance_of", "read_eagle", "whole_number"]
+__all__ = ["imbalance_of", "read_eagle"]
 
 _USED = frozenset(
     {
@@ -25,6 +27,8 @@ _USED = frozenset(
         "max_load_imb",
         "configuration",
         "settings",
+        "submission",
+        "planning",
         *STEERING_FIELDS,
     }
 )
@@ -51,7 +55,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     ----------
     form : Form
         As EAGLE posts it to ``gen_pgt``. The page of a manager posts the graph as a file, whose name is the graph's, or
-        that of a session with its configuration and settings.
+        that of a session with its configuration, settings, and the options of its plan.
 
     Returns
     -------
@@ -103,6 +107,8 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
         rehearsal=test in _YES,  # EAGLE's "Test PGT"
         **steered,
     )
+    if noted := noted_planning(form, found):
+        query = msgspec.structs.replace(query, **noted)
     return form.fields["json_data"], query, tuple(found)
 
 
@@ -112,19 +118,3 @@ def imbalance_of(balance: int) -> float:
     METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths.
     """
     return min(max(1, 101 - balance) / 10, 1000.0)
-
-
-def whole_number(form: Form, name: str, default: int, *, least: int, most: int, found: list[Problem]) -> int:
-    """Return a field as a number, or add PT002 to `found` and return the default."""
-    text = form.text(name)
-    if text in ("", "null", "None"):
-        return default
-    try:
-        number = msgspec.convert(text, int, strict=False)
-    except msgspec.ValidationError:
-        number = None
-    if number is None or not least <= number <= most:
-        wrong = f"{name} is {text[:40]!r}, expected a whole number from {least} to {most}"
-        found.append(problem("PT002", wrong, where=name, hint=f"leave it out for {default}"))
-        return default
-    return number

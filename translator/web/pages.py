@@ -19,15 +19,18 @@ from dropflow.rest.pages import page_response, redirect
 from dropflow.rest.places import Places, login_url, split_target
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.submit_options import SubmitOptions
 from translator.partition.registry import ALGORITHMS
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import value_text
 from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
-from translator.web.eagle import read_eagle, whole_number
+from translator.web.eagle import read_eagle
+from translator.web.form_numbers import whole_number
 from translator.web.forms import Form, read_form
 from translator.web.graph_pages import graph_routes
 from translator.web.page_templates import translator_templates
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
+from translator.web.run_options import noted_submission, posted_submission, until_text
 from translator.web.service import TranslatorService
 
 __all__ = ["page_routes"]
@@ -118,7 +121,9 @@ class _PageHandlers:
     def eagle(self, call: Request) -> Response:
         form = _form(call)
         source, query, notes = read_eagle(form)
-        address = _address(self._service.submit(source, query, notes=notes))
+        more: list[Problem] = []
+        submission = noted_submission(form, self._service.now(), more)
+        address = _address(self._service.submit(source, query, notes=(*notes, *more), submission=submission))
         wanted = form.text("manager")
         if wanted in self._service.deployer.managers:  # the manager whose page posted the form is selected
             address += f"?{urlencode({'manager': wanted})}"
@@ -148,7 +153,14 @@ class _PageHandlers:
         return self._shown(call, info, wanted=call.query.manager)
 
     def _shown(
-        self, call: Request, info: TranslationInfo, *, wanted: str = "", refused: DropflowError | None = None
+        self,
+        call: Request,
+        info: TranslationInfo,
+        *,
+        wanted: str = "",
+        session: str = "",
+        submission: SubmitOptions | None = None,
+        refused: DropflowError | None = None,
     ) -> Response:
         managers = self._service.deployer.managers
         page = self.templates.render(
@@ -159,6 +171,10 @@ class _PageHandlers:
             report=info.report,
             managers=managers,
             wanted=wanted,
+            session=session,
+            submission=submission or info.submission,
+            until_text=until_text,
+            usual_submission=SubmitOptions(),
             algorithms=_CHOICES,
             rows=_ROWS,
             prefix=_VALUE,
@@ -211,21 +227,34 @@ class _PageHandlers:
     def deploy(self, call: Request) -> Response:
         form = _form(call)
         info = self._service.get(call.path["translation"])
+        found: list[Problem] = []
+        submission = posted_submission(form, info.submission, found)
+        shown = partial(
+            self._shown,
+            call,
+            info,
+            wanted=form.text("manager")[:1024],
+            session=form.text("session")[:100],
+            submission=submission,
+        )
+        if found:
+            return shown(refused=UsageError("; ".join(one.text for one in found), hint=found[0].hint))
         try:
             request = msgspec.convert(
                 {
                     "manager": form.text("manager"),
                     "session": form.text("session"),
                     "spread": form.text("spread") == "yes",
+                    **msgspec.structs.asdict(submission),
                 },
                 DeployRequest,
             )
             return redirect(self._entrance(self._service.deploy(info.id, request).url))
         except msgspec.ValidationError:
             text = f"{form.text('session')[:100]!r} cannot be the name of a session"
-            return self._shown(call, info, refused=UsageError(text, hint=SESSION_NAME_HINT))
+            return shown(refused=UsageError(text, hint=SESSION_NAME_HINT))
         except DropflowError as error:
-            return self._shown(call, info, refused=error)
+            return shown(refused=error)
 
     def _entrance(self, url: str) -> str:
         """Return an address that opens a page of a manager and signs in, since the form had the page key."""

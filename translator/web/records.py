@@ -9,6 +9,7 @@ from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
 from dropflow.rest.schema import NodeInfo
+from dropflow.rest.submit_options import SubmitOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import TemplateForm
 
@@ -178,7 +179,7 @@ class FillRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     configuration: _Name = ""
 
 
-class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeployRequest(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Deploy the graph of a translation.
 
     Attributes
@@ -189,6 +190,8 @@ class DeployRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Name of the session; made from the graph's name when empty.
     spread : bool
         Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
+    check, infrastructure_retries, until, replicas, protect, join, fuse
+        See `dropflow.rest.submit_options.SubmitOptions`.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]
@@ -242,6 +245,8 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
         Whether all algorithms make a plan.
     plans : tuple of PlanSummary
         Their plans, if they are known already.
+    submission : SubmitOptions
+        How its session is to run, unless something else is asked for.
     """
 
     name: str
@@ -258,6 +263,7 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
     compare: bool = False
     plans: tuple[PlanSummary, ...] = ()
     notes: tuple[Problem, ...] = ()
+    submission: SubmitOptions = SubmitOptions()
     limits: TranslatorLimits = TranslatorLimits()
 
 
@@ -370,6 +376,8 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
         Seconds since the epoch; 0 when it has not happened.
     algorithm, parts, imbalance
         As they were asked for.
+    submission : SubmitOptions
+        How its session is to run, unless something else is asked for: as the one that it is a clone of.
     report : TranslationReport or None
         None until it has ended.
     """
@@ -383,6 +391,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
     imbalance: float = 1.0
+    submission: SubmitOptions = SubmitOptions()
     report: TranslationReport | None = None
 
     @property

@@ -12,6 +12,7 @@ from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError,
 from dropflow.problems import Problem
 from dropflow.rest.error_body import from_body, to_body
 from dropflow.rest.schema import NodeInfo
+from dropflow.rest.submit_options import SubmitOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import value_text
 from translator.web.deployer import Deployer, ManagerClient
@@ -37,6 +38,7 @@ __all__ = ["TranslatorService"]
 
 _LOG = logging.getLogger("dropflow.translator")
 _NAME = 200
+_USUAL = SubmitOptions()
 _UNREADABLE = (OSError, ValueError, RecursionError)
 """What reading a record may raise: msgspec raises UnicodeDecodeError, too."""
 
@@ -90,7 +92,18 @@ class TranslatorService:
             on_end=self._on_end,
         )
 
-    def submit(self, source: bytes | Path, query: TranslateQuery, *, notes: Sequence[Problem] = ()) -> TranslationInfo:
+    def now(self) -> float:
+        """Return the time, in seconds since the epoch."""
+        return self._clock.now()
+
+    def submit(
+        self,
+        source: bytes | Path,
+        query: TranslateQuery,
+        *,
+        notes: Sequence[Problem] = (),
+        submission: SubmitOptions = _USUAL,
+    ) -> TranslationInfo:
         """Queue a source for translation.
 
         Parameters
@@ -101,6 +114,8 @@ class TranslatorService:
             How to translate it.
         notes : sequence of Problem
             Findings about the form. After an error among them the graph is refused.
+        submission : SubmitOptions
+            How its session is to run, unless something else is asked for.
 
         Raises
         ------
@@ -128,6 +143,7 @@ class TranslatorService:
             compare=query.compare,
             **steering_of(query),
             notes=tuple(notes),
+            submission=submission,
             limits=self.limits,
         )
         return self._enqueue(source, order)
@@ -312,9 +328,10 @@ class TranslatorService:
         if request.spread:
             nodes = self.deployer.nodes(manager)
             algorithm = DEFAULT_ALGORITHM if info.algorithm == "none" else info.algorithm
-            wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance)
+            steered = steering_of(self._order(identity))
+            wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance, **steered)
             identity = self.result(self.partition(identity, wanted, nodes=nodes).id).id
-        return self.deployer.deploy(self.graph(identity), manager, request.session)
+        return self.deployer.deploy(self.graph(identity), manager, request)
 
     def delete(self, identity: str) -> None:
         """Stop a translation if it runs, and delete it.
@@ -420,6 +437,7 @@ def _info(identity: str, order: TranslationOrder) -> TranslationInfo:
         algorithm=order.algorithm,
         parts=order.parts,
         imbalance=order.imbalance,
+        submission=order.submission,
     )
 
 

@@ -13,7 +13,7 @@
 <p class="muted"><span class="button" aria-disabled="true">Change the values…</span></p>
 <p>{{refusal}}</p>
 % else:
-<p>The next page has a form of the parameters, with the values of this session, and the button that runs it.</p>
+<p>The next page has a form of the parameters and the options, with the values of this session, and the button that runs it.</p>
 % if note.configuration or note.settings:
 <dl class="facts block-small">
 % if note.configuration:
@@ -21,7 +21,7 @@
 % end
 % for setting in note.settings:
 % address, _, value = setting.partition("=")
-<dt><bdi>{{shown_name(address, 120)}}</bdi></dt><dd class="mono"><bdi>{{single_line(value, 500)}}</bdi></dd>
+<dt><bdi>{{shown_name(address.removeprefix("global."), 120)}}</bdi></dt><dd class="mono"><bdi>{{single_line(value, 500)}}</bdi></dd>
 % end
 </dl>
 % end
@@ -30,6 +30,8 @@
 <input type="hidden" name="algo" value="auto">
 <input type="hidden" name="manager" value="{{target}}">
 <input type="hidden" name="configuration" value="{{note.configuration}}">
+<input type="hidden" name="submission" value="{{submission}}">
+<input type="hidden" name="planning" value="{{planning}}">
 <textarea name="settings" hidden>{{"\n".join(note.settings)}}</textarea>
 <textarea name="json_data" hidden>{{document}}</textarea>
 <p class="actions"><button class="primary">Change the values…</button></p>
@@ -38,7 +40,7 @@
 </section>
 <section class="block" aria-labelledby="same-title">
 <h2 id="same-title">As it is</h2>
-<p>The same {{format_count(session.whole or session.drops)}} drops, on the nodes that are there now.</p>
+<p>The same {{format_count(session.whole or session.drops)}} drops with the same options, on the nodes that are there now.</p>
 <form method="post" action="{{session_url(name)}}/clone">
 <p class="actions"><button>Run it again</button><a class="button" href="{{session_url(name)}}">Back</a></p>
 </form>

@@ -86,7 +86,7 @@
 % include("plans.tpl", info=info, report=report)
 % end
 % if info.state == "done":
-% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted)
+% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted, session=session, submission=submission, until_text=until_text, usual_submission=usual_submission)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)
