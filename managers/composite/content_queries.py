@@ -29,6 +29,7 @@ from dropflow.rest.schema import (
     FailureInfo,
     PageQuery,
     ResultInfo,
+    SessionDetail,
     SessionInfo,
 )
 from dropflow.rest.session_times import SessionTimes
@@ -89,12 +90,19 @@ class ContentQueries(SessionTimes):
         )
 
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
-        """Return one drop, from the node that holds it."""
+        """Return one drop, from the node that holds it; what its root cause took along is counted on all nodes."""
         view, found = self._find(session, drop)
-        detail = self._ask_one(
+        detail: DropDetail = self._ask_one(
             view, session, "drop", f"drop {found.oid!r} in session {session!r}", drop=found.oid, query=query
         )
-        return cast(DropDetail, detail)
+        cause = detail.failure
+        if cause is None:
+            return detail
+        known: SessionDetail = self._owner.call("session", session=session)
+        whole = next((one for one in known.failures if (one.row, one.drop) == (cause.row, cause.drop)), cause)
+        return msgspec.structs.replace(
+            detail, failure=msgspec.structs.replace(cause, count=whole.count, took_along=whole.took_along)
+        )
 
     def pause(self, session: str) -> SessionInfo:
         """Pause a session on all children that answer."""

@@ -5,15 +5,18 @@ page key (`dropflow.rest.auth`).
 """
 
 from functools import partial
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.pages import PageTemplates, page_response, redirect
+from dropflow.rest.pages import PageTemplates, page_response, redirect, shown_name
 from dropflow.rest.posted_form import FORM, posted_fields
 from dropflow.rest.route import Request, Response, Route
 from managers.api import Manager
 from managers.web.addresses import session_url
+from managers.web.page_templates import drop_label
 
 __all__ = ["action_routes"]
 
@@ -26,6 +29,13 @@ class _Question(msgspec.Struct, frozen=True):
     consequence: str
     button: str
     asks_reason: bool = False
+    is_harmful: bool = False
+
+
+class _RetryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The drop whose root cause is tried again; empty for all that failed."""
+
+    drop: Annotated[str, Meta(max_length=1024)] = ""
 
 
 _CANCEL = _Question(
@@ -33,6 +43,7 @@ _CANCEL = _Question(
     "Drops that are not settled become cancelled, and running attempts are stopped. Results are kept.",
     "Cancel the session",
     asks_reason=True,
+    is_harmful=True,
 )
 _PAUSE = _Question(
     "Pause this session?",
@@ -51,10 +62,16 @@ _RETRY = _Question(
     "cause first. What runs goes on. 'dropflow retry' tries single drops, and can change parameters.",
     "Try again",
 )
+_RETRY_ONE = _Question(
+    "Try {} again?",
+    "Its root cause runs again, and all that failed because of it, with all of their tries. Correct the cause first.",
+    "Try again",
+)
 _DELETE = _Question(
     "Delete this session?",
     "It is stopped if it runs, and its results, logs and journal are removed from all nodes. This cannot be undone.",
     "Delete the session",
+    is_harmful=True,
 )
 
 
@@ -83,8 +100,16 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         return redirect(session_url(call.path["session"]))
 
     def retry(call: Request) -> Response:
-        manager.retry(call.path["session"], RetryRequest())
+        one = call.query.drop
+        manager.retry(call.path["session"], RetryRequest(drops=(one,) if one else ()))
         return redirect(session_url(call.path["session"]))
+
+    def ask_retry(call: Request) -> Response:
+        if not call.query.drop:
+            return ask(call, _RETRY)
+        found = manager.drop(call.path["session"], call.query.drop)
+        title = _RETRY_ONE.title.format(shown_name(drop_label(found.name, found.oid), 80))
+        return ask(call, msgspec.structs.replace(_RETRY_ONE, title=title))
 
     def delete(call: Request) -> Response:
         manager.delete(call.path["session"])
@@ -98,8 +123,8 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     return [
         page(path=resumes, handler=lambda request: ask(request, _RESUME), summary="Ask to resume."),
         form(path=resumes, handler=resume, summary="Resume, and go to the session."),
-        page(path=retries, handler=lambda request: ask(request, _RETRY), summary="Ask to try failed drops again."),
-        form(path=retries, handler=retry, summary="Try failed drops again, and go to the session."),
+        page(path=retries, handler=ask_retry, query=_RetryQuery, summary="Ask to try failed drops again."),
+        form(path=retries, handler=retry, query=_RetryQuery, summary="Try failed drops again, and go to the session."),
         page(path=pauses, handler=lambda request: ask(request, _PAUSE), summary="Ask to pause."),
         form(path=pauses, handler=pause, summary="Pause, and go to the session."),
         page(path=continues, handler=lambda request: ask(request, _CONTINUE), summary="Ask to continue."),

@@ -21,6 +21,7 @@ __all__ = [
     "nodes_url",
     "picture_url",
     "quoted",
+    "retry_url",
     "session_api",
     "session_url",
     "sessions_url",
@@ -71,6 +72,11 @@ def session_api(session: str) -> str:
 def api_url(session: str, oid: str, what: str) -> str:
     """Return the address of the ``log`` or the ``data`` of a drop in the API."""
     return f"{session_api(session)}/drops/{quoted(oid)}/{what}"
+
+
+def retry_url(session: str, oid: str) -> str:
+    """Return the page that asks whether a failed drop is tried again."""
+    return f"{session_url(session)}/retry?{urlencode({'drop': oid})}"
 
 
 def drops_url(session: str, query: DropQuery) -> str:

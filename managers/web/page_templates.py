@@ -13,7 +13,7 @@ from managers.web import addresses
 from managers.web.code_text import code_lines
 from managers.web.traffic_grid import traffic_grid
 
-__all__ = ["manager_templates"]
+__all__ = ["drop_label", "manager_templates"]
 
 
 def _shown_manager(manager: ManagerInfo) -> str:
@@ -22,18 +22,31 @@ def _shown_manager(manager: ManagerInfo) -> str:
     return name if name == manager.role else f"{manager.role} {name}"
 
 
+def drop_label(name: str, oid: str) -> str:
+    """Return the name of a drop for people: that of its logical node, and its indices if there are several.
+
+    Commands take it in place of the id (`dropflow.graph.text_ids.drops_named`).
+    """
+    indices = oid.rpartition("_")[2].split("-")
+    if not all(index.isdecimal() for index in indices):
+        return name or oid
+    return f"{name} {'-'.join(indices[1:])}" if len(indices) > 1 else name or oid
+
+
 _NAMES: dict[str, object] = {
     "api_url": addresses.api_url,
     "causes": causes,
     "code_lines": code_lines,
     "causes_url": addresses.causes_url,
     "cores_of_hosts": cores_of_hosts,
+    "drop_label": drop_label,
     "drop_url": addresses.drop_url,
     "failed_words": failed_words,
     "failure_url": addresses.failure_url,
     "grouped": grouped,
     "groups": GROUPS,
     "quoted": addresses.quoted,
+    "retry_url": addresses.retry_url,
     "segments": segments,
     "session_api": addresses.session_api,
     "session_style": session_style,

@@ -91,6 +91,7 @@ function goToDoor(form) {
 }
 
 function refill(form, fields) {
+  for (const box of form.querySelectorAll('input[type="checkbox"]')) box.checked = false; // only checked ones are kept
   for (const [name, value] of fields) {
     const field = form.elements.namedItem(name);
     if (!field) continue;

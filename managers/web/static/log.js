@@ -67,13 +67,20 @@ function lineOf(line) {
   origin.className = "origin";
   const link = document.createElement("a");
   link.href = `${page}/drops/${encodeURIComponent(line.drop)}`;
-  link.title = line.name;
-  link.append(bdi(line.drop, "clip"));
+  link.title = line.drop;
+  link.append(bdi(dropLabel(line), "clip"));
   origin.append(link, bdi(line.node, "muted"));
   const text = document.createElement("code");
   text.textContent = line.text;
   row.append(time, level, origin, text);
   return row;
+}
+
+/** The name of a drop as `drop_label` in managers/web/page_templates.py makes it. */
+function dropLabel({ name, drop }) {
+  const indices = drop.slice(drop.lastIndexOf("_") + 1).split("-");
+  const isOurs = indices.every((index) => /^[0-9]+$/.test(index));
+  return isOurs && indices.length > 1 ? `${name} ${indices.slice(1).join("-")}` : name || drop;
 }
 
 function bdi(text, looks) {

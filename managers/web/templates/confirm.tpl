@@ -6,5 +6,5 @@
 % if asks_reason:
 <p><label>Reason (others will see it)<input name="reason" maxlength="200" autocomplete="off"></label></p>
 % end
-<p class="actions"><button class="danger primary" type="submit">{{button}}</button><a class="button" href="{{session_url(session.session)}}">Back</a></p>
+<p class="actions"><button class="{{"danger primary" if is_harmful else "primary"}}" type="submit">{{button}}</button><a class="button" href="{{session_url(session.session)}}">Back</a></p>
 </form>

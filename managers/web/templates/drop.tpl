@@ -37,6 +37,9 @@
 % for cause in causes((drop.failure,)):
 % include("failure.tpl", cause=cause, session=name)
 % end
+% if drop.state == "ERROR":
+<p class="block-small"><a class="button" href="{{retry_url(name, drop.oid)}}">Try again…</a></p>
+% end
 </section>
 % end
 <div class="block columns">
@@ -48,7 +51,7 @@
 <thead><tr><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Port</th></tr></thead>
 <tbody>
 % for other in neighbours:
-<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown_name(other.name, 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown_name(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown_name(other.port, 80) if other.port else "–"}}</bdi></td></tr>
+<tr data-row="{{other.drop}}"><th scope="row"><a href="{{drop_url(name, other.oid)}}"><bdi class="clip">{{shown_name(drop_label(other.name, other.oid), 120)}}</bdi></a><span class="sub mono clip"><bdi>{{shown_name(other.oid, 120)}}</bdi></span></th><td><span class="state {{state_style(other.state)}}" title="{{other.state}}">{{state_word(other.state)}}</span></td><td class="at-middle short"><bdi>{{shown_name(other.port, 80) if other.port else "–"}}</bdi></td></tr>
 % end
 </tbody></table></div>
 % elif total:

@@ -32,7 +32,7 @@
 <p class="log-edge"><a class="button" id="older" href="{{address(before=log.older)}}"{{!" hidden" if log.is_first else ""}}>Older lines</a><span class="muted small" id="edge"{{!"" if log.is_first else " hidden"}}>This is the beginning of the log.</span></p>
 <div class="log" id="lines" role="log" aria-live="off" aria-label="Lines" tabindex="0" data-api="{{session_api(name)}}" data-page="{{session_url(name)}}" data-older="{{log.older}}" data-newer="{{log.newer}}" data-live="{{"yes" if is_live else "no"}}">
 % for line in log.lines:
-<div class="log-line {{style_of(line)}}"><time>{{moment_of(line)}}</time><span class="level">{{line.level.lower()}}</span><span class="origin"><a href="{{drop_url(name, line.drop)}}" title="{{shown_name(line.name, 120)}}"><bdi class="clip">{{shown_name(line.drop, 120)}}</bdi></a><bdi class="muted">{{shown_name(line.node, 60)}}</bdi></span><code>{{line.text}}</code></div>
+<div class="log-line {{style_of(line)}}"><time>{{moment_of(line)}}</time><span class="level">{{line.level.lower()}}</span><span class="origin"><a href="{{drop_url(name, line.drop)}}" title="{{shown_name(line.drop, 120)}}"><bdi class="clip">{{shown_name(drop_label(line.name, line.drop), 120)}}</bdi></a><bdi class="muted">{{shown_name(line.node, 60)}}</bdi></span><code>{{line.text}}</code></div>
 % end
 </div>
 <div class="empty" id="none"{{!" hidden" if log.lines else ""}}><p>No line matches.</p></div>

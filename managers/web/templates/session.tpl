@@ -7,7 +7,7 @@
 <p class="crumbs"><a href="/sessions">Sessions</a></p>
 <h1><bdi>{{shown_name(name, 200)}}</bdi></h1>
 <p><bdi>{{shown_name(session.graph, 200)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
-<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{session_url(name)}}/log">Log</a></p>
+<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{timeline_url(name)}}">Timeline</a> <a href="{{session_url(name)}}/log">Log</a></p>
 </div>
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
@@ -25,13 +25,13 @@
 % for note in session.notes:
 <div class="note block"><p><bdi>{{single_line(note, 2000)}}</bdi></p></div>
 % end
-% if session.text:
+% if session.text and not any(failure.text in session.text for failure in session.failures):
 <div class="note {{"error" if session.status == "FAILED" else ""}} block"><p class="clip-long"><bdi>{{single_line(session.text, 4000)}}</bdi></p></div>
 % end
 </div>
 
 <section class="block" aria-labelledby="progress-title">
-<div class="section-head"><h2 id="progress-title">Progress</h2><a href="{{timeline_url(name)}}">Timeline</a><span class="live" id="live" role="status" data-state="off" hidden></span></div>
+<div class="section-head"><h2 id="progress-title">Progress</h2><span class="live" id="live" role="status" data-state="off" hidden></span></div>
 <div id="bar">
 % numbers = grouped(session.counts)
 % include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")

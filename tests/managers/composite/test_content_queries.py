@@ -122,6 +122,20 @@ def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:
         island.data("s", written)
 
 
+def test_a_drop_counts_its_root_cause_on_all_nodes(world: World) -> None:
+    """Its page has the numbers of the page of the session, not those of its node."""
+    one, two = world.node("n1"), world.node("n2")
+    for node, also in ((one, (1,)), (two, (1, 2))):
+        node.add(chain(4), "s")
+        node.fail("s", 0, "broken", also=also)
+    island = world.composite("n1", "n2")
+    (cause,) = island.session("s").failures
+    found = island.drop("s", cause.drop).failure
+
+    assert found is not None
+    assert (found.count, found.took_along, found.text) == (cause.count, cause.took_along, "broken") == (5, 3, "broken")
+
+
 def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
     """While a node of the session does not answer, the list of results names it as missing."""
     world.node("n1")

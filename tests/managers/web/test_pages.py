@@ -12,13 +12,14 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.logical_note import META, note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.rest.operation_records import RetryRequest
 from dropflow.rest.places import Places, ServerAddress
 from dropflow.rest.route import Request, Response
 from dropflow.rest.schema import DropQuery, FailureInfo
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.addresses import drop_url
-from managers.web.page_templates import manager_templates
+from managers.web.page_templates import drop_label, manager_templates
 from managers.web.submission import submission_routes
 from managers.web.views import (
     DropView,
@@ -417,3 +418,36 @@ def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
     assert "no value 1" in found.text
     assert "report.html" in ask(url, "/sessions/failed").text
     assert ask(url, "/sessions/none/report.html").status == 404
+
+
+def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
+    """The question names the drop, and only its root cause is tried; drops that did not fail have no such link."""
+    manager = manager_with_sessions()
+    asked: list[RetryRequest] = []
+    retry = manager.retry
+    manager.retry = lambda name, request: (asked.append(request), retry(name, request))[1]  # type: ignore[method-assign]
+    url = serve(manager)
+    page = ask(url, "/sessions/failed/drops/fan_a_0-0").text
+
+    assert 'href="/sessions/failed/retry?drop=fan_a_0-0"' in page
+    assert "/retry" not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
+    assert "Try app 0 again?" in ask(url, "/sessions/failed/retry?drop=fan_a_0-0").text
+    assert ask(url, "/sessions/failed/retry?drop=none").status == 404
+    form = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
+    assert ask(url, "/sessions/failed/retry?drop=fan_a_0-0", **form).status == 303
+    assert [request.drops for request in asked] == [("fan_a_0-0",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "oid", "label"),
+    [
+        ("Measure", "graph_key_0-3", "Measure 3"),
+        ("Measure", "graph_key_0-3-1", "Measure 3-1"),
+        ("Mean", "graph_key_0", "Mean"),
+        ("Mean", "of-another-program", "Mean"),
+        ("", "of-another-program", "of-another-program"),
+    ],
+)
+def test_drops_have_names_for_people(name: str, oid: str, label: str) -> None:
+    """The name of the logical node, and the indices if there are several."""
+    assert drop_label(name, oid) == label
