@@ -3,18 +3,23 @@
 The browser opens one printed address. Translator, master and nodes are reached from it, by any name of this host.
 """
 
+import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.browser import needs_chromium, open_browser
+from tests.browser import accessibility_findings, needs_chromium, open_browser
+from tests.e2e.observation import observation
 from tests.processes import Running, run
 
+expect = pytest.importorskip("playwright.sync_api").expect
+expect.set_options(timeout=30_000)  # a busy machine is slow
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,26 +155,130 @@ def test_a_graph_is_submitted_from_the_page_of_a_manager(page: Any, up: Running)
     finished(page, up, "from-page")
 
 
-def test_a_graph_that_eagle_posts_runs(page: Any, eagle: str, up: Running) -> None:
-    """EAGLE posts to its default address; the user, signed in at the master, deploys without another sign-in."""
-    tab = posted(page, eagle, up, GRAPH.read_text(encoding="utf-8"))
-    tab.wait_for_url(f"{default_address(up)}/translations/*")
-    tab.get_by_label("Session").fill("posted")
-    tab.get_by_role("button", name="Deploy and watch").click()
+def test_a_users_day(window: Any, eagle: str, up: Running, tmp_path: Path) -> None:
+    """From EAGLE's post to the picture and back, in a browser that is new: each step is a function below."""
+    gate, flat = tmp_path / "gate", tmp_path / "flat"
+    errors: list[str] = []
+    window.context.on("console", lambda told: errors.append(told.text) if told.type in ("error", "warning") else None)
+    window.context.on("weberror", lambda error: errors.append(str(error.error)))
+    tab = posted(window, eagle, up, observation(gate, flat), lg_name="observation.graph")
 
-    finished(tab, up, "posted")
-
-
-def test_a_new_browser_signs_in_once_on_the_way(window: Any, eagle: str, up: Running) -> None:
-    """A browser without a sign-in sees the translation; "Deploy" leads over the master's login and then deploys."""
-    tab = posted(window, eagle, up, GRAPH.read_text(encoding="utf-8"), num_par="2")
-    tab.get_by_label("Session").fill("on-the-way")
+    mend_problems(tab, exposures="3")
+    preview_plan(tab, drops="14")
+    tab.get_by_label("Session").fill("day")
+    tab.get_by_text("Options", exact=True).click()
+    tab.get_by_label("Nodes with a copy of each result").fill("2")
+    assert accessibility_findings(tab) == []
     tab.get_by_role("button", name="Deploy and watch").click()
     tab.wait_for_url(f"{up.ready['master']}/login?**")
     tab.get_by_label("Token").fill(up.ready["token"])
     tab.get_by_role("button", name="Log in").click()
+    tab.wait_for_url(f"{up.ready['master']}/sessions/day")
 
-    finished(tab, up, "on-the-way")
+    watch_graph_and_timeline(tab, open_gate=gate.touch)
+    find_cause(tab)
+    flat.write_text("2.0")
+    tab.get_by_role("link", name="Try again…").click()
+    tab.get_by_role("button", name="Try again").click()
+    finished(tab, up, "day")
+    look_at_products(tab, tmp_path)
+
+    clone_with_other_values(tab, up)
+    assert errors == []
+
+
+def mend_problems(tab: Any, *, exposures: str) -> None:
+    """The page of the translator names the one parameter without a value, and its form gives it one."""
+    tab.get_by_role("heading", name="This graph is a template").wait_for()
+    findings = tab.locator("#problems li.note")
+    expect(findings).to_have_count(1)
+    expect(findings).to_contain_text("the parameter 'exposures' has no value")
+    tab.get_by_label("exposures").fill(exposures)
+    tab.get_by_role("button", name="Translate with these values").click()
+    tab.get_by_text("Translated", exact=True).wait_for()
+
+
+def preview_plan(tab: Any, *, drops: str) -> None:
+    """Size, graph and partition are shown before anything runs."""
+    expect(tab.get_by_label("Summary").locator("dd").first).to_have_text(drops)
+    tab.get_by_role("link", name="Show the graph").click()
+    expect(tab.locator("#graph")).to_have_attribute("data-ready", "yes")
+    tab.go_back()
+    tab.get_by_role("spinbutton", name="Parts").fill("2")
+    tab.get_by_role("button", name="Partition", exact=True).click()
+    tab.get_by_text("2 parts by metis").first.wait_for()
+
+
+def watch_graph_and_timeline(tab: Any, *, open_gate: Callable[[], object]) -> None:
+    """Both follow the session without a reload, until an application has failed."""
+    timeline = tab.context.new_page()
+    timeline.goto(f"{tab.url}/timeline")
+    attempts = timeline.locator("#timeline")
+    expect(attempts).to_have_attribute("data-attempts", "2")  # those before the exposures
+    tab.get_by_role("link", name="Graph", exact=True).click()
+    legend = tab.locator("#graph-legend li")
+    expect(legend.filter(has_text="running")).to_contain_text(re.compile("[1-9]"))
+    open_gate()
+    expect(legend.filter(has_text="in error")).to_contain_text("2")
+    expect(attempts).to_have_attribute("data-attempts", "6")
+    timeline.close()
+    tab.go_back()
+
+
+def find_cause(tab: Any) -> None:
+    """The page of the session names the cause; the page of its drop has the reason, and the log what it printed."""
+    expect(tab.locator("#status")).to_have_text("failed")
+    cause = tab.locator("[data-part=failures] article")
+    expect(cause).to_have_count(1)
+    expect(cause).to_contain_text("1 failed, took 1 along")
+    tab.get_by_role("link", name="Log", exact=True).first.click()
+    tab.get_by_label("Level").select_option("ERROR")
+    line = tab.locator(".log-line")
+    expect(line.first).to_contain_text("No such file or directory")
+    line.get_by_role("link", name="Calibrate").first.click()
+    expect(tab.get_by_role("heading", name="Failure")).to_be_visible()
+    expect(tab.locator("article")).to_contain_text("1 failed, took 1 along")
+    expect(tab.locator("pre").last).to_contain_text("calibrating with")
+
+
+def look_at_products(tab: Any, folder: Path) -> None:
+    """The picture is drawn, and it and the report of the session are downloaded."""
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="Report", exact=True).click()
+    download.value.save_as(folder / "report.html")
+    with tab.expect_download() as download:
+        tab.get_by_role("link", name="Download files/sky.npy").click()
+    download.value.save_as(folder / "sky.npy")
+    tab.get_by_role("region", name="Results", exact=True).get_by_role("link", name="Calibrate data").click()
+    picture = tab.locator("img.preview")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 24
+    expect(tab.get_by_text("24 × 24", exact=True)).to_be_visible()
+    tab.go_back()
+
+    assert np.load(folder / "sky.npy").mean() == pytest.approx(5.0, abs=0.5)
+    assert "sky.npy" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def clone_with_other_values(tab: Any, up: Running) -> None:
+    """The forms have the values and options of the session; what is changed there is changed in the clone."""
+    tab.get_by_role("link", name="Clone…").click()
+    expect(tab.locator("dt", has_text="exposures")).to_be_visible()
+    assert accessibility_findings(tab) == []
+    tab.get_by_role("button", name="Change the values…").click()
+    expect(tab.get_by_label("exposures")).to_have_value("3")
+    expect(tab.get_by_label("Nodes with a copy of each result")).to_have_value("2")
+    expect(tab.get_by_label("Algorithm")).to_have_value("metis")
+    tab.get_by_label("exposures").fill("2")
+    tab.get_by_role("button", name="Translate with these values").click()
+    expect(tab.get_by_label("Summary").locator("dd").first).to_have_text("11")
+    tab.get_by_label("Session").fill("day-2")
+    tab.get_by_text("Nodes that come later take a share").uncheck()
+    tab.get_by_role("button", name="Deploy and watch").click()
+    finished(tab, up, "day-2")
+    tab.get_by_role("link", name="Clone…").click()
+
+    noted = json.loads(tab.locator("input[name=submission]").input_value())
+    assert (noted["replicas"], noted["join"]) == (2, False)
 
 
 def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> None:
