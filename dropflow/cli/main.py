@@ -35,7 +35,7 @@ _COMMANDS = {
     "timeline": "Write when the attempts of RUN ran, on which worker: as a trace for Perfetto, or as a picture.",
     "report": "Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.",
     "submit": "Run GRAPH on the nodes of a manager.",
-    "clone": "Run the graph of SESSION again, in a new session, with other values.",
+    "clone": "Run the graph of SESSION again, in a new session, with other values and options.",
     "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     "sessions": "List the sessions of a manager, the youngest first.",
     "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",
