@@ -219,7 +219,8 @@ def test_pages_fit_a_phone_and_have_labels(
     for path in ("/", "/translations", f"/translations/{good}", f"/translations/{bad}"):
         page.goto(served.url + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(field => !field.labels.length).length"
+        fields = "[...document.querySelectorAll('input:not([type=hidden]), select, textarea')]"
+        unnamed = f"{fields}.filter(field => !field.labels.length).length"
         assert page.evaluate(unnamed) == 0, path
         assert page.locator("h1").count() == 1
 
