@@ -148,7 +148,9 @@ class AttemptContext:
 
     def log(self, text: str, level: str = "INFO") -> None:
         """Add a line to the log of the drop."""
-        self._log.line(level, text, self.clock.now())
+        # Otherwise a file that was opened just now would stay open until the garbage collector runs.
+        with self.interruption.shielded():
+            self._log.line(level, text, self.clock.now())
 
     def wait(self, seconds: float) -> None:
         """Sleep, but wake and raise `Interrupted` when the attempt is stopped."""

@@ -58,20 +58,26 @@ class Interruption:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Run code that must not be interrupted at any point, such as the start of a process.
+        """Run code that must not be interrupted at any point, such as the start of a process. From any thread.
 
         Raises
         ------
         Interrupted
-            Afterwards, if the attempt is to stop.
+            Afterwards, if the attempt was interrupted meanwhile.
         """
-        thread = self._thread
+        thread = threading.get_ident()
+        if self._thread != thread:  # only the thread of the application is interrupted
+            yield
+            return
         self.leave()
+        was_raised = self._is_raised
         try:
             yield
         finally:
-            self._thread = thread
-        if self.is_requested:
+            with self._lock:
+                self._thread = thread
+                is_raised = self._is_raised
+        if is_raised and not was_raised:
             raise Interrupted
 
     def request(self) -> int | None:

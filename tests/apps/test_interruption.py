@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 
 from dropflow.apps.api import Context
 from dropflow.engine.api import AttemptResult
+from dropflow.engine.drop_log import DropLog
 from dropflow.errors import Interrupted
 from tests.apps.test_execute import Bench
 
@@ -94,6 +96,39 @@ def test_an_attempt_is_interrupted_once(bench: Bench) -> None:
 
     assert result.failure is not None
     assert [str(error) for error in caught] == ["", "cleaned up"]
+
+
+def test_a_line_of_the_log_is_not_interrupted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exception comes after the line, also if the abort comes while its file is opened; other threads go on."""
+    opened = DropLog._open
+    lines: list[str] = []
+
+    def late(log: DropLog) -> FileIO:
+        assert bench.executor is not None
+        bench.executor.abort(0, 1)
+        return opened(log)
+
+    def compute(ctx: Context) -> None:
+        try:
+            ctx.log("whole")
+        finally:
+            lines.append(bench.log())
+            other = threading.Thread(target=ctx.log, args=("of another thread",))
+            other.start()
+            other.join()
+            ctx.log("cleaned up")
+
+    monkeypatch.setattr(DropLog, "_open", late)
+    result = bench.run(compute)
+
+    assert result.failure is not None
+    assert result.failure.kind == "Interrupted"
+    assert lines[0].endswith(" whole\n")
+    assert [line.split(" INFO ")[1] for line in bench.log().splitlines()] == [
+        "whole",
+        "of another thread",
+        "cleaned up",
+    ]
 
 
 def test_an_import_is_not_interrupted(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

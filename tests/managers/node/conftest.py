@@ -91,7 +91,7 @@ def settle(node: NodeManager, session: str = "s") -> None:
 def soon(holds: Callable[[], bool]) -> bool:
     """Wait until `holds`, and return whether it does."""
     pause = threading.Event()
-    return any(holds() or pause.wait(0.01) for _ in range(2000))
+    return any(holds() or pause.wait(0.01) for _ in range(6000))
 
 
 def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool]) -> SessionDetail:

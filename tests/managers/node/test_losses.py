@@ -76,7 +76,7 @@ def test_a_failed_deployment_does_not_stop_monitoring_peers_of_others(make_clust
     failing = _elsewhere(cluster.cut(_waiting(), session="failing"), "b", incarnation=7)
     for _ in range(3):
         with pytest.raises(RestartedError, match="b was restarted"):
-            cluster["a"].prepare(failing, seconds=0.1)
+            cluster["a"].prepare(failing, seconds=60.0)
     cluster["b"]._links.close()
 
     assert _ended(cluster["a"], "going") == "FAILED"
@@ -183,7 +183,7 @@ def test_a_session_that_is_undone_while_it_is_built_is_removed(
 
     monkeypatch.setattr(session_host, "slice_for", slow)
     with ThreadPoolExecutor(1) as pool:
-        prepared = pool.submit(node.prepare, deployment, seconds=5.0)
+        prepared = pool.submit(node.prepare, deployment, seconds=60.0)
         assert begun.wait(60)
         node.undo("s", deployment.epoch, "a test")
         with pytest.raises(NotFoundError, match="no session 's'"):
@@ -203,7 +203,8 @@ def test_a_session_that_is_not_started_in_time_is_cancelled(
     monkeypatch.setattr(lifecycle, "_START_SECONDS", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
-    cluster.prepare(deployment, seconds=10.0)
+    cluster["a"].prepare(deployment, seconds=60.0)  # waits for its start until the test is over
+    cluster["b"].prepare(deployment, seconds=10.0)
     cluster["a"].start("s", deployment.epoch)
     ended = cluster.end()
 
