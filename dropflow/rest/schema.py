@@ -454,6 +454,8 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sort : str
         What the list is sorted by: row, id, name (of the logical node), state, node, attempt or size; with a minus in
         front in descending order. By default it has the order of the graph on each node.
+    time : float
+        A moment, in seconds since the epoch: the drops as they were then, in the order of the graph. 0 for now.
     """
 
     state: Annotated[str, Meta(max_length=200)] = ""
@@ -465,6 +467,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: Annotated[str, Meta(max_length=1024)] = ""
     row: Annotated[int, Meta(ge=-1, le=2**53)] = -1
     sort: Annotated[str, Meta(pattern="^$|^-?(row|id|name|state|node|attempt|size)$")] = ""
+    time: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     offset: _Natural = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 

@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
+from dropflow.rest.moment_drops import drops_at
 from dropflow.rest.moment_view import session_moment
 from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
-from dropflow.rest.schema import Download
+from dropflow.rest.schema import Download, DropPage, DropQuery
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
 from dropflow.states import UNKNOWN_STATE
@@ -75,6 +76,16 @@ class SessionTimes(ABC):
 
     def moment(self, session: str, query: MomentQuery) -> SessionMoment:
         """Return a session as it was at a moment."""
+        found, moments, silent = self._moments(session)
+        return session_moment(found.graph, found.attempts, moments, query, silent)
+
+    def drops_at(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops of a session as they were at the time of the query."""
+        found, moments, silent = self._moments(session)
+        return drops_at(found.graph, found.attempts, moments, query, silent)
+
+    def _moments(self, session: str) -> tuple[Analysis, Moments, tuple[str, ...]]:
+        """Return the moments of a session, and the nodes that did not answer."""
         found, missing = self._analyse(session)
         known = self._last_moments
         if known is not None and known.analysis is not found:
@@ -86,8 +97,7 @@ class SessionTimes(ABC):
             states[answer.rows[is_row]] = answer.values[is_row]
             moments = moments_of(found.graph, found.attempts, states)
             known = self._last_moments = _LastMoments(found, answer.cursor, states, moments)
-        silent = tuple(sorted({*missing, *answer.missing}))
-        return session_moment(found.graph, found.attempts, known.moments, query, silent)
+        return found, known.moments, tuple(sorted({*missing, *answer.missing}))
 
     def _analyse(self, session: str) -> tuple[Analysis, tuple[str, ...]]:
         """Return the analysis of a session, and the nodes that did not answer."""

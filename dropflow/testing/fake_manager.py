@@ -456,6 +456,8 @@ class FakeManager(_SessionLives):
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
+        if query.time:
+            return self.drops_at(session, query)
         return self._find(session).page(query)
 
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:

@@ -68,6 +68,8 @@ class ContentQueries(SessionTimes):
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match: first count those of each child, then get the rows of the page."""
+        if query.time:
+            return self.drops_at(session, query)
         count = msgspec.structs.replace(query, offset=0, limit=1)
         found = self._ask(session, "drops", query=count)
         replies = found.replies

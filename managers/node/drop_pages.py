@@ -11,11 +11,11 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates
 from dropflow.engine.faults import Fault
 from dropflow.engine.reports import FailureReport
-from dropflow.errors import UsageError
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import drops_named, oids, row_of
+from dropflow.graph.text_ids import oids, row_of
+from dropflow.rest.drop_filter import in_order, matching
 from dropflow.rest.schema import DropInfo, DropPage, DropQuery
 from dropflow.states import DropState
 
@@ -67,31 +67,9 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, 
     if query.node and query.node != piece.node:
         return DropPage(drops=(), total=0, offset=query.offset, limit=query.limit, held=held, whole=whole)
     states = np.frombuffer(session.call(lambda live: bytes(live.core.drops.states)), dtype=np.uint8)
-    matching = _named(piece, query)
-    if query.state:
-        wanted = [DropState[name].value for name in _state_names(query.state)]
-        matching &= np.isin(states, wanted)
-    graph = piece.graph
-    if query.key:
-        rows = [row for row, template in enumerate(graph.templates) if template.key == query.key]
-        matching &= np.isin(graph.template, rows)
-    if query.name:
-        is_named = np.zeros_like(matching)
-        is_named[drops_named(graph, query.name)] = True
-        matching &= is_named
-    found = piece.order[matching[piece.order]]
-    if query.text:
-        wanted_text = query.text.lower()
-        by_name = np.array([wanted_text in template.name.lower() for template in graph.templates], dtype=np.bool_)
-        names = oids(graph, found)
-        hits = by_name[graph.template[found]]
-        hits |= np.fromiter((wanted_text in name.lower() for name in names), dtype=np.bool_, count=len(names))
-        found = found[hits]
-    if query.ending:
-        names = oids(graph, found)
-        found = found[np.fromiter((name.endswith(query.ending) for name in names), dtype=np.bool_, count=len(names))]
-    if query.sort:
-        found = _sorted(session, piece, found, states, query.sort)
+    is_named, graph = _named(piece, query), piece.graph
+    found = matching(graph, piece.order[is_named[piece.order]], states, query)
+    found = in_order(graph, found, piece.drop[found], _values(session, found, states, query.sort), query)
     shown = found[query.offset : query.offset + query.limit].tolist()
     facts = session.call(lambda live: {row: (live.core.drops.attempt(row), live.content(row)) for row in shown})
     names = oids(graph, np.array(shown, dtype=np.int32))
@@ -102,33 +80,26 @@ def page(session: SessionCaller, piece: Slice, query: DropQuery, *, whole: int, 
     return DropPage(drops=drops, total=len(found), offset=query.offset, limit=query.limit, held=held, whole=whole)
 
 
-def _sorted(
-    session: SessionCaller, piece: Slice, found: IntColumn, states: npt.NDArray[np.uint8], sort: str
-) -> IntColumn:
-    """Return the drops in the order of `dropflow.rest.drop_order`, which compares single rows."""
-    graph, values = piece.graph, np.zeros(len(found), dtype=np.int64)
+def _values(
+    session: SessionCaller, found: IntColumn, states: npt.NDArray[np.uint8], sort: str
+) -> npt.NDArray[np.int64] | None:
+    """Return what drops are sorted by, if it is not in the graph. They are all on one node."""
+    rows = found.tolist()
     match sort.removeprefix("-"):
-        case "id":
-            values = np.unique(np.array(oids(graph, found), dtype=object), return_inverse=True)[1]
-        case "name":
-            names = np.array([template.name.casefold() for template in graph.templates], dtype=object)
-            values = np.unique(names, return_inverse=True)[1][graph.template[found]]
         case "state":
-            values = states[found].astype(np.int64)
+            return states[found].astype(np.int64)
         case "attempt":
-            rows = found.tolist()
-            values = np.array(session.call(lambda live: [live.core.drops.attempt(row) for row in rows]))
+            return np.array(session.call(lambda live: [live.core.drops.attempt(row) for row in rows]), dtype=np.int64)
         case "size":
-            rows = found.tolist()
             handles = session.call(lambda live: [live.content(row) for row in rows])
-            values = np.array([-1 if handle is None or handle.size is None else handle.size for handle in handles])
-    order = np.lexsort((piece.drop[found], values))
-    return found[order[::-1] if sort.startswith("-") else order]
+            sizes = [-1 if handle is None or handle.size is None else handle.size for handle in handles]
+            return np.array(sizes, dtype=np.int64)
+    return None
 
 
 def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
     """Return which own drops have the row and the id of the query, shape (drops here,)."""
-    matching = piece.is_own.copy()
+    found = piece.is_own.copy()
     wanted = [piece.local(query.row)] if query.row >= 0 else []
     if query.oid:
         wanted.append(row_of(piece.graph, query.oid))
@@ -136,18 +107,8 @@ def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
         is_that = np.zeros_like(matching)
         if row is not None:
             is_that[row] = True
-        matching &= is_that
-    return matching
-
-
-def _state_names(text: str) -> list[str]:
-    names = [name.strip().upper() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in DropState.__members__]
-    if unknown:
-        raise UsageError(
-            f"there is no state {unknown[0]!r}", where="state", hint=f"one of {', '.join(DropState.__members__)}"
-        )
-    return names
+        found &= is_that
+    return found
 
 
 def drop_info(

@@ -70,6 +70,8 @@ class SessionQueries(SessionTimes):
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
+        if query.time:
+            return self.drops_at(session, query)
         found = self._find(session)
         return drop_pages.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 

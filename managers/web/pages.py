@@ -275,7 +275,7 @@ def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool
     def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False, sort: str | None = None) -> str:
         order = query.sort if sort is None else sort
         same_query = msgspec.structs.replace(query, offset=offset, sort=order)
-        wanted = same_query if same else DropQuery(state=state, key=key)
+        wanted = same_query if same else DropQuery(state=state, key=key, time=query.time)
         return drops_url(name, wanted)
 
     shown = drops_url(name, query).removesuffix("#drops")

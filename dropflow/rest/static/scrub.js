@@ -6,7 +6,8 @@ const PATIENCE = 10_000;
 export class Scrub {
   /**
    * @param {HTMLElement} root has a slider, an output and a button; hidden until the session has times
-   * @param {{hasStates?: boolean, onMoment: (moment: any) => void, onNow: (moment: any) => void}} options
+   * @param {{hasStates?: boolean, time?: number, onMoment: (moment: any) => void, onNow: (moment: any) => void}} options
+   *   `time` is the moment that is shown first, in seconds since the epoch; without it, now
    */
   constructor(root, options) {
     this.root = root;
@@ -20,11 +21,17 @@ export class Scrub {
     this.isWanted = false;
     this.wasPast = false;
     this.asked = -Infinity;
-    this.slider.addEventListener("input", () => this.#ask());
+    /** The moment that was asked for, between two steps of the slider. */
+    this.exact = options.time ?? 0;
+    this.slider.addEventListener("input", () => {
+      this.exact = 0;
+      this.#ask();
+    });
     // How long the session is now, before the slider moves.
     this.slider.addEventListener("focus", () => !this.isPast && this.#ask());
     this.button.addEventListener("click", () => {
       this.slider.value = String(STEPS);
+      this.exact = 0;
       this.#ask();
     });
     this.#ask();
@@ -56,7 +63,7 @@ export class Scrub {
   async #fetch() {
     const { isPast } = this;
     this.asked = performance.now();
-    const time = isPast ? this.began + (Number(this.slider.value) / STEPS) * (this.ended - this.began) : 1e12;
+    const time = isPast ? this.exact || this.began + (Number(this.slider.value) / STEPS) * (this.ended - this.began) : 1e12;
     const query = new URLSearchParams({ time: String(time), states: String(Boolean(this.options.hasStates)) });
     try {
       const answer = await fetch(`${this.root.dataset.moment}?${query}`, { headers: { Accept: "application/json" } });
@@ -70,6 +77,11 @@ export class Scrub {
   #show(moment, isPast) {
     // While a moment is shown, the ends stay: the slider must not move under the pointer.
     if (!isPast || !this.ended) [this.began, this.ended] = [moment.began, moment.ended];
+    if (this.exact && !isPast && !this.wasPast && this.exact < this.ended) {
+      const share = (this.exact - this.began) / (this.ended - this.began);
+      this.slider.value = String(Math.max(0, Math.min(STEPS - 1, Math.round(share * STEPS))));
+      this.isWanted = true;
+    }
     this.root.hidden = !(moment.ended > moment.began);
     const words = isPast ? `${span(moment.time - this.began)} of ${span(this.ended - this.began)}` : "now";
     this.output.textContent = words;

@@ -10,7 +10,7 @@ import { formatCount, formatDuration, formatRate } from "./formatting.js";
 
 const PAINT = 200;
 const RENEW = 1_500;
-const RENEWED = ["actions", "warnings", "failures", "results", "drops"];
+const RENEWED = ["actions", "warnings", "failures", "results", "drops-moment", "drops"];
 
 const root = document.getElementById("session");
 const groups = [...root.querySelectorAll("#legend [data-group]")].map((item) => ({
@@ -174,8 +174,54 @@ const CHANGED = ["rate", "remaining", "seconds"];
 /** What the page had before a moment was chosen: of a session that is over, no event brings it back. */
 let present = null;
 
+const list = root.querySelector("#drops form");
+let isListed = true;
+let isListing = false;
+
+/** Have the list of drops show a moment, or what is now; the address of the page has it. */
+function listAt(time) {
+  const address = new URL(location.href);
+  const text = time ? time.toFixed(6) : "";
+  if ((address.searchParams.get("time") ?? "") === text) return;
+  if (text) address.searchParams.set("time", text);
+  else address.searchParams.delete("time");
+  history.replaceState(null, "", address);
+  let field = list.elements.namedItem("time");
+  if (!text) field?.remove();
+  else if (!field) {
+    field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "time" });
+    list.prepend(field);
+  }
+  if (text) field.value = text;
+  isListed = false;
+  listAgain();
+}
+
+async function listAgain() {
+  if (isListing) return;
+  isListing = true;
+  while (!isListed) {
+    isListed = true;
+    await refresh(["drops-moment", "drops"], true);
+  }
+  isListing = false;
+}
+
+// Numbers of a moment lead to the drops of that moment.
+root.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href]");
+  const time = new URLSearchParams(location.search).get("time");
+  if (!link || !time || link.pathname !== location.pathname || link.search.includes("time=")) return;
+  const address = new URL(link.href);
+  address.searchParams.set("time", time);
+  link.href = address;
+});
+
 const scrub = new Scrub(document.getElementById("scrub"), {
+  time: Number(new URLSearchParams(location.search).get("time")) || 0,
   onMoment(moment) {
+    listAt(moment.time);
     present ??= CHANGED.map((name) => root.querySelector(`[data-figure="${name}"]`).textContent);
     show(moment);
     figure("rate", formatRate(0));
@@ -183,6 +229,7 @@ const scrub = new Scrub(document.getElementById("scrub"), {
     figure("seconds", formatDuration(moment.time - moment.began));
   },
   onNow(moment) {
+    listAt(0);
     if (session === null) show(moment);
     if (present && session === null) CHANGED.forEach((name, at) => figure(name, present[at]));
     present = null;

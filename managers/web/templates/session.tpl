@@ -131,10 +131,13 @@
 </div>
 
 <section class="block" id="drops">
-<div class="section-head"><h2>Drops</h2><span class="muted as-now">with their states now</span></div>
+<div class="section-head"><h2>Drops</h2><span class="muted" data-part="drops-moment">{{f"as they were at {format_time(view.query.time)}" if view.query.time else ""}}</span></div>
 <form class="filters" method="get" action="{{session_url(name)}}#drops" data-parts="drops">
 % if view.query.sort:
 <input type="hidden" name="sort" value="{{view.query.sort}}">
+% end
+% if view.query.time:
+<input type="hidden" name="time" value="{{view.query.time}}">
 % end
 <label>Text in id or name<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
 <label>Logical node<select name="key"><option value="">any</option>

@@ -1,5 +1,6 @@
 """Earlier moments of a session, and its report, in a real browser."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,20 @@ def test_a_slider_shows_the_session_at_any_moment(serve: Any, look: Any, tmp_pat
         str(app.counts.completed)
     )
     assert 0 < middle.settled < 81
+    drops, total = page.get_by_role("region", name="Drops", exact=True), page.get_by_label("Pages of drops")
+    expect(page.locator("#drops")).to_contain_text("as they were at")
+    page.locator(f"#logical [data-key='{app.key}'] td[data-group=completed] a").click()
+    expect(page.locator("#scrub")).to_have_attribute("data-shown", "true")
+    expect(settled).to_have_text(str(middle.settled))
+    expect(total).to_contain_text(f"of {app.counts.completed} drops")
+    expect(drops.locator(".state").first).to_have_text("completed")
+    page.get_by_role("combobox", name="State").select_option(label="active")
+    expect(total).to_contain_text(f"of {app.counts.running + app.counts.queued} drops")
     assert accessibility_findings(page) == []
     page.get_by_role("button", name="Now").click()
     expect(settled).to_have_text("81")
+    expect(page).to_have_url(re.compile(r"/sessions/s\?[^#]*state=[A-Z]+(#drops)?$"))
+    expect(page.get_by_text("No drop matches.")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="Report", exact=True).click()
     download.value.save_as(tmp_path / "report.html")
