@@ -7,7 +7,8 @@ The package is laid out in rings; an outer ring imports inner ones, never the ot
 
     dropflow.cli                                 commands, everything imported lazily
     dropflow.builder                               logical graphs written in Python
-    dropflow.public | dropflow.dask              run a graph from Python; collections of dask
+    dropflow.dask                                  collections of dask, here and on managers
+    dropflow.public                              run a graph from Python
     dropflow.local                               one graph on this machine: repository + runner + session
     dropflow.data | dropflow.apps                stores of data drops; applications, their execution
     dropflow.engine                              the sans-IO core, sessions, runners, journal

@@ -147,7 +147,7 @@ class SubmittedGraph:
         LinkError
             The manager does not answer; the session goes on.
         """
-        for _ in self._details():
+        for _ in self.details():
             pass
         return self
 
@@ -164,13 +164,17 @@ class SubmittedGraph:
             The manager does not answer; the session goes on.
         """
         display = notebook_display()
-        details = self._details()
-        shown = display(HtmlView(self._html(next(details)), repr(self)), display_id=True)
+        details = self.details()
+        shown = display(self.view(next(details)), display_id=True)
         for detail in details:
-            shown.update(HtmlView(self._html(detail), repr(self)))
+            shown.update(self.view(detail))
         return self
 
-    def _details(self) -> Iterator[SessionDetail]:
+    def view(self, detail: SessionDetail) -> HtmlView:
+        """Return what a notebook shows of the session as it was in `detail`."""
+        return HtmlView(self._html(detail), repr(self))
+
+    def details(self) -> Iterator[SessionDetail]:
         """Yield the session as it is now, and after each change, until it is over."""
         detail = self.detail()
         yield detail
@@ -255,9 +259,17 @@ class SubmittedGraph:
 
 
 def submit(
-    graph: PhysicalGraph, *, url: str | None, session: str, token: str | None, key: str | os.PathLike[str] | None
+    graph: PhysicalGraph,
+    *,
+    url: str | None,
+    session: str,
+    token: str | None,
+    key: str | os.PathLike[str] | None,
+    algorithm: str = "",
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
+
+    `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty.
 
     Raises
     ------
@@ -266,6 +278,7 @@ def submit(
     """
     from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
+    from dropflow.cli.planning_options import PlanningChoice  # noqa: PLC0415
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
 
     options = ConnectionOptions(
@@ -273,9 +286,11 @@ def submit(
         token=token or os.environ.get("DROPFLOW_TOKEN"),
         key=None if key is None else os.fspath(key),
     )
+    choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
     client = connect(options)
     try:
-        info = client.submit(fit(graph, _alive(client), PlacementOptions()), SubmitQuery(session=session))
+        parted = fit(graph, _alive(client), PlacementOptions(choice=choice))
+        info = client.submit(parted, SubmitQuery(session=session))
     except BaseException:
         client.close()
         raise

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dropflow.rest.client import Client
     from dropflow.rest.schema import SessionDetail, SessionInfo
 
-__all__ = ["command", "follow"]
+__all__ = ["command", "follow", "statistics_of"]
 
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
@@ -121,7 +121,7 @@ def follow(
                 with connect_to(url, manager, timeout=_TIMEOUT) as client:
                     for snapshot in _snapshots(client, session, detail, outage):
                         known = detail = snapshot
-                        show(_statistics(detail))
+                        show(statistics_of(detail))
                         if detail.is_over or outage.is_too_long:
                             return detail
             except NotFoundError as error:
@@ -219,7 +219,7 @@ def _may_recover(error: DropflowError) -> bool:
     return error.retryable or isinstance(error, HttpError | ProtocolError)
 
 
-def _statistics(detail: "SessionDetail") -> "Statistics":
+def statistics_of(detail: "SessionDetail") -> "Statistics":
     """Return the session in the form that the progress display takes."""
     from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics
 

@@ -3,7 +3,9 @@
 Dask divides a program on arrays into tasks on chunks. Here, its graph becomes a physical graph, and a session executes
 it: `scheduler` for a block of code, `get` for one computation. Read `dropflow.dask.translate` first.
 
-It needs the extra ``dask``. Values stay in this process, as objects; there is no session directory.
+It needs the extra ``dask``. In this process, values are objects (`object_contents`, `task_executor`), and there is no
+session directory. In worker processes (`worker_processes`) and on managers (`remote_sessions`), tasks are code in the
+templates of a graph (`portable_graph`, `task_pages`), which `task_app` runs; values are contents (`value_encoding`).
 """
 
 from dropflow.errors import MissingDependencyError

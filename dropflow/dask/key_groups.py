@@ -29,10 +29,13 @@ class KeyGroup:
         First part of the keys, or their common prefix.
     shape : tuple of int
         Number of indices on each axis; empty for a single key without indices.
+    is_indexed : bool
+        Whether the keys are tuples of the name and the indices; else the index of a key is its number in the group.
     """
 
     name: str
     shape: tuple[int, ...]
+    is_indexed: bool
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def group_keys(keys: Sequence[Hashable]) -> KeyGroups:
             instance[members] = np.arange(len(members), dtype=np.int32)
         else:
             shape, instance[members] = found
-        groups.append(KeyGroup(str(name), shape))
+        groups.append(KeyGroup(str(name), shape, found is not None))
     return KeyGroups(tuple(groups), group, instance)
 
 

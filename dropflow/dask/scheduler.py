@@ -2,9 +2,10 @@
 
 import contextvars
 import os
+import threading
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import dask
 from dask.core import convert_legacy_graph, flatten
@@ -15,6 +16,7 @@ from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.object_contents import ObjectHandle, ObjectRepository
 from dropflow.dask.task_executor import TaskExecutor
 from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.worker_processes import WorkerProcesses
 from dropflow.engine.api import Runner
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.threads import ThreadRunner
@@ -23,36 +25,90 @@ from dropflow.errors import BadParameterError, InternalError
 from dropflow.graph.chains import follower_column
 from dropflow.graph.text_ids import oid
 
+if TYPE_CHECKING:
+    from dropflow.dask.remote_sessions import RemoteSessions
+
 __all__ = ["RUNNERS", "Scheduler", "get", "scheduler"]
 
-RUNNERS = ("threads", "inline")
-"""Where tasks run: in threads of this process, or one after another in the thread that calls."""
+RUNNERS = ("threads", "inline", "processes")
+"""Where tasks run: in threads of this process, one after another in the thread that calls, or in worker processes."""
 
 
 class Scheduler:
-    """Executes dask graphs in this process.
+    """Executes dask graphs, on this machine or on managers. As a context manager, it ends its worker processes.
 
     Parameters
     ----------
-    runner : str
-        One of `RUNNERS`.
+    runner : str, optional
+        On this machine, one of `RUNNERS`; by default the first.
     workers : int, optional
-        Number of threads; by default dask's configuration ``num_workers``, or else one per core that this process may
-        use.
+        Number of threads or processes; by default dask's configuration ``num_workers``, or else one per core that this
+        process may use.
+    to : str, optional
+        Address of a manager (node, island or master): each computation is a session there.
+    token : str, optional
+        Token of the manager; by default that of ``DROPFLOW_TOKEN``, or what this host knows of the manager.
+    key : path, optional
+        The cluster key, where there is no token.
+    algorithm : str
+        The algorithm that places the graph on nodes, as in ``dropflow submit --algorithm``.
+    keep : bool
+        Whether sessions stay at the manager. Otherwise they are deleted when the values are here.
+    progress : bool
+        Whether a notebook or a terminal shows the progress of a session of a manager.
 
     Raises
     ------
     BadParameterError
-        There is no such runner, or the number of threads is not positive.
+        There is no such runner, the number of workers is not positive, or runner or workers are given for a manager.
     """
 
-    def __init__(self, *, runner: str = "threads", workers: int | None = None) -> None:
-        if runner not in RUNNERS:
+    def __init__(
+        self,
+        *,
+        runner: str | None = None,
+        workers: int | None = None,
+        to: str | None = None,
+        token: str | None = None,
+        key: str | os.PathLike[str] | None = None,
+        algorithm: str = "breadth_first",
+        keep: bool = False,
+        progress: bool = True,
+    ) -> None:
+        if runner is not None and runner not in RUNNERS:
             raise BadParameterError(
                 f"there is no runner {runner!r} for dask graphs", hint=f"one of {', '.join(RUNNERS)}"
             )
-        self._runner = runner
+        if to is not None and (runner, workers) != (None, None):
+            raise BadParameterError(
+                f"runner and workers are those of the nodes at {to}", hint="leave them out, or leave out 'to'"
+            )
+        self._runner = runner or RUNNERS[0]
         self._workers = _checked(workers)
+        self._remote: RemoteSessions | None = None
+        if to is not None:
+            # The client is not needed on this machine.
+            from dropflow.dask import remote_sessions  # noqa: PLC0415
+
+            self._remote = remote_sessions.RemoteSessions(
+                to, token=token, key=key, algorithm=algorithm, keep=keep, progress=progress
+            )
+        self._lock = threading.Lock()
+        """Guards the worker processes: several threads may compute at a time."""
+        self._processes: WorkerProcesses | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes, if there are any. The next computation starts new ones. Idempotent."""
+        with self._lock:
+            processes, self._processes = self._processes, None
+        if processes is not None:
+            processes.close()
 
     def get(self, dsk: Any, keys: Any, *, num_workers: int | None = None, callbacks: Any = None, **kwargs: Any) -> Any:
         """Return the values of keys of a dask graph; this is what dask calls.
@@ -64,7 +120,7 @@ class Scheduler:
         keys : key, or list of keys and lists
             What is wanted.
         num_workers : int, optional
-            Number of threads of this computation.
+            Number of threads of this computation. Worker processes keep their number: it is that of the first one.
         callbacks : sequence, optional
             As in dask; by default those that are registered.
         **kwargs
@@ -86,7 +142,8 @@ class Scheduler:
         wanted = list(flatten([keys]))
         nodes = convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         with active_callbacks(callbacks) as found:
-            tasks = translate(nodes, wanted, layer_volumes(dsk))
+            travels = self._remote is not None or self._runner == "processes"
+            tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
             instrument = CallbackInstrument(found, nodes, tasks) if found else None
             values = self._execute(tasks, self._threads(num_workers), instrument)
         return _nested(keys, values)
@@ -99,21 +156,31 @@ class Scheduler:
         self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None
     ) -> Mapping[Hashable, Any]:
         """Return the values of the results of a graph, by key."""
-        computation = _Computation(tasks, self._runner, workers, instrument)
         has_failed = True
         try:
             if instrument is not None:
                 instrument.begin()
-            values = computation.run()
+            if self._remote is not None:
+                values = self._remote.compute(tasks)
+            elif self._runner == "processes":
+                values = self._pool(workers).compute(tasks, instrument)
+            else:
+                values = _Computation(tasks, self._runner, workers, instrument).run()
             has_failed = False
         finally:
             if instrument is not None:
                 instrument.end(has_failed=has_failed)
         return values
 
+    def _pool(self, workers: int) -> WorkerProcesses:
+        with self._lock:
+            if self._processes is None:
+                self._processes = WorkerProcesses(workers)
+            return self._processes
+
 
 class _Computation:
-    """The session of one graph. The first exception of a task ends it."""
+    """The session of one graph in this process. The first exception of a task ends it."""
 
     def __init__(
         self, tasks: TranslatedGraph, runner: str, workers: int, instrument: CallbackInstrument | None
@@ -194,12 +261,22 @@ def get(dsk: Any, keys: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def scheduler(*, runner: str = "threads", workers: int | None = None) -> Iterator[Scheduler]:
+def scheduler(
+    *,
+    runner: str | None = None,
+    workers: int | None = None,
+    to: str | None = None,
+    token: str | None = None,
+    key: str | os.PathLike[str] | None = None,
+    algorithm: str = "breadth_first",
+    keep: bool = False,
+    progress: bool = True,
+) -> Iterator[Scheduler]:
     """Have dropflow compute all collections of dask meanwhile, in all threads of this process.
 
     Parameters
     ----------
-    runner, workers
+    runner, workers, to, token, key, algorithm, keep, progress
         As in `Scheduler`.
 
     Examples
@@ -210,6 +287,15 @@ def scheduler(*, runner: str = "threads", workers: int | None = None) -> Iterato
     ...     int(da.ones((4, 4), chunks=2).sum().compute())
     16
     """
-    made = Scheduler(runner=runner, workers=workers)
-    with dask.config.set(scheduler=made.get):
+    made = Scheduler(
+        runner=runner,
+        workers=workers,
+        to=to,
+        token=token,
+        key=key,
+        algorithm=algorithm,
+        keep=keep,
+        progress=progress,
+    )
+    with made, dask.config.set(scheduler=made.get):
         yield made

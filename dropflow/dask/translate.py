@@ -53,6 +53,8 @@ class TranslatedGraph:
         Keys that are other names of a node, and its key.
     results : dict
         For each key that is wanted, the data drop with its value.
+    labels : tuple of str
+        For each template of tasks, the first part of its keys, if the rest is the indices of a drop; else empty.
     """
 
     graph: PhysicalGraph
@@ -61,9 +63,16 @@ class TranslatedGraph:
     tasks: int
     aliases: Mapping[Hashable, Hashable]
     results: Mapping[Hashable, int]
+    labels: tuple[str, ...]
 
 
-def translate(nodes: Mapping[Hashable, Any], keys: Iterable[Hashable], volumes: Mapping[str, float]) -> TranslatedGraph:
+def translate(
+    nodes: Mapping[Hashable, Any],
+    keys: Iterable[Hashable],
+    volumes: Mapping[str, float],
+    *,
+    runs_constants: bool = False,
+) -> TranslatedGraph:
     """Return a dask graph as a physical graph, as far as the values of `keys` need it.
 
     Parameters
@@ -74,6 +83,8 @@ def translate(nodes: Mapping[Hashable, Any], keys: Iterable[Hashable], volumes: 
         Keys whose values are wanted.
     volumes : mapping of str to float
         Bytes of a value, by the name of its keys, where they are known.
+    runs_constants : bool
+        Whether constants are tasks, too: their values are not in the process that reads them.
 
     Raises
     ------
@@ -88,7 +99,7 @@ def translate(nodes: Mapping[Hashable, Any], keys: Iterable[Hashable], volumes: 
     constants: list[Hashable] = []
     for key in nodes:
         if key in reached:
-            (constants if isinstance(nodes[key], DataNode) else tasks).append(key)
+            (constants if isinstance(nodes[key], DataNode) and not runs_constants else tasks).append(key)
     ordered = tasks + constants
     rows = dict(zip(ordered, range(len(ordered)), strict=True))
     for alias, key in aliases.items():
@@ -100,7 +111,10 @@ def translate(nodes: Mapping[Hashable, Any], keys: Iterable[Hashable], volumes: 
     consumers = np.repeat(np.arange(count, dtype=np.int32), lengths)
     given = group_keys(constants)
     weights = _constant_weights(given, [nodes[key].value for key in constants])
-    graph = _graph(group_keys(tasks), given, weights, volumes, (inputs, consumers))
+    made = group_keys(tasks)
+    if runs_constants:
+        volumes = {**_constant_volumes(made, [nodes[key] for key in tasks]), **volumes}
+    graph = _graph(made, given, weights, volumes, (inputs, consumers))
     results = {key: count + rows[key] for key in wanted}
     ends = np.array([drop - count for drop in results.values() if drop < 2 * count], dtype=np.int32)
     priority = np.zeros(graph.drops, dtype=np.int32)
@@ -108,7 +122,8 @@ def translate(nodes: Mapping[Hashable, Any], keys: Iterable[Hashable], volumes: 
     priority[count : 2 * count] = priority[:count]
     priority.flags.writeable = False
     found = [nodes[key] for key in ordered]
-    return TranslatedGraph(replace(graph, priority=priority), ordered, found, count, aliases, results)
+    labels = tuple(group.name if group.is_indexed else "" for group in made.groups)
+    return TranslatedGraph(replace(graph, priority=priority), ordered, found, count, aliases, results, labels)
 
 
 def _reached(
@@ -234,11 +249,22 @@ def _volumes(groups: KeyGroups, known: Mapping[str, float]) -> list[float]:
 
 def _constant_weights(groups: KeyGroups, values: Sequence[Any]) -> list[float]:
     """Return the mean bytes of the constants of each group."""
-    sizes = np.array([size_of(value) for value in values], dtype=np.float64)
+    return _mean_weights(groups, [size_of(value) for value in values])
+
+
+def _mean_weights(groups: KeyGroups, sizes: Sequence[float]) -> list[float]:
+    """Return the mean of what the members of each group have."""
     count = np.bincount(groups.group, minlength=len(groups.groups))
     total = np.bincount(groups.group, weights=sizes, minlength=len(groups.groups))
     mean: list[float] = (total / np.maximum(count, 1)).tolist()
     return mean
+
+
+def _constant_volumes(groups: KeyGroups, nodes: Sequence[Any]) -> dict[str, float]:
+    """Return the mean bytes of the constants of each group that has some, by its name."""
+    sizes = [size_of(node.value) if isinstance(node, DataNode) else 0 for node in nodes]
+    means = _mean_weights(groups, sizes)
+    return {group.name: mean for group, mean in zip(groups.groups, means, strict=True) if mean}
 
 
 def _positions(graph: PhysicalGraph, count: int, inputs: IntColumn, consumers: IntColumn, ends: IntColumn) -> IntColumn:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import dask
 
+from dropflow.dask import RUNNERS
+
 __all__ = ["FAST", "SUITES", "Findings", "compare", "main", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"files or tests in the package dask; by default {' '.join(SUITES)}")
     parser.add_argument("--fast", action="store_true", help="only a part that takes a few seconds")
-    parser.add_argument("--runner", default="threads", choices=("threads", "inline"))
+    parser.add_argument("--runner", default="threads", choices=RUNNERS)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     chosen = parser.parse_args(arguments)
     names = chosen.names or (FAST if chosen.fast else SUITES)

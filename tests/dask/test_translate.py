@@ -123,15 +123,15 @@ def test_volumes_of_layers() -> None:
 @pytest.mark.parametrize(
     ("keys", "group"),
     [
-        ([("a", 1, 2), ("a", 0, 0)], KeyGroup("a", (2, 3))),
-        ([("a", 1.5), ("a", 0)], KeyGroup("a", (2,))),
-        ([("a", -1), ("a", 0)], KeyGroup("a", (2,))),
-        ([("a", "x"), ("a", 0)], KeyGroup("a", (2,))),
-        ([("a", ("b", 1)), ("a", 0)], KeyGroup("a", (2,))),
-        ([("a", 2**70), ("a", 0)], KeyGroup("a", (2,))),
-        ([("a", 2**20, 2**20), ("a", 0, 0)], KeyGroup("a", (2,))),
-        (["inc-" + "0" * 32, "inc-" + "1" * 32], KeyGroup("inc", (2,))),
-        (["x"], KeyGroup("x", ())),
+        ([("a", 1, 2), ("a", 0, 0)], KeyGroup("a", (2, 3), is_indexed=True)),
+        ([("a", 1.5), ("a", 0)], KeyGroup("a", (2,), is_indexed=False)),
+        ([("a", -1), ("a", 0)], KeyGroup("a", (2,), is_indexed=False)),
+        ([("a", "x"), ("a", 0)], KeyGroup("a", (2,), is_indexed=False)),
+        ([("a", ("b", 1)), ("a", 0)], KeyGroup("a", (2,), is_indexed=False)),
+        ([("a", 2**70), ("a", 0)], KeyGroup("a", (2,), is_indexed=False)),
+        ([("a", 2**20, 2**20), ("a", 0, 0)], KeyGroup("a", (2,), is_indexed=False)),
+        (["inc-" + "0" * 32, "inc-" + "1" * 32], KeyGroup("inc", (2,), is_indexed=False)),
+        (["x"], KeyGroup("x", (), is_indexed=False)),
     ],
 )
 def test_keys_without_small_integers_are_numbered(keys: list[Any], group: KeyGroup) -> None:

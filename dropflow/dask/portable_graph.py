@@ -1,0 +1,150 @@
+"""A translated dask graph for other processes: its templates carry the code of their tasks."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.dask.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
+from dropflow.dask.task_pages import TaskEntry, encode_pages
+from dropflow.dask.translate import TranslatedGraph
+from dropflow.graph.builder import from_columns
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Argument, Kind, Link
+from dropflow.graph.text_ids import oids
+
+__all__ = ["portable"]
+
+_MEMORY, _CATEGORY = "dlg.data.drops.memory.InMemoryDROP", "Memory"
+_KEPT = "~kept"
+
+
+def portable(tasks: TranslatedGraph) -> PhysicalGraph:
+    """Return a graph whose attempts can run in any process that has the modules that its tasks need.
+
+    The drops are those of `tasks`, which has no constants (``runs_constants``). The values of wanted keys are kept,
+    even if there are readers.
+
+    Raises
+    ------
+    AppError
+        A task cannot be pickled.
+    """
+    graph = _with_kept(tasks.graph, _read_results(tasks))
+    fields = _fields(tasks, graph)
+    templates = [
+        msgspec.structs.replace(template, component=DASK_TASK, arguments=fields[row])
+        if template.kind is Kind.APP
+        else msgspec.structs.replace(template, component=_MEMORY, category=_CATEGORY)
+        for row, template in enumerate(graph.templates)
+    ]
+    return replace(graph, templates=tuple(templates))
+
+
+def _read_results(tasks: TranslatedGraph) -> IntColumn:
+    """Return the data drops of wanted keys that have readers, ascending."""
+    wanted = np.unique(np.fromiter(tasks.results.values(), dtype=np.int32))
+    ptr = tasks.graph.successors.ptr
+    return wanted[ptr[wanted] < ptr[wanted + 1]]
+
+
+def _with_kept(graph: PhysicalGraph, kept: IntColumn) -> PhysicalGraph:
+    """Return a graph in which these data drops have templates of their own, and persist."""
+    if not len(kept):
+        return graph
+    templates = list(graph.templates)
+    names = {template.key for template in templates}
+    template = graph.template.copy()
+    for row in np.unique(template[kept]).tolist():
+        key = templates[row].key + _KEPT
+        while key in names:
+            key += "~"
+        names.add(key)
+        template[kept[graph.template[kept] == row]] = len(templates)
+        templates.append(msgspec.structs.replace(templates[row], key=key, persist=True))
+    source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr))
+    target = graph.successors.neighbour
+    pairs, link = np.unique(template[source].astype(np.int64) * len(templates) + template[target], return_inverse=True)
+    made = from_columns(
+        name=graph.name,
+        prefix=graph.prefix,
+        templates=templates,
+        links=[Link(source=pair // len(templates), target=pair % len(templates)) for pair in pairs.tolist()],
+        template=template,
+        instance=graph.instance,
+        source=source,
+        target=target,
+        link=link,
+    )
+    return replace(made, priority=graph.priority)
+
+
+def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Argument, ...]]:
+    """Return the fields of each application template."""
+    count, template = tasks.tasks, graph.template
+    inputs = _named_inputs(tasks, graph)
+    order = np.lexsort((graph.instance[:count], template[:count]))
+    ends = np.cumsum(np.bincount(template[:count], minlength=len(tasks.labels))).tolist()
+    labels = _labels(tasks, graph)
+    instance = graph.instance[:count].tolist()
+    fields: dict[int, tuple[Argument, ...]] = {}
+    start = 0
+    for row, end in enumerate(ends):
+        members = order[start:end].tolist()
+        start = end
+        nothing: dict[Any, Any] = {}
+        entries = [
+            TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
+        ]
+        pages = encode_pages(entries, graph.templates[row].name)
+        fields[row] = (
+            Argument(name=TASKS_FIELD, type="Object", value=pages),
+            Argument(name=KEYS_FIELD, type="Object", value=labels.get(row, {})),
+        )
+    return fields
+
+
+def _labels(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, dict[str, str]]:
+    """Return the first part of the keys of inputs, by the beginning of their ids, for each application template."""
+    made = _group_of(tasks, graph)
+    found: dict[int, dict[str, str]] = {}
+    for link in graph.links:
+        if graph.templates[link.target].kind is Kind.APP and tasks.labels[made[link.source]]:
+            head = f"{graph.prefix}_{graph.templates[link.source].key}"
+            found.setdefault(link.target, {})[head] = tasks.labels[made[link.source]]
+    return found
+
+
+def _group_of(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, int]:
+    """Return the application template whose tasks make the data of each data template."""
+    return {link.target: link.source for link in graph.links if graph.templates[link.source].kind is Kind.APP} | {
+        row: row - len(tasks.labels) for row in range(len(tasks.labels), 2 * len(tasks.labels))
+    }
+
+
+def _named_inputs(
+    tasks: TranslatedGraph, graph: PhysicalGraph
+) -> dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]]:
+    """Return the keys of inputs that their ids do not tell, and aliases, of each task that has some."""
+    plain = {row for row, label in enumerate(tasks.labels) if not label}
+    if not plain and not tasks.aliases:
+        return {}
+    count, keys = tasks.tasks, tasks.keys
+    group = graph.template[:count]
+    odd = np.flatnonzero(np.isin(group, np.fromiter(plain, dtype=np.int32))).astype(np.int32)
+    names = {keys[row]: name for row, name in zip(odd.tolist(), oids(graph, odd + count), strict=True)}
+    found: dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]] = {}
+    for drop in range(count):
+        named: dict[str, Hashable] = {}
+        aliases: dict[Hashable, Hashable] = {}
+        for key in tasks.nodes[drop].dependencies:
+            target = tasks.aliases.get(key, key)
+            if target is not key and target != key:
+                aliases[key] = target
+            if target in names:
+                named[names[target]] = target
+        if named or aliases:
+            found[drop] = (named, aliases)
+    return found

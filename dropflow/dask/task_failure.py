@@ -1,0 +1,35 @@
+"""Failures of tasks in other processes, as the exceptions that they were."""
+
+from contextlib import suppress
+
+from dropflow.dask.task_app import exception_in_log, without_exceptions
+from dropflow.failure import Failure
+from dropflow.notebook import last_lines
+
+__all__ = ["task_error"]
+
+
+def task_error(failure: Failure, log: bytes, drop: str, node: str = "") -> BaseException:
+    """Return what a task has raised, with its traceback and the end of its log as notes.
+
+    Parameters
+    ----------
+    failure : Failure
+        The failure, for the case that the exception is not in the log.
+    log : bytes
+        Log of the drop, or its end.
+    drop : str
+        Id of the application drop.
+    node : str
+        Where it ran, if that is another machine or process of managers.
+    """
+    found = exception_in_log(log)
+    error = failure.as_error() if found is None else found
+    text = last_lines(without_exceptions(log).replace(failure.detail.strip().encode() or b"\0", b"")).strip()
+    with suppress(Exception):  # the class of the exception may be anything
+        error.add_note(f"raised by {drop}{f' on {node}' if node else ''}")
+        if found is not None and failure.detail:
+            error.add_note(failure.detail)
+        if text:
+            error.add_note(f"the end of its log:\n{text}")
+    return error

@@ -1,0 +1,126 @@
+"""Values as contents of drops, so that large arrays are not copied when they are read.
+
+=====================  ====================================================================================
+large plain array      npy, which other applications, previews and users read, too
+with large buffers     a pickle (protocol 5), the buffers after it on multiples of 64 bytes, and a trailer with their
+                       places
+everything else        a pickle
+=====================  ====================================================================================
+"""
+
+import io
+import mmap
+import pickle
+import struct
+from collections.abc import Sequence
+from typing import Any, BinaryIO, cast
+
+import cloudpickle
+import numpy as np
+from numpy.lib import format as npy
+
+__all__ = ["decode_value", "encode_value", "read_value"]
+
+_LARGE = 4096
+"""Bytes from which a buffer is left outside of the pickle. Below, the header of npy costs more than the copy."""
+_ALIGNMENT = 64
+_PROTOCOL = 5
+_NPY_KINDS = frozenset("biufcmM")
+_TRAILER = b"\0DFVAL1\0"
+"""Ends a content with buffers. A pickle ends with a dot."""
+_NUMBER = struct.Struct("<Q")
+_NPY_START = b"\x93NUMPY"
+
+
+def encode_value(value: Any) -> list[bytes | memoryview]:
+    """Return a value as bytes, in pieces; large buffers are not copied.
+
+    Raises
+    ------
+    Exception
+        It cannot be pickled.
+    """
+    if type(value) is np.ndarray and value.nbytes >= _LARGE and value.dtype.kind in _NPY_KINDS:
+        return _encode_array(value)
+    buffers: list[memoryview] = []
+
+    def is_inside(buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if view.nbytes < _LARGE:
+            return True
+        buffers.append(view)
+        return False
+
+    try:
+        head = pickle.dumps(value, protocol=_PROTOCOL, buffer_callback=is_inside)
+    except Exception:  # noqa: BLE001 - functions and classes that are not in a module; pickles raise nearly anything
+        buffers.clear()
+        head = cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL, buffer_callback=is_inside))
+    if not buffers:
+        return [head]
+    pieces: list[bytes | memoryview] = [head]
+    end, places = len(head), []
+    for buffer in buffers:
+        gap = -end % _ALIGNMENT
+        places += [end + gap, buffer.nbytes]
+        pieces += [bytes(gap), buffer]
+        end += gap + buffer.nbytes
+    pieces.append(struct.pack(f"<{len(places)}Q", *places) + _NUMBER.pack(len(buffers)) + _TRAILER)
+    return pieces
+
+
+def _encode_array(array: np.ndarray[Any, Any]) -> list[bytes | memoryview]:
+    is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    plain = array.T if is_fortran else np.ascontiguousarray(array)
+    head = io.BytesIO()
+    npy.write_array_header_1_0(head, npy.header_data_from_array_1_0(array if is_fortran else plain))
+    # Dates and times have no buffers of their own type.
+    return [head.getvalue(), plain.reshape(-1).view(np.uint8).data]
+
+
+def decode_value(content: Any) -> Any:
+    """Return the value of a content; its large arrays are views of `content`, and writable if that is.
+
+    Parameters
+    ----------
+    content : bytes-like
+        The content, as a plain sequence of bytes.
+
+    Raises
+    ------
+    Exception
+        It cannot be unpickled.
+    """
+    view = memoryview(content)
+    if bytes(view[: len(_NPY_START)]) == _NPY_START:
+        return _decode_array(view)
+    if bytes(view[-len(_TRAILER) :]) != _TRAILER:
+        return pickle.loads(view)  # noqa: S301 - a value of a task of the same user
+    end = len(view) - len(_TRAILER) - _NUMBER.size
+    count = _NUMBER.unpack_from(view, end)[0]
+    places: Sequence[int] = struct.unpack_from(f"<{2 * count}Q", view, end - 2 * count * _NUMBER.size)
+    buffers = [view[start : start + size] for start, size in zip(places[::2], places[1::2], strict=True)]
+    return pickle.loads(view[: places[0]], buffers=buffers)  # noqa: S301 - see above
+
+
+def read_value(stream: BinaryIO) -> Any:
+    """Return the value of a content. Its large arrays can be written to, which does not change the content.
+
+    Raises
+    ------
+    Exception
+        It cannot be read or unpickled.
+    """
+    try:
+        content: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError):  # it is not in a file, or empty
+        content = bytearray(stream.read())
+    return decode_value(content)
+
+
+def _decode_array(view: memoryview) -> np.ndarray[Any, Any]:
+    # The header of version 1.0 has at most 64 KB.
+    head = io.BytesIO(view[: 1 << 16])
+    npy.read_magic(head)
+    shape, is_fortran, dtype = npy.read_array_header_1_0(head)
+    return np.ndarray(shape, dtype, buffer=view, offset=head.tell(), order="F" if is_fortran else "C")

@@ -1,0 +1,145 @@
+"""Dask graphs for other processes: executed inline, in a session directory, where nothing is shared but files."""
+
+import operator
+import sys
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.bag as db
+import numpy as np
+import pytest
+from dask.core import convert_legacy_graph, flatten
+from dask.task_spec import Task, TaskRef
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dropflow import local
+from dropflow.dask.portable_graph import portable
+from dropflow.dask.task_app import TASKS_FIELD, exception_in_log, without_exceptions
+from dropflow.dask.task_pages import TaskEntry, TaskPages, encode_pages
+from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.value_encoding import read_value
+from dropflow.engine.session import Session
+from dropflow.errors import AppError
+from dropflow.graph.codec import dump, parse
+from dropflow.graph.templates import Kind
+from dropflow.states import SessionState
+
+
+def _translated(graph: Any, keys: list[Hashable]) -> TranslatedGraph:
+    return translate(convert_legacy_graph(graph), keys, {}, runs_constants=True)
+
+
+def _values(tasks: TranslatedGraph, directory: Path) -> Mapping[Hashable, Any]:
+    """Execute a graph as it comes from the wire."""
+    graph = parse(b"".join(dump(portable(tasks))))
+    sessions: list[Session] = []
+    result = local.run(graph, directory=directory, runner="inline", on_session=sessions.append)
+    assert result.status is SessionState.FINISHED, result.failures
+    values = {}
+    for key, drop in tasks.results.items():
+        handle = sessions[0].content(drop)
+        assert handle is not None
+        with Path(handle.location).open("rb") as stream:
+            values[key] = read_value(stream)
+    return values
+
+
+def test_arrays_and_bags_have_their_values(tmp_path: Path) -> None:
+    """Chunks, constants and partitions pass through contents of drops."""
+    base = np.arange(64.0).reshape(8, 8)
+    x = da.from_array(base, chunks=3)
+    bag = db.from_sequence(range(20), npartitions=4).map(lambda value: value**2).sum()
+    array = _translated((x + x.T).sum(axis=0).__dask_graph__(), list(flatten((x + x.T).sum(axis=0).__dask_keys__())))
+    total = _translated(bag.__dask_graph__(), bag.__dask_keys__())
+
+    found = np.concatenate([*_values(array, tmp_path / "array").values()])
+
+    assert np.array_equal(found, (base + base.T).sum(axis=0))
+    assert [*_values(total, tmp_path / "bag").values()] == [sum(value**2 for value in range(20))]
+
+
+_KEYS: list[Hashable] = ["x", ("x", 0), ("x", 1), ("x", 1, 2), "x-1a", "x-2b", ("y", "z"), ("y", 0), ("y", -1), 7, b"k"]
+
+
+def _mixed(*values: int) -> int:
+    """Return a number that depends on all values and their order."""
+    return sum(place * value for place, value in enumerate(values, start=2)) % 1_000_003
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@given(st.permutations(_KEYS), st.data())
+def test_keys_of_any_form_find_their_inputs(tmp_path: Path, keys: list[Hashable], data: st.DataObject) -> None:
+    """Each task gets the values of the keys that it names, whatever they look like; wanted keys with readers, too."""
+    graph: dict[Hashable, Any] = {}
+    expected: dict[Hashable, Any] = {}
+    for number, key in enumerate(keys):
+        needed = data.draw(st.lists(st.sampled_from(keys[:number]), max_size=3)) if number else []
+        graph[key] = Task(key, _mixed, number, *map(TaskRef, needed))
+        expected[key] = _mixed(number, *(expected[one] for one in needed))
+    wanted = data.draw(st.lists(st.sampled_from(keys), min_size=1, unique=True))
+
+    found = _values(_translated(graph, wanted), tmp_path / str(len([*tmp_path.iterdir()])))
+
+    assert found == {key: expected[key] for key in wanted}
+
+
+def test_code_travels_once_for_each_template() -> None:
+    """A function, and an array, that all tasks of a template use are pickled once, however many tasks there are."""
+    table = np.arange(10_000.0)
+    x = da.ones(1000, chunks=1).map_blocks(lambda block: block + table[0], dtype=float)
+
+    graph = portable(_translated(x.__dask_graph__(), list(flatten(x.__dask_keys__()))))
+
+    sizes = [
+        sum(map(len, (field["shared"], *field["pages"])))
+        for template in graph.templates
+        if template.kind is Kind.APP
+        for field in [next(one.value for one in template.arguments if one.name == TASKS_FIELD)]
+    ]
+    assert max(sizes) < table.nbytes + 1000 * 200
+
+
+def test_pages_are_found_by_instance() -> None:
+    """A task is found by its instance, on the first page and on the last, also where instances are missing."""
+    entries = [TaskEntry(3 * number, number, {}, {}) for number in range(1000)]
+    pages = TaskPages(encode_pages(entries, "x"), "x")
+
+    assert [pages.entry(row).node for row in (0, 3, 1500, 2997)] == [0, 1, 500, 999]
+
+
+def test_tasks_that_cannot_travel_are_refused() -> None:
+    """The error has the name of the tasks, and what cannot be pickled."""
+    with pytest.raises(AppError, match=r"the tasks 'add' cannot be pickled.*generator"):
+        encode_pages([TaskEntry(0, (_ for _ in ()), {}, {})], "add")
+
+
+def test_tasks_that_cannot_be_loaded_are_explained() -> None:
+    """The error has the missing module, and what to do."""
+    value = encode_pages([TaskEntry(0, operator.add, {}, {})], "add")
+    value["pages"][0] = value["pages"][0].replace(b"_operator", b"_operatox")
+
+    with pytest.raises(AppError, match=r"the tasks 'add' cannot be unpickled: ModuleNotFoundError.*_operatox"):
+        TaskPages(value, "add").entry(0)
+
+
+def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
+    """The log of a failed task has its exception, and without it is as the task wrote it."""
+
+    def fail(_: int) -> None:
+        sys.stdout.write("before\n")
+        raise KeyError("missing")
+
+    tasks = _translated({"x": (fail, 1)}, ["x"])
+
+    result = local.run(portable(tasks), directory=tmp_path / "run", runner="inline")
+
+    log = Path(result.failures[0].log).read_bytes()
+    found = exception_in_log(log)
+    assert isinstance(found, KeyError)
+    assert found.args == ("missing",)
+    assert without_exceptions(log).startswith(b"before\n")
+    assert exception_in_log(without_exceptions(log)) is None
+    assert exception_in_log(b"exception as a pickle: AAAA\n") is None

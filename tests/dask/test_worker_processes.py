@@ -1,0 +1,160 @@
+"""Collections of dask, computed in worker processes and on nodes."""
+
+import operator
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+
+import dropflow.dask
+import tests.dask.test_worker_processes as here
+from dropflow.dask import Scheduler
+from dropflow.errors import AppError, BadParameterError, HttpError
+from tests.e2e.cluster import Cluster, until
+
+cloudpickle.register_pickle_by_value(here)
+
+
+class _Unusual(Exception):  # noqa: N818 - the type is the point
+    """An exception with a constructor of its own."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+        self.second = second
+
+    def __reduce__(self) -> Any:
+        return _Unusual, (1, self.second)
+
+
+def _raise(_: Any) -> Any:
+    sys.stdout.write("about to fail\n")
+    raise _Unusual(1, 2)
+
+
+def _end_process_once(marker: str, value: int) -> int:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value + 1
+
+
+def _wait_for_ever(marker: str) -> None:
+    Path(marker).touch()
+    threading.Event().wait(3600)
+
+
+def _interrupt_when(path: Path) -> None:
+    """Send SIGINT to this process as soon as a file exists."""
+
+    def wait() -> None:
+        assert until(path.exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _check_values(scheduler: Scheduler) -> None:
+    """Compute what shows that constants, chunks, wanted keys with readers, and results travel."""
+    base = np.arange(1600.0).reshape(40, 40)
+    x = da.from_array(base, chunks=(15, 40))
+    expected = (base + base.T).sum(axis=0)
+    total = dask.delayed(sum)([dask.delayed(operator.add)(number, 1) for number in range(5)])
+
+    values, number = dask.compute((x + x.T).sum(axis=0), total)
+
+    assert np.array_equal(values, expected)
+    assert number == 15
+    kept = (x + 1).persist()
+    assert float(kept.sum().compute()) == (base + 1).sum()
+    assert scheduler.get({"x": (operator.add, 1, 1), "y": (operator.neg, "x")}, ["x", ["y"]]) == (2, (-2,))
+    assert scheduler.get({}, []) == ()
+
+
+def _check_exception() -> None:
+    """A task's exception is raised as it is, and its notes have the drop, the traceback and the log."""
+    x = da.ones(4, chunks=2).map_blocks(_raise, dtype=float, name="fails", meta=np.ones(0))
+
+    with pytest.raises(_Unusual, match=r"1 and 2") as caught:
+        x.compute()
+
+    notes = "\n".join(caught.value.__notes__)
+    assert caught.value.second == 2
+    assert "raised by dask_fails" in notes
+    assert "in _raise" in notes
+    assert "about to fail" in notes
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Scheduler]:
+    """A scheduler with two worker processes."""
+    with dropflow.dask.scheduler(runner="processes", workers=2) as found:
+        yield found
+
+
+@pytest.mark.slow
+def test_worker_processes(processes: Scheduler, tmp_path: Path) -> None:
+    """Values, exceptions, the loss of a worker, callbacks and the end of the session, in one pool of processes."""
+    _check_values(processes)
+    _check_exception()
+    # A worker that is killed is replaced, and its task repeated.
+    assert processes.get({"x": (_end_process_once, str(tmp_path / "killed"), 1)}, "x") == 2
+    assert (tmp_path / "killed").exists()
+    # Callbacks see the tasks, and what one raises ends the computation.
+    seen: list[Any] = []
+    with Callback(pretask=lambda key, *_: seen.append(key)):
+        processes.get({"x": (operator.neg, 1), "y": (operator.neg, "x")}, "y")
+    assert seen == ["x", "y"]
+    with Callback(posttask=_raise), pytest.raises(TypeError, match=r"positional argument"):
+        processes.get({"x": (operator.neg, 1)}, "x")
+    # What cannot be pickled is refused.
+    with pytest.raises(AppError, match=r"the value of dask_x_0, a generator, cannot be pickled"):
+        processes.get({"x": (lambda: (_ for _ in ()),)}, "x")
+    processes.close()
+    assert processes.get({"x": (operator.neg, 1)}, "x") == -1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_two_nodes(tmp_path: Path) -> None:
+    """Each computation is a session of the manager; its values and exceptions come back, and it is deleted."""
+    with Cluster(tmp_path) as cluster:
+        island = cluster.island(*cluster.nodes("one", "two"))
+        url, token = island.ready["url"], island.ready["token"]
+        client = cluster.client(island)
+
+        with dropflow.dask.scheduler(to=url, token=token) as scheduler:
+            _check_values(scheduler)
+            _check_exception()
+            # Both nodes take part.
+            x = da.ones(8, chunks=1).map_blocks(lambda block: block * os.getppid(), dtype=float)
+            assert len(set(x.compute())) == 2
+        assert client.sessions() == ()
+        with dropflow.dask.scheduler(to=url, token=token, keep=True):
+            da.ones(4, chunks=2).sum().compute()
+        assert [one.status for one in client.sessions()] == ["FINISHED"]
+        client.delete(client.sessions()[0].session)
+        # An interrupt cancels and deletes the session.
+        started = tmp_path / "started"
+        with dropflow.dask.scheduler(to=url, token=token) as scheduler:
+            _interrupt_when(started)
+            with pytest.raises(KeyboardInterrupt, match=r"^$"):
+                scheduler.get({"x": (_wait_for_ever, str(started))}, "x")
+        assert client.sessions() == ()
+        with pytest.raises(HttpError, match=r"the token is wrong"):
+            da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
+
+
+def test_options_of_managers_are_checked() -> None:
+    """The runner and the workers of nodes are not chosen by the client."""
+    with pytest.raises(BadParameterError, match=r"runner and workers are those of the nodes at http://x:1"):
+        Scheduler(to="http://x:1", workers=2)
