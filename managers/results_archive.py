@@ -9,6 +9,7 @@ the stream off at once.
 import logging
 import stat
 import tarfile
+import zlib
 from collections.abc import Generator, Iterator, Sequence
 from io import RawIOBase
 from itertools import chain, groupby
@@ -17,7 +18,6 @@ from typing import Any, cast
 
 import msgspec
 
-from dropflow.content_digest import digest
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
 from dropflow.rest.archive_writers import ArchiveMember, ArchiveWriter, archive_writer
 from dropflow.rest.content_records import (
@@ -239,7 +239,7 @@ class _Pieces:
         self.error: DropflowError | None = None
         self.is_cut_off = False
         self._records = records
-        self._digest = digest()
+        self._checksum = 0
         self._ended = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -249,13 +249,13 @@ class _Pieces:
         if not self._ended:
             record = self._next()
             if isinstance(record, ContentPiece):
-                self._digest.update(record.data)
-                return record.data
+                self._checksum = zlib.crc32(record.data, self._checksum)
+                return bytes(record.data)
             self._ended = True
             if isinstance(record, ContentError):
                 self.error = from_body(500, {"error": msgspec.to_builtins(record.error)})
-            elif isinstance(record, ContentEnd) and record.digest != self._digest.hexdigest():
-                self.error = ProtocolError("it was damaged during the transfer")
+            elif isinstance(record, ContentEnd) and record.checksum != self._checksum:
+                self.error = ProtocolError("it was damaged on its node or during the transfer")
             elif not isinstance(record, ContentEnd):
                 self.is_cut_off = True
                 self.error = self.error or ProtocolError("the answer of its node ends within it")

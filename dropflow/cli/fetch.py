@@ -37,9 +37,9 @@ def command(
     """Copy the results of SESSION here, or the content of one DROP of it.
 
     DIR gets the same results/ and files/ as with 'dropflow run --keep DIR'. A file that is there already with the same
-    content stays, and another one of that name is replaced, so that an interrupted fetch can be continued. Exit status
-    1 if something could not be fetched: the answer lists what, and why. Exit status 3 if the connection broke, and 130
-    after Ctrl-C: fetch again.
+    content stays, and another one of that name is replaced. An interrupted fetch continues, in large files too, when
+    you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
+    the connection broke, and 130 after Ctrl-C.
     """
     from dropflow.cli.archive_download import download_archive
     from dropflow.cli.connection import connect

@@ -25,7 +25,10 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One result that could not be fetched, and why; `is_cut_off` if the connection to the manager broke."""
+    """One result that could not be fetched, and why; `is_cut_off` if the connection to the manager broke.
+
+    The first `here` of its `size` bytes are kept, and the next fetch continues after them.
+    """
 
     drop: str
     node: str
@@ -33,6 +36,7 @@ class MissedFile(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     text: str
     size: int = 0
+    here: int = 0
     is_cut_off: bool = False
 
 
@@ -103,8 +107,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
         if self.interrupted:
             left = [one for one in self.missing if one.is_cut_off]
-            size = format_size(sum(one.size for one in left))
-            yield f"interrupted: {plural(len(left), 'result')} ({size}) left to fetch"
+            yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"
         refused = [one for one in self.missing if not one.is_cut_off]
         for one in refused[:_SHOWN_MISSING]:
             yield f"missing: {one.path} of {one.drop} on {one.node}: {one.text}"
@@ -113,7 +116,8 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         cut_off = [one for one in self.missing if one.is_cut_off]
         if cut_off and not self.interrupted:
             yield f"error {cut_off[0].code}: {cut_off[0].text}"
-            yield f"missing: {plural(len(cut_off), 'result')}, because the connection to the manager broke"
+            count = plural(len(cut_off), "result")
+            yield f"missing: {count}, because the connection to the manager broke{_sizes(cut_off)}"
         yield from (f"missing: the results on node {node}, which did not answer" for node in self.silent)
         if not self.ok:
             yield f"to fetch what is missing: {shell_command('fetch', self.session)} again, with the same -o"
@@ -126,3 +130,10 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         if any(one.is_cut_off for one in self.missing):
             return Exit.UNKNOWN
         return Exit.FINISHED if self.ok else Exit.FAILED
+
+
+def _sizes(missing: Sequence[MissedFile]) -> str:
+    """Return how many bytes are missing, and how many of their results are here."""
+    size, here = sum(one.size for one in missing), sum(one.here for one in missing)
+    kept = f" more, {format_size(here)} of them are here" if here else ""
+    return f" ({format_size(size - here)}{kept})"

@@ -1,30 +1,46 @@
 """Write contents that managers send into a directory: each file is complete, or it is not there.
 
-No path that a manager sends leads out of the directory. Incomplete files are in a hidden directory inside of it, which
-the next command empties if this process is killed.
+No path that a manager sends leads out of the directory. Incomplete files are in a hidden directory inside of it. Large
+ones stay there if they break off, and the next command continues them; it removes the others.
 """
 
 import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tarfile
-import threading
+import zlib
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Self
+from typing import NamedTuple, Self
 
 from dropflow.content_digest import digest
 from dropflow.data.fingerprint import fingerprint
+from dropflow.data.read_content import checksum_of
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.private import private_directory
+from dropflow.rest.content_records import ContentBegin
 from dropflow.rest.result_paths import UNFINISHED
+from dropflow.rest.schema import ResultInfo
 
-__all__ = ["IncomingFile", "ResultDirectory"]
+__all__ = ["IncomingFile", "KeptPart", "ResultDirectory"]
+
+_WORTH_KEEPING = 1 << 20
+"""Bytes of a content from which on its beginning is kept when it breaks off."""
+_BLOCK = 1 << 20
+_PART = ".part"
+
+
+class KeptPart(NamedTuple):
+    """The beginning of a content that broke off: how much is here, and the CRC-32 of the whole content."""
+
+    size: int = 0
+    checksum: int = 0
 
 
 class ResultDirectory:
-    """A directory into which several threads write contents.
+    """A directory into which one thread writes contents.
 
     Raises
     ------
@@ -36,107 +52,200 @@ class ResultDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._real_root = root.resolve()
         self._unfinished = root / UNFINISHED
         self._safe: set[Path] = set()
-        self._lock = threading.Lock()
-        """Guards `_safe` and the creation of parent directories."""
+        self._token = secrets.token_hex(8)
+        self._count = 0
         root.mkdir(parents=True, exist_ok=True)
-        # All commands that write here share the lock of the directory; the last one removes incomplete files.
+        # All commands that write here share the lock of the directory; one that is alone removes incomplete files.
         self._shared = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._clear_if_alone()
         with suppress(OSError):
             fcntl.flock(self._shared, fcntl.LOCK_SH)
         private_directory(self._unfinished)
+        self._parts = _own_parts(self._unfinished)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for part in self._parts.values():
+            os.close(part.file)
         self._clear_if_alone()
         os.close(self._shared)
 
-    def digest(self, path: PurePosixPath, size: int | None) -> str:
-        """Return the digest of the file at this path; empty if there is none, or one of another size."""
+    def has(self, path: PurePosixPath, result: ResultInfo) -> bool:
+        """Return whether the file at this path has the size and checksum of a result."""
+        if result.checksum is None:
+            return False
+        target = f"{self.root}/{path}"
+        try:
+            found = os.lstat(target)
+            is_like_it = stat.S_ISREG(found.st_mode) and found.st_size == result.size
+            return is_like_it and checksum_of(target) == result.checksum
+        except OSError:
+            return False
+
+    def digest(self, path: PurePosixPath, result: ResultInfo) -> str:
+        """Return the digest of what is at this path, if the result has no checksum; else ""."""
         target = self.root / path
-        if target.is_symlink() or not target.exists():
+        if result.checksum is not None or target.is_symlink() or not target.exists():
             return ""
         try:
-            if not target.is_dir() and target.stat().st_size != size:
+            if not target.is_dir() and target.stat().st_size != result.size:
                 return ""
             return fingerprint(target)
         except (OSError, StorageError):
             return ""
 
-    def begin(self, path: PurePosixPath, *, is_directory: bool) -> "IncomingFile":
+    def kept(self, path: PurePosixPath) -> KeptPart:
+        """Return what is here of the content that belongs at this path, and broke off; no bytes if there is nothing."""
+        part = self._parts.get(_part_key(path))
+        return KeptPart() if part is None else KeptPart(os.fstat(part.file).st_size, part.checksum)
+
+    def discard_parts(self) -> None:
+        """Remove the beginnings of contents that broke off."""
+        for part in self._parts.values():
+            os.close(part.file)
+            part.path.unlink(missing_ok=True)
+        self._parts.clear()
+
+    def begin(self, path: PurePosixPath, record: ContentBegin) -> "IncomingFile":
         """Return the incomplete file for the content that belongs at this path.
 
         Raises
         ------
         BadFileError
-            A link in the directory leads out of it.
+            A link in the directory leads out of it, or the content begins at a byte that is not the next one.
         OSError
             It cannot be written.
         """
         target = self.root / path
-        with self._lock:
-            if target.parent not in self._safe:
-                if not target.parent.resolve().is_relative_to(self.root.resolve()):
-                    raise BadFileError("a link in the directory leads out of it", where=str(target.parent))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                self._safe.add(target.parent)
-        return IncomingFile(target, self._unfinished / secrets.token_hex(8), is_directory=is_directory)
+        if target.parent not in self._safe:
+            if not target.parent.resolve().is_relative_to(self._real_root):
+                raise BadFileError("a link in the directory leads out of it", where=str(target.parent))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._safe.add(target.parent)
+        part = self._parts.pop(_part_key(path), None)
+        if part is not None and part.checksum != record.checksum:
+            os.close(part.file)
+            part.path.unlink(missing_ok=True)
+            part = None
+        if part is None and record.checksum is not None and (record.size or 0) >= _WORTH_KEEPING:
+            part = _new_part(self._unfinished / f"{_part_key(path)}-{record.checksum:08x}{_PART}", record.checksum)
+        if part is None:
+            self._count += 1
+            unfinished = self._unfinished / f"{self._token}-{self._count}"
+            file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            part = _Part(unfinished, file, 0)
+        incoming = IncomingFile(target, part, is_directory=record.is_directory)
+        if record.offset or part.path.suffix == _PART:
+            incoming.resume(record.offset)
+        return incoming
+
+    def keep(self, path: PurePosixPath, incoming: "IncomingFile") -> None:
+        """Close a file that broke off, so that it can be continued; one that is not worth it is removed."""
+        part = incoming.part
+        if part.path.suffix == _PART and incoming.size:
+            self._parts[_part_key(path)] = part
+        else:
+            incoming.close()
 
     def _clear_if_alone(self) -> None:
+        """Remove what no command continues or writes."""
         with suppress(OSError):
             fcntl.flock(self._shared, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(self._unfinished)
+            for path in self._unfinished.iterdir():
+                if path.suffix != _PART:
+                    _remove(path)
+            self._unfinished.rmdir()
+
+
+class _Part(NamedTuple):
+    """An incomplete file, and its file descriptor; `checksum` is that of the whole content."""
+
+    path: Path
+    file: int
+    checksum: int
 
 
 class IncomingFile:
-    """One content that is being written."""
+    """One content that is being written; `size` is how many bytes of it are here."""
 
-    def __init__(self, target: Path, unfinished: Path, *, is_directory: bool) -> None:
+    def __init__(self, target: Path, part: _Part, *, is_directory: bool) -> None:
         self.size = 0
+        self.part = part
         self._target = target
-        self._unfinished = unfinished
         self._is_directory = is_directory
-        self._digest = digest()
-        self._file: BinaryIO = unfinished.open("xb")
+        self._checksum = 0
+        self._is_open = True
 
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self._file.write(data)
-        self._digest.update(data)
-        self.size += len(data)
-
-    def finish(self, wanted: str) -> None:
-        """Move the content to its path, if `wanted` is the digest of its bytes.
+    def resume(self, offset: int) -> None:
+        """Continue after the first `offset` bytes of the file, and remove the others.
 
         Raises
         ------
         BadFileError
-            The digest differs, or a directory cannot be unpacked.
+            There are fewer bytes.
         """
-        self._file.close()
-        if self._digest.hexdigest() != wanted:
-            raise BadFileError("the content was damaged during the transfer", hint="fetch it again")
-        content = self._unpacked() if self._is_directory else self._unfinished
-        if self._target.is_dir() and not self._target.is_symlink():
-            shutil.rmtree(self._target)
-        elif content.is_dir():
+        os.lseek(self.part.file, 0, os.SEEK_SET)
+        while self.size < offset and (block := os.read(self.part.file, min(_BLOCK, offset - self.size))):
+            self._checksum = zlib.crc32(block, self._checksum)
+            self.size += len(block)
+        if self.size < offset:
+            self.close()
+            raise BadFileError(f"the content begins at byte {offset:,}, but only {self.size:,} bytes are here")
+        os.ftruncate(self.part.file, offset)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        self._checksum = zlib.crc32(data, self._checksum)
+        self.size += len(data)
+        done = os.write(self.part.file, data)
+        while done < len(data):
+            done += os.write(self.part.file, memoryview(data)[done:])
+
+    def finish(self, wanted: int) -> None:
+        """Move the content to its path, if `wanted` is the checksum of its bytes.
+
+        Raises
+        ------
+        BadFileError
+            The checksum differs, or a directory cannot be unpacked.
+        """
+        if self._checksum != wanted:
+            self.close()
+            raise BadFileError("the content was damaged on its node or during the transfer", hint="fetch it again")
+        self._close()
+        content = self._unpacked() if self._is_directory else self.part.path
+        if self._is_directory and not (self._target.is_dir() and not self._target.is_symlink()):
             self._target.unlink(missing_ok=True)
-        content.replace(self._target)
+        elif self._is_directory:
+            shutil.rmtree(self._target)
+        try:
+            os.rename(content, self._target)  # noqa: PTH104 - one system call, for each of many files
+        except IsADirectoryError:
+            shutil.rmtree(self._target)
+            content.replace(self._target)
+        if self._is_directory:
+            _remove(self.part.path)
 
     def close(self) -> None:
-        """Remove incomplete files; idempotent."""
-        self._file.close()
-        _remove(self._unfinished)
+        """Remove the incomplete file; idempotent."""
+        self._close()
+        _remove(self.part.path)
         if self._is_directory:
             _remove(self._folder)
 
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            os.close(self.part.file)
+
     @property
     def _folder(self) -> Path:
-        return self._unfinished.with_name(f"{self._unfinished.name}.d")
+        return self.part.path.with_name(f"{self.part.path.name}.d")
 
     def _unpacked(self) -> Path:
         if not hasattr(tarfile, "data_filter"):
@@ -145,11 +254,46 @@ class IncomingFile:
                 hint="use Python 3.11.4 or newer, or run fetch elsewhere",
             )
         try:
-            with tarfile.open(self._unfinished) as archive:
+            with tarfile.open(self.part.path) as archive:
                 archive.extractall(self._folder, filter="data")
         except (tarfile.TarError, EOFError) as error:
             raise BadFileError(f"the directory cannot be unpacked: {error}") from error
         return self._folder
+
+
+def _part_key(path: PurePosixPath) -> str:
+    found = digest()
+    found.update(os.fsencode(path))
+    return found.hexdigest()
+
+
+def _new_part(path: Path, checksum: int) -> _Part | None:
+    """Return an incomplete file that can be continued; None if another command writes it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    except OSError:
+        pass  # a file system without locks
+    return _Part(path, file, checksum)
+
+
+def _own_parts(directory: Path) -> dict[str, _Part]:
+    """Return the incomplete files that this command may continue, by the digest of their path."""
+    found: dict[str, _Part] = {}
+    for path in sorted(directory.glob(f"*{_PART}")):
+        key, _, checksum = path.stem.partition("-")
+        with suppress(OSError, ValueError):
+            part = _new_part(path, int(checksum, 16))
+            before = found.get(key)
+            if before is not None:
+                os.close(before.file)
+                before.path.unlink(missing_ok=True)
+            if part is not None:
+                found[key] = part
+    return found
 
 
 def _remove(path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Each record is a length of four bytes, little-endian, and a message in msgpack. For each content that was asked for
 there is `ContentUnchanged`, or `ContentError`, or `ContentBegin`, then `ContentPiece` for the bytes and `ContentEnd`.
-`ContentError` may also come instead of `ContentEnd`. A directory comes as a tar file. Managers between the
-node and the client forward the bytes unchanged.
+`ContentError` may also come instead of `ContentEnd`. The message of a piece has only the number of its bytes, which
+follow it as they are, so that large ones are neither packed nor copied. A directory comes as a tar file. Managers
+between the node and the client forward the bytes unchanged.
 """
 
 import struct
@@ -27,30 +28,38 @@ __all__ = [
     "ContentRequest",
     "ContentUnchanged",
     "ContentsRequest",
+    "RecordReader",
     "read_records",
     "write_records",
 ]
 
 MEDIA_TYPE = "application/vnd.dropflow.contents"
-MAX_CONTENTS = 1000
+MAX_CONTENTS = 10_000
 """Contents that one request may ask for."""
 
 _LENGTH = struct.Struct("<I")
 _LONGEST = 1 << 24
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
+_ALONE = 1 << 16
+"""Bytes of a piece that is a chunk of its own; smaller ones are joined."""
 
 
-class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The request for one content, of the drop in this row of the whole graph.
 
     Attributes
     ----------
     digest : str
         Of the content that the client has already (`dropflow.data.fingerprint.fingerprint`); empty if it has none.
+    offset, checksum : int
+        The client has this many bytes already of a content that was committed with this CRC-32. A content with another
+        checksum comes from its beginning.
     """
 
     row: Annotated[int, Meta(ge=0, le=2**53)]
     digest: Annotated[str, Meta(max_length=64)] = ""
+    offset: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    checksum: Annotated[int, Meta(ge=0, lt=2**32)] = 0
 
 
 class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,22 +70,33 @@ class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Start of the content of `ContentsRequest.wanted` with this index."""
+    """Start of the content of `ContentsRequest.wanted` with this index.
+
+    Attributes
+    ----------
+    size, checksum : int or None
+        With which it was committed; None for the tar file of a directory.
+    offset : int
+        The bytes before are not sent, because the client has them.
+    """
 
     index: int
     is_directory: bool = False
+    size: int | None = None
+    checksum: int | None = None
+    offset: int = 0
 
 
-class ContentPiece(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The next bytes of the content."""
+class ContentPiece(msgspec.Struct, frozen=True):
+    """The next bytes of the content. They may arrive in other pieces than they were sent in."""
 
-    data: bytes
+    data: bytes | memoryview
 
 
 class ContentEnd(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """End of a complete content; `digest` is that of its bytes."""
+    """End of a complete content; `checksum` is the CRC-32 of all its bytes."""
 
-    digest: str
+    checksum: int
 
 
 class ContentUnchanged(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -92,21 +112,88 @@ class ContentError(msgspec.Struct, frozen=True, array_like=True, tag=4):
     error: ErrorBody
 
 
+class _PieceHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The number of bytes that follow."""
+
+    size: int
+
+
 ContentRecord = ContentBegin | ContentPiece | ContentEnd | ContentUnchanged | ContentError
+_Message = ContentBegin | _PieceHeader | ContentEnd | ContentUnchanged | ContentError
 
 
 def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
     """Yield records as bytes; small ones are joined into chunks."""
     encoder, waiting = msgspec.msgpack.Encoder(), bytearray()
     for record in records:
-        message = encoder.encode(record)
+        data = record.data if isinstance(record, ContentPiece) else b""
+        message = encoder.encode(_PieceHeader(len(data)) if isinstance(record, ContentPiece) else record)
         waiting += _LENGTH.pack(len(message))
         waiting += message
-        if len(waiting) >= _CHUNK:
+        if len(data) < _ALONE:
+            waiting += data
+        if len(waiting) >= _CHUNK or len(data) >= _ALONE:
             yield bytes(waiting)
             waiting.clear()
+        if len(data) >= _ALONE:
+            yield bytes(data)
     if waiting:
         yield bytes(waiting)
+
+
+class RecordReader:
+    """Reads records from chunks of any size, as they arrive."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.msgpack.Decoder(_Message)
+        self._waiting = b""
+        """Bytes of a length or message that is not complete."""
+        self._left = 0
+        """Bytes of the piece that have not arrived."""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of the next record has arrived."""
+        return not self._waiting and not self._left
+
+    def read(self, chunk: bytes) -> Iterator[ContentRecord]:
+        """Yield the records of the next chunk; a piece without a copy, and what there is of it.
+
+        Raises
+        ------
+        ProtocolError
+            The bytes are not records.
+        """
+        view, start = memoryview(self._waiting + chunk if self._waiting else chunk), 0
+        while start < len(view):
+            if self._left:
+                data = view[start : start + self._left]
+                self._left -= len(data)
+                start += len(data)
+                yield ContentPiece(data)
+                continue
+            if len(view) - start < _LENGTH.size:
+                break
+            (size,) = _LENGTH.unpack_from(view, start)
+            if size > _LONGEST:
+                raise ProtocolError(f"a record of {size:,} bytes is larger than any of a content")
+            end = start + _LENGTH.size + size
+            if len(view) < end:
+                break
+            record = self._decoded(view[start + _LENGTH.size : end])
+            start = end
+            if isinstance(record, _PieceHeader):
+                self._left = record.size
+            else:
+                yield record
+        self._waiting = bytes(view[start:])
+
+    def _decoded(self, message: memoryview) -> _Message:
+        try:
+            record: _Message = self._decoder.decode(message)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"the contents cannot be read: {error}") from error
+        return record
 
 
 def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
@@ -117,22 +204,8 @@ def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
     ProtocolError
         The bytes are not records, or end within one.
     """
-    decoder, waiting = msgspec.msgpack.Decoder(ContentRecord), bytearray()
+    reader = RecordReader()
     for chunk in chunks:
-        waiting += chunk
-        start = 0
-        while len(waiting) - start >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(waiting, start)
-            if size > _LONGEST:
-                raise ProtocolError(f"a record of {size:,} bytes is larger than any of a content")
-            end = start + _LENGTH.size + size
-            if len(waiting) < end:
-                break
-            try:
-                yield decoder.decode(bytes(waiting[start + _LENGTH.size : end]))
-            except msgspec.MsgspecError as error:
-                raise ProtocolError(f"the contents cannot be read: {error}") from error
-            start = end
-        del waiting[:start]
-    if waiting:
+        yield from reader.read(chunk)
+    if not reader.is_between:
         raise ProtocolError("the contents are cut off")

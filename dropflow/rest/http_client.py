@@ -23,7 +23,7 @@ from dropflow.rest.signing import Signer, digest
 
 __all__ = ["ClientRequest", "HttpTransport"]
 
-_CHUNK = 256 * 1024
+_CHUNK = 1024 * 1024
 _WORTH_PACKING = 64 * 1024
 _IDLE = 30.0
 _KEPT = 8

@@ -4,14 +4,19 @@ waitress receives a whole body before it calls the application. This channel cal
 `dropflow.rest.bottle_app.RestApp.check_head` as soon as the head is there. A refused request is answered and its body
 is not read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is
 kept.
+
+waitress copies each piece of an answer into a buffer, from which its loop sends. Large pieces are sent here by the
+thread that has them, and are not copied.
 """
 
 import contextlib
+import select
 import socket
 from functools import partial
 from typing import Any
 
-from waitress.channel import HTTPChannel
+from waitress.buffers import OverflowableBuffer
+from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import WSGITask
 
@@ -26,6 +31,8 @@ __all__ = ["WaitressChannel"]
 _SMALL = 64 * 1024
 _LONGEST_CHUNK_LINE = 1024
 _LONGEST_TRAILER = 8 * 1024
+_LARGE = 64 * 1024
+"""Bytes of a piece of an answer from which on it is sent without a copy."""
 _DRAINED = 1024 * 1024
 """Bytes that have arrived already and are dropped when a refused request is closed: unread ones would reset it."""
 
@@ -110,6 +117,20 @@ class _Task(WSGITask):  # type: ignore[misc] # waitress has no types
             environ[HEAD_CHECK] = self.request.check
         return environ
 
+    def write(self, data: bytes) -> None:
+        """Write a piece of the answer; a large one without a copy of it."""
+        if len(data) < _LARGE:
+            super().write(data)
+            return
+        if not self.wrote_header:
+            super().write(b"")
+        if not self.chunked_response:
+            super().write(data)
+        else:
+            self.channel.write_soon(b"%X\r\n" % len(data))
+            self.channel.write_soon(data)
+            self.channel.write_soon(b"\r\n")
+
     def finish(self) -> None:
         """End the answer; note whether the request had a credential."""
         super().finish()
@@ -124,7 +145,10 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
     """Whether a request of it had a credential."""
     ignores_input = False
     """Whether the bytes that arrive are the body of a refused request."""
+    outbufs: list[Any]
     _was_asked = False
+    _sender: socket.socket | None = None
+    """The socket a second time, for the thread that sends large pieces: another one may close the first meanwhile."""
 
     def __init__(self, server: Any, *given: Any, **more: Any) -> None:
         self.server = server  # the parent's __init__ sets last_activity, which needs its clock
@@ -152,7 +176,7 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
             address=self.addr[0],
             is_known=self.is_known or (request is not None and request.is_known),
             is_running=bool(self.requests),
-            has_output=bool(self.total_outbufs_len),
+            has_output=bool(self.total_outbufs_len) or self._sender is not None,
             stage=stage,
             since=since,
             moved=self._moved,
@@ -167,8 +191,47 @@ class WaitressChannel(HTTPChannel):  # type: ignore[misc] # waitress has no type
         self._was_asked = True
         super().service()
 
+    def write_soon(self, data: bytes) -> int:
+        """Send a large piece of an answer, and what waits before it; return its size. Queue a small one."""
+        if len(data) < _LARGE:
+            queued: int = super().write_soon(data)
+            return queued
+        with self.outbuf_lock:
+            if not self.connected:
+                raise ClientDisconnected
+            before = [buffer.get(len(buffer)) for buffer in self.outbufs]
+            self.outbufs = [OverflowableBuffer(self.adj.outbuf_overflow)]
+            self.total_outbufs_len = self.current_outbuf_count = 0
+            self._sender = sender = self.socket.dup()
+        try:
+            for piece in (b"".join(before), data):
+                self._send_all(sender, memoryview(piece))
+        finally:
+            with self.outbuf_lock:
+                self._sender = None
+                sender.close()
+        return len(data)
+
+    def _send_all(self, sender: socket.socket, left: memoryview) -> None:
+        """Send bytes; wait while the other end does not take them."""
+        can_send = select.poll()
+        can_send.register(sender, select.POLLOUT)
+        while left:
+            try:
+                left = left[sender.send(left) :]
+                self.last_activity = 0
+            except BlockingIOError:
+                can_send.poll()  # ends also when the connection is closed at either end
+            except OSError as error:
+                self.server.pull_trigger()
+                raise ClientDisconnected from error
+
     def handle_close(self) -> None:
         """Close the connection, and free the memory of requests that will not be answered."""
+        with self.outbuf_lock:
+            if self._sender is not None:
+                with contextlib.suppress(OSError):
+                    self._sender.shutdown(socket.SHUT_RDWR)
         if self.ignores_input and self.connected:
             self._drain()
         for request in (self.request, *self.requests[1:]):

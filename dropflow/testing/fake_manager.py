@@ -11,6 +11,7 @@ new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail
 
 import functools
 import threading
+import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,7 +19,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.content_digest import digest
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
@@ -35,7 +35,6 @@ from dropflow.rest.content_records import (
     ContentPiece,
     ContentRecord,
     ContentsRequest,
-    ContentUnchanged,
     write_records,
 )
 from dropflow.rest.error_body import to_body
@@ -555,12 +554,10 @@ class FakeManager(_SessionLives):
                 except DropflowError as error:
                     yield ContentError(index, to_body(error))
                     continue
-                now = digest()
-                now.update(content)
-                if now.hexdigest() == one.digest:
-                    yield ContentUnchanged(index)
-                else:
-                    yield from (ContentBegin(index), ContentPiece(content), ContentEnd(now.hexdigest()))
+                checksum = zlib.crc32(content)
+                start = one.offset if one.checksum == checksum and one.offset <= len(content) else 0
+                yield ContentBegin(index, size=len(content), checksum=checksum or None, offset=start)
+                yield from (ContentPiece(content[start:]), ContentEnd(checksum))
 
         return Download(name="contents", content_type=MEDIA_TYPE, size=None, chunks=write_records(records()))
 

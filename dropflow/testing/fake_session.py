@@ -1,5 +1,6 @@
 """A session of a fake manager: drops whose states a test sets, and the records that are made of them."""
 
+import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
@@ -167,6 +168,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
                 node=row.node,
                 path=f"results/{drop_file_name(row.oid)}",
                 size=len(self.content[row.drop]),
+                checksum=zlib.crc32(self.content[row.drop]) or None,
             )
             for row in self.rows
             if row.drop in self.content and row.state == "COMPLETED"

@@ -1,5 +1,6 @@
 """Downloads of the contents of many drops, as the records of one response."""
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 
 from dropflow.content_digest import digest
@@ -16,45 +17,49 @@ from dropflow.rest.content_records import (
     ContentUnchanged,
 )
 from dropflow.rest.error_body import to_body
-from managers.node.downloads import content_download
+from managers.node.downloads import content_chunks
 
 __all__ = ["batch"]
 
-_PIECE = 1 << 20
+_PIECE = 1 << 22
 
 
-def batch(requests: Sequence[ContentRequest], find: Callable[[int], tuple[str, Handle]]) -> Iterator[ContentRecord]:
+def batch(requests: Sequence[ContentRequest], find: Callable[[int], Handle]) -> Iterator[ContentRecord]:
     """Yield the records of the requested contents, in their order.
 
     Parameters
     ----------
     find : callable
-        Returns the name and the content of the drop in a row of the whole graph.
+        Returns the content of the drop in a row of the whole graph.
     """
     for index, request in enumerate(requests):
         try:
-            name, handle = find(request.row)
+            handle = find(request.row)
             if request.digest and request.digest == _digest_of(handle):
                 yield ContentUnchanged(index)
             else:
-                yield from _content(index, name, handle)
+                yield from _content(index, request, handle)
         except DropflowError as error:
             yield ContentError(index, to_body(error))
 
 
-def _content(index: int, name: str, handle: Handle) -> Iterator[ContentRecord]:
-    download = content_download(handle, name, top=".")
-    yield ContentBegin(index, handle.kind == "directory")
-    found, size = digest(), 0
-    for chunk in download.chunks:
-        found.update(chunk)
-        size += len(chunk)
+def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[ContentRecord]:
+    known = handle.checksum or None
+    start = request.offset if known is not None and known == request.checksum and request.offset <= handle.size else 0
+    size, chunks = content_chunks(handle, start=start)
+    yield ContentBegin(index, handle.kind == "directory", size, known, start)
+    # The receiver compares the checksum. To compute it here too would cost a large part of the time to send the bytes.
+    checksum, sent = known or 0, start
+    for chunk in chunks:
+        if known is None:
+            checksum = zlib.crc32(chunk, checksum)
+        sent += len(chunk)
         # Content in memory is one chunk, of any size.
-        for start in range(0, len(chunk), _PIECE):
-            yield ContentPiece(chunk[start : start + _PIECE])
-    if download.size not in (None, size):
-        raise StorageError(f"only {size} of {download.size} bytes can be read", where=name)
-    yield ContentEnd(found.hexdigest())
+        for at in range(0, len(chunk), _PIECE):
+            yield ContentPiece(memoryview(chunk)[at : at + _PIECE])
+    if size not in (None, sent):
+        raise StorageError(f"only {sent} of {size} bytes can be read", where=handle.location)
+    yield ContentEnd(checksum)
 
 
 def _digest_of(handle: Handle) -> str:

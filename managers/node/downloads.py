@@ -13,9 +13,9 @@ from dropflow.errors import GoneError, StorageError
 from dropflow.rest.schema import Download
 from managers.node.directory_tar import directory_tar
 
-__all__ = ["content_download", "file_download", "refuse_changed"]
+__all__ = ["content_chunks", "content_download", "file_download", "refuse_changed"]
 
-_BLOCK = 1 << 18
+_BLOCK = 1 << 20
 _BINARY = "application/octet-stream"
 _CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
 
@@ -36,16 +36,44 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
     return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, size))
 
 
-def content_download(handle: Handle, name: str, *, top: str | None = None) -> Download:
+def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
+    """Return the size of the content of a data drop, and its bytes from `start`; None and a tar file for a directory.
+
+    A file of one block is compared with the checksum that it was committed with; the receiver compares longer ones.
+
+    Raises
+    ------
+    GoneError, StorageError
+        See `content_download`.
+    """
+    if handle.kind in ("bytes", "null"):
+        return len(handle.body), iter((handle.body[start:],))
+    if handle.kind == "url":
+        raise GoneError(f"the content is at {handle.location}, not on this node")
+    if handle.kind == "directory":
+        refuse_changed(handle)
+        return None, directory_tar(Path(handle.location), ".")
+    try:
+        stream = open_file(handle.location)
+    except OSError as error:
+        raise _missing(handle, error) from error
+    size = os.fstat(stream.fileno()).st_size
+    try:
+        _refuse_size(handle, size)
+    except GoneError:
+        stream.close()
+        raise
+    chunks = _chunks(stream, size, start)
+    if start or size > _BLOCK or not handle.checksum:
+        return size, chunks
+    return size, iter([*_checked(chunks, handle)])
+
+
+def content_download(handle: Handle, name: str) -> Download:
     """Return the content of a data drop; a directory as a tar file.
 
     A file is compared with the checksum that it was committed with. A short one is refused before anything is sent. The
     last block of a longer one is sent only if the checksum is right, so that a damaged content is never whole.
-
-    Parameters
-    ----------
-    top : str, optional
-        Name of the directory in the tar file; `name` unless given.
 
     Raises
     ------
@@ -59,7 +87,7 @@ def content_download(handle: Handle, name: str, *, top: str | None = None) -> Do
         return Download(name=name, content_type=kind, size=len(handle.body), chunks=iter((handle.body,)))
     refuse_changed(handle)
     if handle.kind == "directory":
-        chunks = directory_tar(Path(handle.location), name if top is None else top)
+        chunks = directory_tar(Path(handle.location), name)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=None, chunks=chunks)
     if handle.kind == "url":
         raise GoneError(f"the content is at {handle.location}, not on this node")
@@ -88,14 +116,23 @@ def refuse_changed(handle: Handle) -> None:
     try:
         size = os.stat(handle.location).st_size  # noqa: PTH116 - text, once a content
     except OSError as error:
-        raise GoneError(f"{handle.location} is not there any more: {error.strerror}", hint=_CHANGED) from error
+        raise _missing(handle, error) from error
+    _refuse_size(handle, size)
+
+
+def _missing(handle: Handle, error: OSError) -> GoneError:
+    return GoneError(f"{handle.location} is not there any more: {error.strerror}", hint=_CHANGED)
+
+
+def _refuse_size(handle: Handle, size: int) -> None:
     if handle.checksum and size != handle.size:
         raise GoneError(f"{handle.location} has {size} bytes where {handle.size} were committed", hint=_CHANGED)
 
 
-def _chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+def _chunks(stream: BinaryIO, size: int, start: int = 0) -> Iterator[bytes]:
     with stream:
-        left = size
+        stream.seek(start)
+        left = size - start
         while left and (block := stream.read(min(_BLOCK, left))):
             left -= len(block)
             yield block

@@ -69,6 +69,7 @@ def copied_results(
                 node=node,
                 path=str(path.relative_to(directory) if path.is_relative_to(directory) else path),
                 size=copy.size,
+                checksum=copy.checksum or None,
                 is_directory=copy.kind == "directory",
                 owner=owner,
             )

@@ -163,19 +163,23 @@ class SessionQueries(SessionTimes):
         """Return the contents of many drops."""
         instance = self._find(session)
         piece = instance.piece
-        # Most requests are for drops of this node: then neither copies nor the whole graph are read.
-        copies, graph = cache(partial(served_copies, instance)), cache(instance.graph)
         if request.node != self.name:
             raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
+        local = [piece.local(one.row) for one in request.wanted]
+        rows = [row for row in local if row is not None and piece.is_own[row]]
+        # One call to the thread of the session for all drops: a call for each would cost more than to send small ones.
+        own: dict[int, Handle | None] = instance.session.call(lambda live: {row: live.content(row) for row in rows})
+        # Most requests are for drops of this node: then copies are not read.
+        copies = cache(partial(served_copies, instance))
 
-        def find(drop: int) -> tuple[str, Handle]:
+        def find(drop: int) -> Handle:
             row = piece.local(drop)
-            if row is not None and piece.is_own[row]:
-                return self._content(session, row)
+            if row is not None and row in own:
+                return _content_of(instance, row, own[row])
             copy = copies().get(drop)
             if copy is None:
                 raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
-            return drop_file_name(oid(graph(), drop)), copy.handle
+            return copy.handle
 
         chunks = write_records(batch(request.wanted, find))
         return Download(name=f"{session}-contents", content_type=CONTENTS, size=None, chunks=chunks)
@@ -183,14 +187,8 @@ class SessionQueries(SessionTimes):
     def _content(self, session: str, row: int) -> tuple[str, Handle]:
         """Return the name of a drop as part of a path, and its content."""
         found = self._find(session)
-        name = oid(found.piece.graph, row)
         handle = found.session.call(lambda live: live.content(row))
-        if handle is None:
-            state = found.session.call(lambda live: live.core.drops.state(row)).name
-            if state == "COMPLETED":
-                raise GoneError(f"the content of drop {name} {found.why_gone(row)}", where=session, hint=_GONE)
-            raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
-        return drop_file_name(name), handle
+        return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
 
     def results(self, session: str) -> ResultList:
         """Return the results, and copies of those of other nodes."""
@@ -250,6 +248,17 @@ class SessionQueries(SessionTimes):
         if row is None or not piece.is_own[row]:
             raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
         return row
+
+
+def _content_of(found: NodeSession, row: int, handle: Handle | None) -> Handle:
+    """Return the content of a drop, if it has one."""
+    if handle is not None:
+        return handle
+    name, session = oid(found.piece.graph, row), found.name
+    state = found.session.call(lambda live: live.core.drops.state(row)).name
+    if state == "COMPLETED":
+        raise GoneError(f"the content of drop {name} {found.why_gone(row)}", where=session, hint=_GONE)
+    raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
 
 
 def _running(found: NodeSession) -> frozenset[int] | None:

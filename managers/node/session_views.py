@@ -232,6 +232,7 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tu
                 node=piece.node,
                 path=where,
                 size=handle.size,
+                checksum=handle.checksum or None,
                 is_directory=handle.kind == "directory",
             )
         )

@@ -2,17 +2,18 @@
 
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
-from concurrent import futures
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dropflow.cli import result_download
+from dropflow.cli.incoming_files import IncomingFile
 from dropflow.errors import LinkError
 from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
 from dropflow.rest.operation_records import ResultList
+from dropflow.rest.result_paths import UNFINISHED
 from dropflow.rest.schema import Download
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
@@ -168,22 +169,40 @@ def test_one_drop_is_no_archive(ask: Command) -> None:
     assert (answer.status, "not one drop" in answer.err) == (2, True)
 
 
-def test_an_interrupted_fetch_says_what_is_left(
-    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_fetch_says_what_is_left_and_continues(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Ctrl-C ends the requests; the answer counts what is here and what is left, and the exit status is 130."""
-    original = futures.as_completed
+    """Ctrl-C ends it with status 130; the next one asks for what is left, of a large file for the other bytes."""
+    data = bytes(range(256)) * 12_000
+    manager.write("finished", 22, data)
+    total = len(manager.results("finished").results)
+    asked: list[ContentsRequest] = []
+    whole, write = manager.contents, IncomingFile.write
 
-    def interrupted(running: list[futures.Future[object]]) -> Iterator[futures.Future[object]]:
-        yield from original(running)
-        raise KeyboardInterrupt
+    def remember(session: str, request: ContentsRequest) -> Download:
+        asked.append(request)
+        return whole(session, request)
 
-    manager.write("finished", 22, b"another")
-    monkeypatch.setattr(result_download, "as_completed", interrupted)
-    answer = ask("fetch", "finished", "-o", "here")
+    def interrupted(self: IncomingFile, piece: bytes) -> None:
+        write(self, piece)
+        if self.size >= 1_000_000:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(manager, "contents", remember)
+    with monkeypatch.context() as patch:
+        patch.setattr(IncomingFile, "write", interrupted)
+        answer = ask("fetch", "finished", "-o", "here", "--output", "json")
+        (large,) = [one for one in answer.json["missing"] if one["size"] == len(data)]
+        text = ask("fetch", "finished", "-o", "here").text
     again = ask("fetch", "finished", "-o", "here", "--output", "json")
 
-    assert answer.status == again.status == 130
-    assert "interrupted: 0 results" in answer.text
-    assert again.json["interrupted"] is True
-    assert again.json["were_there"] == len(manager.results("finished").results)
+    assert (answer.status, answer.json["interrupted"]) == (130, True)
+    assert len(data) > large["here"] >= 1_000_000
+    assert "interrupted: " in text
+    assert "of them are here" in text
+    assert (again.status, again.json["missed"]) == (0, 0)
+    (request,) = [one for one in asked[-1].wanted if one.row == 22]
+    assert (request.offset >= 1_000_000, request.checksum) == (True, zlib.crc32(data))
+    assert len(asked[-1].wanted) < total or total == 1
+    assert (tmp_path / "here" / large["path"]).read_bytes() == data
+    assert not (tmp_path / "here" / UNFINISHED).exists()

@@ -2,21 +2,26 @@
 
 import io
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.incoming_files import ResultDirectory
-from dropflow.content_digest import digest
+from dropflow.cli.incoming_files import KeptPart, ResultDirectory
 from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import BadFileError
+from dropflow.rest.content_records import ContentBegin
 from dropflow.rest.result_paths import UNFINISHED, _confined, result_paths
 from dropflow.rest.schema import ResultInfo
 
 PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_size=1).map("/".join)
+
+LARGE = 1 << 20
+"""Bytes of a content whose beginning is kept."""
 
 
 def result(path: str, *, node: str = "n", drop: int = 0) -> ResultInfo:
@@ -24,16 +29,17 @@ def result(path: str, *, node: str = "n", drop: int = 0) -> ResultInfo:
     return ResultInfo(drop=drop, oid=f"d{drop}", name="d", node=node, path=path, size=0)
 
 
-def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: str = "") -> None:
-    """Write a content in chunks; `wanted` is the digest from the node, by default the right one."""
-    found = digest()
-    found.update(b"".join(chunks))
+def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: int | None = None) -> None:
+    """Write a content in chunks; `wanted` is the checksum from the node, by default the right one."""
+    whole = b"".join(chunks)
+    checksum = zlib.crc32(whole)
     with ResultDirectory(root) as directory:
-        incoming = directory.begin(PurePosixPath(path), is_directory=is_directory)
+        known = {} if is_directory else {"size": len(whole), "checksum": checksum}
+        incoming = directory.begin(PurePosixPath(path), ContentBegin(0, is_directory, **known))
         try:
             for chunk in chunks:
                 incoming.write(chunk)
-            incoming.finish(wanted or found.hexdigest())
+            incoming.finish(checksum if wanted is None else wanted)
         finally:
             incoming.close()
 
@@ -67,8 +73,8 @@ def test_ordinary_paths_do_not_change() -> None:
 def test_damaged_content_is_an_error(tmp_path: Path) -> None:
     """An existing file stays, and no other file is left."""
     (tmp_path / "x").write_bytes(b"before")
-    with pytest.raises(BadFileError, match="damaged during the transfer"):
-        put(tmp_path, "x", b"abc", wanted="0" * 32)
+    with pytest.raises(BadFileError, match="damaged on its node or during the transfer"):
+        put(tmp_path, "x", b"abc", wanted=1)
 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"before")]
 
@@ -139,24 +145,113 @@ def test_incomplete_files_of_a_killed_command_are_removed(tmp_path: Path) -> Non
     (tmp_path / UNFINISHED / "0").touch()
     with ResultDirectory(tmp_path) as first:
         assert list((tmp_path / UNFINISHED).iterdir()) == []
-        incoming = first.begin(PurePosixPath("x"), is_directory=False)
+        incoming = first.begin(PurePosixPath("x"), ContentBegin(0, size=0))
         put(tmp_path, "y", b"another command")
-        incoming.finish(digest().hexdigest())
+        incoming.finish(0)
         incoming.close()
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x", "y"]
 
 
-def test_existing_files_have_digests(tmp_path: Path) -> None:
+def test_a_file_is_there_if_it_has_the_size_and_checksum(tmp_path: Path) -> None:
+    """A link, a directory, a file with other bytes and one of unknown checksum are fetched."""
+    (tmp_path / "f").write_bytes(b"abc")
+    (tmp_path / "link").symlink_to("f")
+    (tmp_path / "d").mkdir()
+    right = msgspec.structs.replace(result("f"), size=3, checksum=zlib.crc32(b"abc"))
+    with ResultDirectory(tmp_path) as directory:
+        assert directory.has(PurePosixPath("f"), right)
+        assert not directory.has(PurePosixPath("f"), msgspec.structs.replace(right, size=4))
+        assert not directory.has(PurePosixPath("f"), msgspec.structs.replace(right, checksum=7))
+        assert not directory.has(PurePosixPath("f"), msgspec.structs.replace(right, checksum=None))
+        assert not any(directory.has(PurePosixPath(name), right) for name in ("link", "d", "no"))
+
+
+def test_what_has_no_checksum_is_compared_by_its_digest(tmp_path: Path) -> None:
     """A file of the right size and a directory have the digest that a node computes; anything else has none."""
     (tmp_path / "f").write_bytes(b"abc")
     (tmp_path / "link").symlink_to("f")
     (tmp_path / "d" / "deep").mkdir(parents=True)
     (tmp_path / "d" / "deep" / "f").write_bytes(b"abc")
+    three = msgspec.structs.replace(result("f"), size=3)
     with ResultDirectory(tmp_path) as directory:
-        assert directory.digest(PurePosixPath("f"), 3) == fingerprint(tmp_path / "f") != ""
-        assert directory.digest(PurePosixPath("f"), 4) == directory.digest(PurePosixPath("no"), 3) == ""
-        assert directory.digest(PurePosixPath("link"), 3) == ""
-        before = directory.digest(PurePosixPath("d"), 0)
+        assert directory.digest(PurePosixPath("f"), three) == fingerprint(tmp_path / "f") != ""
+        assert directory.digest(PurePosixPath("f"), result("f")) == directory.digest(PurePosixPath("no"), three) == ""
+        assert directory.digest(PurePosixPath("f"), msgspec.structs.replace(three, checksum=1)) == ""
+        assert directory.digest(PurePosixPath("link"), three) == ""
+        before = directory.digest(PurePosixPath("d"), three)
         (tmp_path / "d" / "deep" / "f").write_bytes(b"xyz")
-        assert before != directory.digest(PurePosixPath("d"), 0) != ""
+        assert before != directory.digest(PurePosixPath("d"), three) != ""
+
+
+def _broken_off(root: Path, data: bytes, here: int) -> ContentBegin:
+    """Write the first bytes of a large content, as a command does that is interrupted."""
+    record = ContentBegin(0, size=len(data), checksum=zlib.crc32(data))
+    with ResultDirectory(root) as directory:
+        incoming = directory.begin(PurePosixPath("x"), record)
+        incoming.write(data[:here])
+        directory.keep(PurePosixPath("x"), incoming)
+        assert directory.kept(PurePosixPath("x")).size == here
+    return record
+
+
+@given(here=st.integers(1, LARGE), again=st.integers(0, LARGE))
+def test_a_large_file_is_continued(here: int, again: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is here is asked for no more; the node may begin earlier. Nothing else is left at the end."""
+    root = tmp_path_factory.mktemp("here")
+    data = bytes(range(256)) * (LARGE // 256)
+    record = _broken_off(root, data, here)
+    with ResultDirectory(root) as directory:
+        assert directory.kept(PurePosixPath("x")) == KeptPart(here, zlib.crc32(data))
+        start = min(again, here)
+        incoming = directory.begin(PurePosixPath("x"), msgspec.structs.replace(record, offset=start))
+        incoming.write(data[start:])
+        incoming.finish(zlib.crc32(data))
+        directory.discard_parts()
+
+    assert [(path.name, path.read_bytes()) for path in root.iterdir()] == [("x", data)]
+
+
+def test_another_content_begins_again(tmp_path: Path) -> None:
+    """The beginning of a content that has changed is removed; one that is damaged is an error, and removed too."""
+    _broken_off(tmp_path, b"a" * LARGE, 1000)
+    other = b"b" * LARGE
+    with ResultDirectory(tmp_path) as directory:
+        incoming = directory.begin(PurePosixPath("x"), ContentBegin(0, size=LARGE, checksum=zlib.crc32(other)))
+        incoming.write(other)
+        incoming.finish(zlib.crc32(other))
+    assert (tmp_path / "x").read_bytes() == other
+
+    record = _broken_off(tmp_path, b"c" * LARGE, 1000)
+    (part,) = (tmp_path / UNFINISHED).iterdir()
+    part.write_bytes(b"?" * 1000)
+    with ResultDirectory(tmp_path) as directory:
+        incoming = directory.begin(PurePosixPath("x"), msgspec.structs.replace(record, offset=1000))
+        incoming.write(b"c" * (LARGE - 1000))
+        with pytest.raises(BadFileError, match="damaged on its node or during the transfer"):
+            incoming.finish(zlib.crc32(b"c" * LARGE))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_two_commands_do_not_write_the_same_file(tmp_path: Path) -> None:
+    """The second one begins a file of its own, and both are complete."""
+    data = b"a" * LARGE
+    record = _broken_off(tmp_path, data, 1000)
+    with ResultDirectory(tmp_path) as first, ResultDirectory(tmp_path) as second:
+        assert (first.kept(PurePosixPath("x")).size, second.kept(PurePosixPath("x")).size) == (1000, 0)
+        for directory, start in ((second, 0), (first, 1000)):
+            incoming = directory.begin(PurePosixPath("x"), msgspec.structs.replace(record, offset=start))
+            incoming.write(data[start:])
+            incoming.finish(zlib.crc32(data))
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", data)]
+
+
+def test_more_bytes_than_there_are_cannot_be_continued(tmp_path: Path) -> None:
+    """An answer that begins later than the bytes that are here is an error."""
+    record = _broken_off(tmp_path, b"a" * LARGE, 1000)
+    with (
+        ResultDirectory(tmp_path) as directory,
+        pytest.raises(BadFileError, match="begins at byte 2,000, but only 1,000 bytes are here"),
+    ):
+        directory.begin(PurePosixPath("x"), msgspec.structs.replace(record, offset=2000))

@@ -437,15 +437,10 @@ def test_an_answer_that_is_not_read_is_abandoned(stack: ExitStack) -> None:
 
     server = _SteppedServer(stack, ConnectionLimits(still=60), endless)
     connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    channel = next(iter(server.serving.active_channels.values()))
-    while channel.total_outbufs_len < 2 * MEGABYTE:
-        server.serving.step(timeout=0.1)
-    for _ in range(50):
-        server.serving.step(timeout=0)
-    server.wait(61)
+    while not ended.is_set():
+        server.wait(61)
 
     assert not server.is_open(connection)
-    assert ended.wait(20)
 
 
 def _arrived(connection: socket.socket) -> bool:

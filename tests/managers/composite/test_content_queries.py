@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -180,7 +181,7 @@ def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None
     wanted = (ContentRequest(row=1), ContentRequest(row=2))
 
     found = list(read_records(island.contents("s", ContentsRequest(node="n2", wanted=wanted)).chunks))
-    assert found[:2] == [ContentBegin(0), ContentPiece(b"content")]
+    assert found[:2] == [ContentBegin(0, size=7, checksum=zlib.crc32(b"content")), ContentPiece(b"content")]
     assert isinstance(found[-1], ContentError)
     with pytest.raises(NotFoundError, match="node n3 is not below"):
         island.contents("s", ContentsRequest(node="n3", wanted=wanted))

@@ -1,6 +1,7 @@
 """Node managers, and sessions across them."""
 
 import mmap
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,
@@ -459,7 +461,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
     assert node.drop("s", "wide_TAKE_0", PageQuery(offset=200)).inputs == ()
 
 
-def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
+def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make, tmp_path: Path) -> None:
     """Each content is sent whole, or reported as unchanged, or replaced by the reason why it is not available."""
     cluster = make_cluster(2)
     cluster.run(_line(make="mkdir %o0; echo 1 > %o0/x", take="cat %i0/x > %o0", content=DIRECTORY))
@@ -468,16 +470,21 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make) -> None:
         download = cluster[node].contents("s", ContentsRequest(node=node, wanted=wanted))
         return list(read_records(download.chunks))
 
-    *_, end = whole = records("b", ContentRequest(row=3))
-    assert whole[:2] == [ContentBegin(0), ContentPiece(b"1\n")]
-    assert isinstance(end, ContentEnd)
-    assert records("b", ContentRequest(row=3, digest=end.digest)) == [ContentUnchanged(0)]
+    checksum = zlib.crc32(b"1\n")
+    begin = ContentBegin(0, size=2, checksum=checksum)
+    assert records("b", ContentRequest(row=3)) == [begin, ContentPiece(b"1\n"), ContentEnd(checksum)]
+    rest = records("b", ContentRequest(row=3, offset=1, checksum=checksum))
+    assert rest == [msgspec.structs.replace(begin, offset=1), ContentPiece(b"\n"), ContentEnd(checksum)]
+    assert records("b", ContentRequest(row=3, offset=1, checksum=7))[:2] == [begin, ContentPiece(b"1\n")]
     elsewhere, application = records("b", ContentRequest(row=1), ContentRequest(row=2))
     assert isinstance(elsewhere, ContentError)
     assert "not on node b" in elsewhere.error.text
     assert isinstance(application, ContentError)
     assert "line_TAKE_0" in application.error.text
     assert records("a", ContentRequest(row=1))[0] == ContentBegin(0, is_directory=True)
+    directory = next(one for one in cluster["a"].results("s").results if one.drop == 1)
+    (there,) = tmp_path.glob(f"a/**/{directory.path}")
+    assert records("a", ContentRequest(row=1, digest=fingerprint(there))) == [ContentUnchanged(0)]
     with pytest.raises(NotFoundError, match="this is node a, not b"):
         cluster["a"].contents("s", ContentsRequest(node="b", wanted=(ContentRequest(row=1),)))
 
