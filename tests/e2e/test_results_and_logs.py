@@ -11,6 +11,8 @@ import pytest
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.preview.look import picture, preview
+from dropflow.preview.source import BytesSource
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SubmitQuery
 from tests.processes import Running, run
@@ -19,13 +21,14 @@ pytestmark = pytest.mark.slow
 
 _CODE = """def printing():
     import ctypes, logging, os, sys
+    import numpy as np
     print("from Python")
     print("to standard error", file=sys.stderr)
     logging.getLogger("x").warning("careful")
     os.system("echo from a program")
     ctypes.CDLL(None).puts(b"from C")
     ctypes.CDLL(None).fflush(None)
-    return b"result"
+    return np.arange(12.0).reshape(3, 4)
 """
 _PRINTED = ("from Python", "to standard error", "x: careful", "from a program", "from C")
 _COPIES = 4
@@ -37,7 +40,7 @@ def _graph() -> PhysicalGraph:
     each = np.arange(_COPIES, dtype=np.int32)
     arguments = tuple(
         Argument(name=name, value=value, type="String")
-        for name, value in (("func_code", _CODE), ("func_name", "printing"))
+        for name, value in (("func_code", _CODE), ("func_name", "printing"), ("output_parser", "npy"))
     )
     return from_columns(
         name="printing",
@@ -73,7 +76,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: Path) -> None:
     """Following the log ends with the session, and has each line once, of Python, of programs and of compiled code.
 
-    The archive has the files of a fetch.
+    The archive has the files of a fetch. Previews and pictures through the managers are those of the contents.
     """
     with Client(up.ready["master"], token=up.ready["token"]) as master:
         master.submit(_graph(), SubmitQuery(session="printing", anew=True))
@@ -86,6 +89,18 @@ def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: P
     )
     assert len({line["node"] for line in lines}) == 2
     assert {line["level"] for line in lines if "careful" in line["text"]} == {"WARNING"}
+
+    with (
+        Client(up.ready["master"], token=up.ready["token"]) as master,
+        Client(up.ready["island"], token=up.ready["token"]) as island,
+    ):
+        for manager in (master, island):
+            for number in range(2):  # one on each node
+                oid = f"g_r_0-{number}"
+                content = BytesSource(b"".join(manager.data("printing", oid).chunks), oid)
+                assert manager.preview("printing", oid) == preview(content)
+                assert preview(content).width == 4
+                assert b"".join(manager.picture("printing", oid).chunks) == picture(content)
 
     packed = run(up.home, "fetch", "printing", "-o", tmp_path / "all.tar")
     fetched = run(up.home, "fetch", "printing", "-o", tmp_path / "all")
