@@ -39,6 +39,8 @@ _MAX_NAME = 1024
 _POLL = 1.0
 _LOG_PACE = 0.3
 """Seconds between two looks for new lines of a log."""
+_LAST_LINES = 0.6
+"""Seconds after the end of a session in which its last lines can be read, and a little more."""
 _Handler = Callable[[Request], object]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
 """Probes addresses, in their order."""
@@ -203,18 +205,23 @@ class _SpecialHandlers:
 
     def _session_log(self, request: Request) -> LogPage:
         name, query = _name(request, "session"), request.query
-        page = self._manager.session_log(name, query)
+        # Children do not wait: each level of managers would add its own time.
+        once = msgspec.structs.replace(query, seconds=0.0)
+        page = self._manager.session_log(name, once)
         if not query.seconds or not query.is_forward or page.lines:
             return page
         with self._streams.slot():
             clock = SystemClock()
             end = clock.monotonic() + query.seconds
             # The time that the children take to answer counts too: the client waits no longer than it asked for.
+            is_over = False
             while not page.lines and clock.monotonic() < end and not request.is_gone():
+                if not is_over and self._manager.session(name).is_over:
+                    is_over, end = True, min(end, clock.monotonic() + _LAST_LINES)
                 if self._streams.closing.wait(_LOG_PACE):
                     break
                 # What was searched already is not searched again.
-                page = self._manager.session_log(name, msgspec.structs.replace(query, after=page.newer or query.after))
+                page = self._manager.session_log(name, msgspec.structs.replace(once, after=page.newer or query.after))
             return page
 
     def _session_log_text(self, request: Request) -> Response:
