@@ -87,6 +87,8 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         JSON pointer of the node in its document.
     position : tuple of float or None
         Where EAGLE drew it, in its units; None if the file does not have it, and for embedded applications.
+    description : str
+        What it is for, as the file says.
     """
 
     id: str
@@ -101,6 +103,7 @@ class LogicalNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     fields: tuple[Field, ...] = ()
     pointer: str = ""
     position: tuple[float, float] | None = None
+    description: str = ""
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
@@ -155,6 +158,7 @@ class LogicalGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     links: tuple[LogicalLink, ...] = ()
     configurations: tuple[Configuration, ...] = ()
     active_configuration: str | None = None
+    description: str = ""
 
     @cached_property
     def by_id(self) -> Mapping[str, LogicalNode]:

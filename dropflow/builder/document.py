@@ -1,13 +1,12 @@
 """A drawing as the documents that EAGLE reads: the schemas OJS and V4, with a layout."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from dropflow.builder.draft import DraftField, DraftGraph, DraftLink, DraftNode
 from dropflow.builder.layout import placed
-from dropflow.errors import UsageError
+from dropflow.errors import BadGraphError, UsageError
 from palettes.eagle_records import (
     EagleEdge,
     EagleField,
@@ -18,6 +17,8 @@ from palettes.eagle_records import (
     encode,
     stable_id,
 )
+from translator.formats import Family, read_logical
+from translator.formats.dump import dump
 
 __all__ = ["ojs_bytes", "v4_bytes"]
 
@@ -39,78 +40,10 @@ def ojs_bytes(drawing: DraftGraph, description: str) -> bytes:
 
 def v4_bytes(drawing: DraftGraph, description: str) -> bytes:
     """Return a graph in the schema V4. Raises the errors of `ojs_bytes`."""
-    document = msgspec.to_builtins(_document(drawing, description))
-    nodes: dict[str, Any] = {}
-    edge_ids: dict[str, list[str]] = {}
-    edges = {}
-    for number, (link, raw) in enumerate(zip(drawing.links, document["linkDataArray"], strict=True)):
-        id_ = stable_id(drawing.name, "edge", str(number))
-        edges[id_] = {
-            "id": id_,
-            "srcNodeId": link.source.id,
-            "srcPortId": raw["fromPort"],
-            "destNodeId": link.target.id,
-            "destPortId": raw["toPort"],
-            "loopAware": link.loop_aware,
-            "closesLoop": link.closes_loop,
-            "comment": "",
-        }
-        for port in (raw["fromPort"], raw["toPort"]):
-            edge_ids.setdefault(port, []).append(id_)
-    for raw in document["nodeDataArray"]:
-        nodes[raw["id"]] = _v4_node(raw, raw["fields"], edge_ids)
-        for side in ("input", "output"):
-            id_ = raw[f"{side}ApplicationId"]
-            nodes[raw["id"]][f"{side}ApplicationId"] = id_
-            if id_:
-                app = {
-                    "id": id_,
-                    "name": raw[f"{side}ApplicationName"],
-                    "category": raw[f"{side}ApplicationType"],
-                    "categoryType": "Application",
-                    "description": raw[f"{side}ApplicationDescription"],
-                    "x": raw["x"],
-                    "y": raw["y"],
-                }
-                nodes[id_] = _v4_node(app, raw[f"{side}AppFields"], edge_ids) | {"embedId": raw["id"]}
-    about = document["modelData"]
-    kept = ("shortDescription", "detailedDescription", "generatorName", "generatorVersion", "readonly")
-    head = {
-        "modelData": {
-            "name": drawing.name,
-            "type": "Graph",
-            "schemaVersion": "V4",
-            "numLGNodes": len(nodes),
-            **{name: about[name] for name in kept},
-        },
-        "activeGraphConfigId": None,
-        "graphConfigurations": {},
-        "nodes": nodes,
-        "edges": edges,
-        "visuals": {},
-    }
-    return msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n"
-
-
-def _v4_node(raw: Mapping[str, Any], fields: list[dict[str, Any]], edge_ids: Mapping[str, list[str]]) -> dict[str, Any]:
-    return {
-        **{name: raw.get(name, "") for name in ("id", "name", "category", "categoryType", "description", "comment")},
-        **{name: raw[name] for name in ("x", "y")},
-        "parentId": raw.get("parentId"),
-        "embedId": None,
-        "inputApplicationId": None,
-        "outputApplicationId": None,
-        "expanded": True,
-        "drawOrderHint": 0,
-        "fields": {
-            field["id"]: {
-                **field,
-                "parameterType": field["parameterType"].removesuffix("Parameter").removesuffix("Argument"),
-                "edgeIds": edge_ids.get(field["id"], []),
-            }
-            for field in fields
-        },
-    }
+    reading = read_logical(ojs_bytes(drawing, description), name=drawing.name)
+    if reading.graph is None:
+        raise BadGraphError(f"the graph {drawing.name!r} cannot be written", problems=reading.problems)
+    return msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family.V4)), indent=1) + b"\n"
 
 
 def _document(drawing: DraftGraph, description: str) -> EagleFile:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
+from tests.eagle_rules import wrong_edges, wrong_nodes
 from tests.translator.documents import graph_of, small, wide
 from tests.translator.random_graphs import logical_graphs
 from translator.formats import Family, read_logical
@@ -34,6 +35,7 @@ def without_places(graph: LogicalGraph) -> LogicalGraph:
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
         links=tuple(replace(link, pointer="") for link in graph.links),
         configurations=configurations,
+        description=graph.description.removeprefix(f"The graph {graph.name}."),  # what is written if there is none
     )
 
 
@@ -78,3 +80,23 @@ def test_only_new_families_are_written() -> None:
     """Other families are refused with the two that exist."""
     with pytest.raises(ValueError, match="use OJS-id or V4"):
         dump(graph_of(small()), Family.GOJS)
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.graph")), ids=str)
+def test_a_graph_that_is_written_keeps_the_rules_of_eagle(path: Path) -> None:
+    """Fields have all attributes that EAGLE checks, edges join ports of one type, and descriptions are kept."""
+    graph = read_logical(path.read_bytes(), name=path.stem).graph
+    assert graph is not None
+    content = dump(graph)
+    before = json.loads(path.read_bytes())
+
+    assert wrong_nodes(content["nodeDataArray"]) == []
+    assert wrong_edges(content) == []
+    for here, there in zip(content["nodeDataArray"], before["nodeDataArray"], strict=True):
+        assert set(here) >= set(there) - {"color", "drawOrderHint"}
+        assert here["description"] == there["description"]
+    assert content["modelData"]["shortDescription"]
+    for name in ("detailedDescription", "numLGNodes"):
+        assert content["modelData"][name] == before["modelData"][name]
+    assert set(content["modelData"]) == set(before["modelData"])
+    assert without_places(again(graph, Family.V4)) == without_places(graph)

@@ -1,9 +1,10 @@
 """Writing of logical graphs: the model as a document of the family OJS-id or V4, which EAGLE and this package read.
 
-Colours and provenance are not in the model, so they are not in the document. Reading it gives the same graph.
+It has all attributes that EAGLE checks. Colours and provenance are not in the model, so they are empty in the document.
+Reading it gives the same graph.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -23,6 +24,13 @@ _TYPES = {
     NodeKind.GLOBALS: "Global",
     NodeKind.NOTE: "Other",
 }
+_PROVENANCE = {
+    **dict.fromkeys(("repoBranch", "repo", "generatorCommitHash", "repositoryUrl", "commitHash", "downloadUrl"), ""),
+    **dict.fromkeys(("signature", "lastModifiedName", "lastModifiedEmail"), ""),
+    "repoService": "Unknown",
+    "lastModifiedDatetime": 0,
+}
+_ORIGIN = dict.fromkeys(("repositoryUrl", "commitHash", "paletteDownloadUrl", "dataHash"), "")
 _PREFIXES = {Role.INPUT: "input", Role.OUTPUT: "output"}
 _USES = {True: ("OutputPort", "InputOutput"), False: ("InputPort", "InputOutput")}
 
@@ -51,8 +59,12 @@ def dump(graph: LogicalGraph, family: Family = Family.OJS_ID) -> Json:
         "activeGraphConfigId": graph.active_configuration,
     }
     if family is Family.V4:
-        nodes = {node.id: _v4_node(graph, node) for node in graph.nodes}
         edges = {f"edge-{number}": _v4_edge(f"edge-{number}", link) for number, link in enumerate(graph.links)}
+        ends: dict[str, list[str]] = {}
+        for name, edge in edges.items():
+            for port in (edge["srcPortId"], edge["destPortId"]):
+                ends.setdefault(port, []).append(name)
+        nodes = {node.id: _v4_node(graph, node, ends) for node in graph.nodes}
         return {**head, "nodes": nodes, "edges": edges, "visuals": {}}
     return {
         **head,
@@ -68,10 +80,14 @@ def _about(graph: LogicalGraph, family: Family) -> Json:
         "generatorName": "dropflow",
         "generatorVersion": __version__,
         "numLGNodes": len(graph.nodes),
+        "shortDescription": graph.description.split("\n", 1)[0] or f"The graph {graph.name}.",
+        "detailedDescription": graph.description or f"The graph {graph.name}.",
+        "readonly": False,
     }
     if family is Family.V4:
         return {"name": graph.name, "type": "Graph", **made}
-    return {"filePath": f"{graph.name}.graph", "fileType": "Graph", **made}
+    nodes = [node for node in graph.nodes if _construct_of(graph, node) is None]
+    return {"filePath": f"{graph.name}.graph", "fileType": "Graph", **made, **_PROVENANCE, "numLGNodes": len(nodes)}
 
 
 def _construct_of(graph: LogicalGraph, node: LogicalNode) -> LogicalNode | None:
@@ -88,6 +104,8 @@ def _head(node: LogicalNode) -> Json:
         "category": node.category,
         "categoryType": _TYPES[KINDS.get(node.category, node.kind)],
         "parentId": node.parent,
+        "description": node.description,
+        "comment": "",
         **({} if node.position is None else {"x": node.position[0], "y": node.position[1]}),
     }
 
@@ -95,6 +113,7 @@ def _head(node: LogicalNode) -> Json:
 def _ojs_node(graph: LogicalGraph, node: LogicalNode) -> Json:
     made: Json = {
         **_head(node),
+        **_ORIGIN,
         "isGroup": node.kind is NodeKind.CONSTRUCT,
         "fields": [_field(field) for field in node.fields],
         "inputAppFields": [],
@@ -102,6 +121,7 @@ def _ojs_node(graph: LogicalGraph, node: LogicalNode) -> Json:
     }
     for prefix in _PREFIXES.values():
         made |= {f"{prefix}ApplicationName": "", f"{prefix}ApplicationType": "None", f"{prefix}ApplicationId": None}
+        made |= {f"{prefix}ApplicationDescription": "", f"{prefix}ApplicationComment": ""}
     apps = graph.embedded.get(node.id, ()) if node.kind is NodeKind.CONSTRUCT else ()
     for number, app in enumerate(apps):
         prefix = _PREFIXES[app.role]
@@ -109,6 +129,7 @@ def _ojs_node(graph: LogicalGraph, node: LogicalNode) -> Json:
             f"{prefix}ApplicationName": _app_name(node, app),
             f"{prefix}ApplicationType": app.category,
             f"{prefix}ApplicationId": app.id,
+            f"{prefix}ApplicationDescription": app.description,
             f"{prefix}AppFields": [_field(field) for field in _own_fields(node, app, is_first=number == 0)],
         }
     return made
@@ -139,6 +160,7 @@ def _field(field: Field) -> Json:
         "usage": field.usage,
         "parameterType": field.parameter_type,
         "readonly": False,
+        "changeable": True,
         "precious": field.precious,
         "positional": field.positional,
         "options": list(field.options),
@@ -155,6 +177,7 @@ def _ojs_link(graph: LogicalGraph, link: LogicalLink) -> Json:
         "toPort": link.target_port,
         "loop_aware": "1" if link.loop_aware else "0",
         "closesLoop": link.closes_loop,
+        "comment": "",
     }
     return made | ({"is_stream": True} if link.streaming else {})
 
@@ -170,7 +193,7 @@ def _end(graph: LogicalGraph, end: str, port: str, *, is_source: bool) -> str:
     return construct.id if len(apps) == 1 or [app.id for app in having] == [end] else end
 
 
-def _v4_node(graph: LogicalGraph, node: LogicalNode) -> Json:
+def _v4_node(graph: LogicalGraph, node: LogicalNode, ends: Mapping[str, list[str]]) -> Json:
     owner = _construct_of(graph, node)
     apps = graph.embedded.get(node.id, ()) if node.kind is NodeKind.CONSTRUCT else ()
     fields = list(
@@ -180,16 +203,18 @@ def _v4_node(graph: LogicalGraph, node: LogicalNode) -> Json:
         "name": node.name if owner is None else _app_name(owner, node),
         "parentId": node.parent if owner is None else None,
         "embedId": None if owner is None else owner.id,
-        "fields": dict(_by_id(fields)),
+        "fields": dict(_by_id(fields, ends)),
         "inputApplicationId": None,
         "outputApplicationId": None,
+        "expanded": True,
+        "drawOrderHint": 0,
     }
     for app in apps:
         made[f"{_PREFIXES[app.role]}ApplicationId"] = app.id
     return made
 
 
-def _by_id(fields: Iterable[Field]) -> Iterator[tuple[str, Json]]:
+def _by_id(fields: Iterable[Field], ends: Mapping[str, list[str]]) -> Iterator[tuple[str, Json]]:
     """Yield fields by their ids; the key of one whose id another field of the node has ends with a number."""
     taken: set[str] = set()
     for field in fields:
@@ -197,7 +222,8 @@ def _by_id(fields: Iterable[Field]) -> Iterator[tuple[str, Json]]:
             key for number in count(1) if (key := field.id if number == 1 else f"{field.id}#{number}") not in taken
         )
         taken.add(key)
-        yield key, _field(field) | {"edgeIds": []}
+        kind = field.parameter_type.removesuffix("Parameter").removesuffix("Argument")
+        yield key, _field(field) | {"parameterType": kind, "edgeIds": ends.get(field.id, [])}
 
 
 def _v4_edge(name: str, link: LogicalLink) -> Json:
@@ -209,6 +235,7 @@ def _v4_edge(name: str, link: LogicalLink) -> Json:
         "destPortId": link.target_port,
         "loopAware": link.loop_aware,
         "closesLoop": link.closes_loop,
+        "comment": "",
     } | ({"isStream": True} if link.streaming else {})
 
 

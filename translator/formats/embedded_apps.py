@@ -68,6 +68,7 @@ def application_nodes(construct: NodeRecord, fields: tuple[Field, ...], taken: s
             app_name=application.name,
             fields=_with_parameters(own, parameters) if first else own,
             pointer=application.pointer,
+            description=application.description,
         )
 
 

@@ -51,6 +51,12 @@ def text(holder: Json, *names: str) -> str:
     return ""
 
 
+def description_of(document: Json) -> str:
+    """Return what a file says about its graph: the detailed description of EAGLE, or the short one."""
+    about = document.get("modelData")
+    return text(about, "detailedDescription", "shortDescription") if isinstance(about, Mapping) else ""
+
+
 def position(node: Json) -> tuple[float, float] | None:
     """Return where a node was drawn: `x` and `y`, or `loc` ("x y") of old files; None if they are no usable numbers."""
     x, y = _coordinate(node.get("x")), _coordinate(node.get("y"))

@@ -53,6 +53,7 @@ def assemble(records: Records, name: str, problems: list[Problem]) -> LogicalGra
         links=tuple(name_ports(link, by_id) for link in links),
         configurations=records.configurations,
         active_configuration=records.active_configuration,
+        description=records.description,
     )
 
 
@@ -74,6 +75,7 @@ def _node(record: NodeRecord, nature: Nature) -> LogicalNode:
         fields=canonical_fields(fields, category, kind, record.switches),
         pointer=record.pointer,
         position=record.position,
+        description=record.description,
     )
 
 

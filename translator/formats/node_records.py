@@ -25,6 +25,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):
     category: str = ""
     fields: tuple[Field, ...] = ()
     pointer: str = ""
+    description: str = ""
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     switches: Mapping[str, bool] = {}
     pointer: str = ""
     position: tuple[float, float] | None = None
+    description: str = ""
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,3 +53,4 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     configurations: tuple[Configuration, ...] = ()
     active_configuration: str | None = None
     steps: tuple[str, ...] = ()
+    description: str = ""

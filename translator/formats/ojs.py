@@ -13,7 +13,7 @@ from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.formats.identity import APPLICATION_IDS, Identity, choose_identity, identity_text
-from translator.formats.json_access import Json, objects, position, text, truth
+from translator.formats.json_access import Json, description_of, objects, position, text, truth
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import Field, LogicalLink, Role
 
@@ -61,6 +61,7 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
         configurations=configurations,
         active_configuration=active,
         steps=tuple(_steps(identity, [raw for _, raw, _ in raw_nodes])),
+        description=description_of(document),
     )
 
 
@@ -109,6 +110,7 @@ def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Probl
         switches={new: True for old, new in _SWITCHES.items() if truth(raw.get(old)) is True},
         pointer=pointer,
         position=position(raw),
+        description=text(raw, "description"),
     )
 
 
@@ -141,6 +143,7 @@ def _applications(
             category=category,
             fields=merge_ports(fields, ports),
             pointer=pointer,
+            description=text(raw, *(f"{prefix}Description" for prefix in prefixes)),
         )
 
 

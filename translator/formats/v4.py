@@ -8,7 +8,7 @@ from dropflow.problems import Problem
 from translator.formats.configurations import read_configurations
 from translator.formats.detect import Family
 from translator.formats.fields import read_fields
-from translator.formats.json_access import Json, objects, position, text, truth, unescape
+from translator.formats.json_access import Json, description_of, objects, position, text, truth, unescape
 from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
 from translator.logical import LogicalLink, Role
 
@@ -43,6 +43,7 @@ def read_v4(document: Json, problems: list[Problem]) -> Records:
         configurations=configurations,
         active_configuration=active,
         steps=("objects by id were read as lists",),
+        description=description_of(document),
     )
 
 
@@ -67,6 +68,7 @@ def _application(id_: str, role: Role, pointer: str, raw: Json, problems: list[P
         category=text(raw, "category"),
         fields=read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems),
         pointer=pointer,
+        description=text(raw, "description"),
     )
 
 
@@ -80,6 +82,7 @@ def _node(id_: str, raw: Json, parent: str, pointer: str, problems: list[Problem
         fields=read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems),
         pointer=pointer,
         position=position(raw),
+        description=text(raw, "description"),
     )
 
 
