@@ -104,7 +104,7 @@ def _named(piece: Slice, query: DropQuery) -> npt.NDArray[np.bool_]:
     if query.oid:
         wanted.append(row_of(piece.graph, query.oid))
     for row in wanted:
-        is_that = np.zeros_like(matching)
+        is_that = np.zeros_like(found)
         if row is not None:
             is_that[row] = True
         found &= is_that
