@@ -1,7 +1,7 @@
 """The values of data after a run on this machine, or in a session of a cluster."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
 
 if TYPE_CHECKING:
     from translator.planning.live_machines import LiveMachines
+    from translator.planning.machines import Machines
 
 __all__ = ["GraphRun", "SubmittedGraph", "submit"]
 
@@ -266,10 +267,12 @@ def submit(
     token: str | None,
     key: str | os.PathLike[str] | None,
     algorithm: str = "",
+    with_parts: "Callable[[PhysicalGraph, Machines], PhysicalGraph] | None" = None,
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
-    `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty.
+    `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
+    `with_parts` may divide it for the nodes.
 
     Raises
     ------
@@ -289,7 +292,9 @@ def submit(
     choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
     client = connect(options)
     try:
-        parted = fit(graph, _alive(client), PlacementOptions(choice=choice))
+        nodes = _alive(client)
+        divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
+        parted = fit(divided, nodes, PlacementOptions(choice=choice))
         info = client.submit(parted, SubmitQuery(session=session))
     except BaseException:
         client.close()

@@ -11,6 +11,7 @@ templates of a graph (`portable_graph`, `task_pages`), which `task_app` runs; va
 from dropflow.errors import MissingDependencyError
 
 try:
+    from dropflow.dask.explain import ExplainedCollection, ExplainedStep, explain
     from dropflow.dask.scheduler import RUNNERS, Scheduler, get, scheduler
 except ImportError as error:
     if (error.name or "").startswith("dropflow"):
@@ -19,4 +20,4 @@ except ImportError as error:
         f"dropflow.dask needs dask 2025.7 or newer: {error}", hint="pip install 'dropflow[dask]'"
     ) from error
 
-__all__ = ["RUNNERS", "Scheduler", "get", "scheduler"]
+__all__ = ["RUNNERS", "ExplainedCollection", "ExplainedStep", "Scheduler", "explain", "get", "scheduler"]

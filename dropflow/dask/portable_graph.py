@@ -77,6 +77,7 @@ def _with_kept(graph: PhysicalGraph, kept: IntColumn) -> PhysicalGraph:
         source=source,
         target=target,
         link=link,
+        meta=graph.meta,
     )
     return replace(made, priority=graph.priority)
 

@@ -12,13 +12,16 @@ from typing import Any
 import msgspec
 
 from dropflow.builder.results import SubmittedGraph, submit
+from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.session_progress import shown
+from dropflow.dask.task_app import exception_in_log
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.value_encoding import decode_value
 from dropflow.errors import AppError, DropflowError
 from dropflow.failure import Failure
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
 from dropflow.rest.content_records import (
     MAX_CONTENTS,
@@ -94,9 +97,7 @@ class RemoteSessions:
             return {}
         graph = portable(tasks)
         with (
-            submit(
-                graph, url=self._url, session="", token=self._token, key=self._key, algorithm=self._algorithm
-            ) as session,
+            self._submitted(graph) as session,
             self._deleted_at_the_end(session),
         ):
             self.last = session.session
@@ -105,6 +106,18 @@ class RemoteSessions:
             if detail.status != SessionState.FINISHED.name:
                 raise _error(session, detail, failure, tasks)
             return _values(session, tasks)
+
+    def _submitted(self, graph: PhysicalGraph) -> SubmittedGraph:
+        is_ours = self._algorithm == BREADTH_FIRST
+        return submit(
+            graph,
+            url=self._url,
+            session="",
+            token=self._token,
+            key=self._key,
+            algorithm="" if is_ours else self._algorithm,
+            with_parts=with_parts if is_ours else None,
+        )
 
     @contextmanager
     def _deleted_at_the_end(self, session: SubmittedGraph) -> Iterator[None]:
@@ -140,12 +153,23 @@ def _error(
         text = f"the session {session.session} is {detail.status}{f': {detail.text}' if detail.text else ''}"
         return AppError(text, hint="it was cancelled or deleted by another client")
     found = Failure(code=failure.code, kind=failure.kind, text=failure.text, hint=failure.hint, detail=failure.detail)
-    log = b""
-    if failure.has_log:
-        with suppress(DropflowError):
-            log = b"".join(session.client.log(session.session, failure.drop).chunks)
+    log = _log(session, failure)
+    if failure.drop and exception_in_log(log) is None and not detail.is_over:
+        # The node may not be able to answer at this moment. When the session is over, it does.
+        session.cancel()
+        session.wait()
+        log = _log(session, failure)
     key = f", task {tasks.keys[failure.row]!r} of dask" if 0 <= failure.row < tasks.tasks else ""
     return task_error(found, log, f"{failure.drop or failure.name}{key}", failure.node)
+
+
+def _log(session: SubmittedGraph, failure: FailureInfo) -> bytes:
+    """Return the log of a drop, as far as it can be got."""
+    log = b""
+    if failure.drop:
+        with suppress(DropflowError):
+            log = b"".join(session.client.log(session.session, failure.drop).chunks)
+    return log
 
 
 def _values(session: SubmittedGraph, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import dask
@@ -12,6 +13,7 @@ from dask.core import convert_legacy_graph, flatten
 
 from dropflow.clock import SystemClock
 from dropflow.dask.callbacks import CallbackInstrument, active_callbacks
+from dropflow.dask.explain import switch
 from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.object_contents import ObjectHandle, ObjectRepository
 from dropflow.dask.task_executor import TaskExecutor
@@ -22,7 +24,7 @@ from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
 from dropflow.errors import BadParameterError, InternalError
-from dropflow.graph.chains import follower_column
+from dropflow.graph.chains import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Scheduler:
         Whether sessions stay at the manager. Otherwise they are deleted when the values are here.
     progress : bool
         Whether a notebook or a terminal shows the progress of a session of a manager.
+    fuse_enabled : bool, optional
+        Whether chains of tasks run as one unit; by default ``dropflow.fuse_enabled`` of dask's configuration, or True.
 
     Raises
     ------
@@ -74,6 +78,7 @@ class Scheduler:
         algorithm: str = "breadth_first",
         keep: bool = False,
         progress: bool = True,
+        fuse_enabled: bool | None = None,
     ) -> None:
         if runner is not None and runner not in RUNNERS:
             raise BadParameterError(
@@ -85,6 +90,7 @@ class Scheduler:
             )
         self._runner = runner or RUNNERS[0]
         self._workers = _checked(workers)
+        self._fuse_enabled = fuse_enabled
         self._remote: RemoteSessions | None = None
         if to is not None:
             # The client is not needed on this machine.
@@ -110,7 +116,16 @@ class Scheduler:
         if processes is not None:
             processes.close()
 
-    def get(self, dsk: Any, keys: Any, *, num_workers: int | None = None, callbacks: Any = None, **kwargs: Any) -> Any:
+    def get(
+        self,
+        dsk: Any,
+        keys: Any,
+        *,
+        num_workers: int | None = None,
+        callbacks: Any = None,
+        fuse_enabled: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """Return the values of keys of a dask graph; this is what dask calls.
 
         Parameters
@@ -123,6 +138,8 @@ class Scheduler:
             Number of threads of this computation. Worker processes keep their number: it is that of the first one.
         callbacks : sequence, optional
             As in dask; by default those that are registered.
+        fuse_enabled : bool, optional
+            As in `Scheduler`, for this computation.
         **kwargs
             Options of other schedulers, and of collections, which dask passes to all. They are ignored.
 
@@ -139,11 +156,14 @@ class Scheduler:
             What a task has raised, with a note that names its drop.
         """
         del kwargs
+        is_fused = switch("fuse_enabled", self._fuse_enabled if fuse_enabled is None else fuse_enabled)
         wanted = list(flatten([keys]))
         nodes = convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         with active_callbacks(callbacks) as found:
             travels = self._remote is not None or self._runner == "processes"
             tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
+            if not is_fused:
+                tasks = replace(tasks, graph=without_fusion(tasks.graph))
             instrument = CallbackInstrument(found, nodes, tasks) if found else None
             values = self._execute(tasks, self._threads(num_workers), instrument)
         return _nested(keys, values)
@@ -271,12 +291,13 @@ def scheduler(
     algorithm: str = "breadth_first",
     keep: bool = False,
     progress: bool = True,
+    fuse_enabled: bool | None = None,
 ) -> Iterator[Scheduler]:
     """Have dropflow compute all collections of dask meanwhile, in all threads of this process.
 
     Parameters
     ----------
-    runner, workers, to, token, key, algorithm, keep, progress
+    runner, workers, to, token, key, algorithm, keep, progress, fuse_enabled
         As in `Scheduler`.
 
     Examples
@@ -296,6 +317,7 @@ def scheduler(
         algorithm=algorithm,
         keep=keep,
         progress=progress,
+        fuse_enabled=fuse_enabled,
     )
     with made, dask.config.set(scheduler=made.get):
         yield made

@@ -53,6 +53,9 @@ def test_a_page_of_a_sorted_list_is_that_of_the_whole_list(
 
         assert found.total == len(whole)
         assert list(found.drops) == wanted[offset : offset + limit]
+        for one in whole[:3]:
+            for query in (DropQuery(row=one.drop), DropQuery(oid=one.oid)):
+                assert page(live, node.piece, query, whole=graph.drops).drops == (one,)
         lists.append(wanted)
     merged = list(heapq.merge(*lists, key=key, reverse=is_reversed))
     assert merged == sorted(merged, key=key, reverse=is_reversed)
