@@ -33,7 +33,7 @@ class FitsUnit(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     kind : str
-        ``image``, or the kind of extension, such as ``BINTABLE``.
+        ``image``, ``compressed image``, or the kind of extension, such as ``BINTABLE``.
     name : str
         Its EXTNAME.
     cards : mapping
@@ -132,14 +132,18 @@ def _unit(source: Source, at: int, *, is_first: bool) -> FitsUnit:
     is_random = is_first and cards.get("GROUPS") is True and lengths[:1] == [0]
     count = math.prod(lengths[1:] if is_random else lengths) if axes else 0
     is_image = kind == "image" and not is_random
+    is_tiled = kind == "BINTABLE" and cards.get("ZIMAGE") is True
+    if is_tiled:
+        lengths = [_whole(cards, f"ZNAXIS{axis}", 2**53) for axis in range(1, _whole(cards, "ZNAXIS", _MAX_AXES) + 1)]
+    has_values = (is_image and count) or (is_tiled and bool(lengths) and min(lengths) > 0)
     return FitsUnit(
-        kind="image" if is_image else "random groups" if is_random else kind,
+        kind="image" if is_image else "random groups" if is_random else "compressed image" if is_tiled else kind,
         name=str(cards.get("EXTNAME") or ""),
         cards=cards,
         lines=lines,
         at=after,
         size=abs(bits) // 8 * groups * (heap + count),
-        shape=tuple(reversed(lengths)) if is_image and count else (),
+        shape=tuple(reversed(lengths)) if has_values else (),
     )
 
 

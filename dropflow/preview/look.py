@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
 from dropflow.preview import fits, npy
+from dropflow.preview.fits_table import read_rows
+from dropflow.preview.fits_tiles import TiledImage
+from dropflow.preview.gzip_content import is_gzip, unpacked
 from dropflow.preview.image import draw
 from dropflow.preview.planes import Planes, RowBytes, height_of, planes_of, sample_line, sample_plane, width_of
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
@@ -65,6 +68,11 @@ def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
     start = source.start(_START)
     if not start:
         return Preview(kind="nothing", size=source.size)
+    return _packed(source, query) if is_gzip(start) else _of_file(source, start, query)
+
+
+def _of_file(source: Source, start: bytes, query: PreviewQuery) -> Preview:
+    """Return the preview of a file by its first bytes."""
     if kind := picture_type(start):
         return _picture_file(source, start, kind)
     if found := _array_format(start):
@@ -91,6 +99,8 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
             raise BadFileError("the directory has no array")
     else:
         start = source.start(_START)
+        if is_gzip(start):
+            return picture(unpacked(source)[0], query)
         if kind := picture_type(start):
             if trouble := _picture_file(source, start, kind).trouble:
                 raise BadFileError(trouble)
@@ -102,6 +112,22 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
     if not _has_picture(shown.array.shape):
         raise BadFileError("the content has no plane with rows and columns")
     return draw(_grid(shown, query)[0], query)
+
+
+def _packed(source: Source, query: PreviewQuery) -> Preview:
+    """Return the preview of what is compressed by gzip."""
+    base = Preview(kind="dump", format="gzip", size=source.size, text=as_dump(source.start(_START)), is_cut=True)
+    try:
+        inside, is_whole = unpacked(source)
+    except BadFileError as error:
+        return replace(base, trouble=error.text)
+    if is_gzip(inside.start(2)):
+        return replace(base, trouble="it is compressed twice: download it")
+    found = preview(inside, query)
+    if not is_whole:
+        large = f"it has more than {len(inside.start(inside.size)) >> 20} MB when it is decompressed: download it"
+        found = replace(found, is_cut=True, trouble=large if found.kind in ("array", "header", "picture") else "")
+    return replace(found, format=f"{found.format or 'text'}, compressed by gzip", size=source.size)
 
 
 def _has_picture(shape: tuple[int, ...]) -> bool:
@@ -200,27 +226,34 @@ def _npy(source: Source, query: PreviewQuery, base: Preview) -> _Shown:  # noqa:
 
 def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
     units, wrong = fits.read_units(source)
-    with_image = [at for at, unit in enumerate(units) if unit.kind == "image" and unit.shape]
+    with_image = [at for at, unit in enumerate(units) if unit.shape]
     part = min(query.part, len(units) - 1) if query.part >= 0 else with_image[0] if with_image else 0
     unit = units[part]
     known = ((name.capitalize(), str(unit.cards[name])) for name in _CARDS if unit.cards.get(name))
     facts: tuple[tuple[str, str], ...] = tuple(known)
-    columns, rows = _table_columns(unit)
     found = replace(
         base,
         parts=tuple(f"{at}: {one.title}" for at, one in enumerate(units)) if len(units) > 1 else (),
         part=part,
         header="\n".join(unit.lines),
         notes=(f"The file is not read further {wrong}.",) if wrong else (),
-        columns=columns,
-        rows=rows,
         facts=facts,
     )
-    if not (unit.kind == "image" and unit.shape):
+    if unit.kind in ("BINTABLE", "TABLE"):
+        return _Shown(_Nothing(), _with_table(source, unit, found))
+    if not unit.shape:
         return _Shown(_Nothing(), found)
-    array = fits.read_image(source, unit)
-    facts = (("Shape", _shape_text(unit.shape)), ("Type", np.dtype(array.dtype).name), *facts)
-    return _Shown(array, replace(found, facts=facts), is_upside_down=True)
+    shape = ("Shape", _shape_text(unit.shape))
+    if unit.kind == "image":
+        array = fits.read_image(source, unit)
+        facts = (shape, ("Type", np.dtype(array.dtype).name), *facts)
+        return _Shown(array, replace(found, facts=facts), is_upside_down=True)
+    facts = (shape, ("Compressed with", str(unit.cards.get("ZCMPTYPE"))), *facts)
+    try:
+        return _Shown(TiledImage(source, unit), replace(found, facts=facts), is_upside_down=True)
+    except BadFileError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        return _Shown(_Nothing(), replace(found, facts=facts, trouble=f"{error.text}{hint}"))
 
 
 _ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
@@ -234,14 +267,22 @@ def _array_format(start: bytes) -> tuple[str, _Find] | None:
     return next(((name, find) for magic, name, find in _ARRAY_FORMATS if start.startswith(magic)), None)
 
 
-def _table_columns(unit: fits.FitsUnit) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the columns of a table of a FITS file, as a table."""
+def _with_table(source: Source, unit: fits.FitsUnit, base: Preview) -> Preview:
+    """Return the preview of a table of a FITS file: its first rows, or what is wrong with it."""
+    try:
+        columns, rows, height = read_rows(source, unit)
+    except BadFileError as error:
+        return replace(base, trouble=error.text)
     count = unit.cards.get("TFIELDS")
-    if not isinstance(count, int) or not 0 < count < 1000:  # noqa: PLR2004 - the standard allows 999 columns
-        return (), ()
-    names = ("TTYPE", "TFORM", "TUNIT")
-    rows = [tuple(str(unit.cards.get(f"{name}{at}") or "") for name in names) for at in range(1, count + 1)]
-    return ("Column", "Format", "Unit"), tuple(rows)
+    notes = list(base.notes)
+    if len(rows) < height:
+        notes.append(f"These are the first {len(rows):,} of {height:,} rows.")
+    if isinstance(count, int) and len(columns) < count:
+        notes.append(f"These are the first {len(columns)} of {count} columns.")
+    facts = (("Rows", f"{height:,}"), ("Columns", str(count)), *base.facts)
+    return replace(
+        base, kind="table", columns=columns, rows=rows, facts=facts, notes=tuple(notes), is_cut=len(rows) < height
+    )
 
 
 class _Nothing:

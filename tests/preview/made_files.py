@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["fits", "npy", "png", "zarr"]
+__all__ = ["extension", "fits", "npy", "png", "zarr"]
 
 Array = npt.NDArray[Any]
 _BITS = {"uint8": 8, "int16": 16, "int32": 32, "int64": 64, "float32": -32, "float64": -64}
@@ -38,6 +38,16 @@ def fits(*units: Array, cards: Sequence[tuple[str, object]] = ()) -> bytes:
         data = array.astype(array.dtype.newbyteorder(">")).tobytes()
         parts.append(data.ljust(-(-len(data) // 2880) * 2880, b"\0"))
     return b"".join(parts)
+
+
+def extension(kind: str, width: int, rows: bytes, heap: bytes, **cards: object) -> bytes:
+    """Return a unit of a FITS file with a table; TFIELDS is the number of TFORM."""
+    count = sum(name.startswith("TFORM") for name in cards)
+    header: list[tuple[str, object]] = [("XTENSION", kind), ("BITPIX", 8), ("NAXIS", 2), ("NAXIS1", width)]
+    header += [("NAXIS2", len(rows) // width), ("PCOUNT", len(heap)), ("GCOUNT", 1), ("TFIELDS", count), *cards.items()]
+    text = "".join(_card(name, value) for name, value in header) + f"{'END':<80}"
+    data = rows + heap
+    return text.ljust(-(-len(text) // 2880) * 2880).encode() + data.ljust(-(-len(data) // 2880) * 2880, b"\0")
 
 
 def _card(name: str, value: object) -> str:

@@ -41,7 +41,7 @@
 % elif data.kind == "picture" and not data.trouble:
 <img class="preview" src="{{picture}}" alt="Content of {{shown_name(title, 120)}}">
 % end
-% if data.kind in ("array", "header", "directory", "picture") and (data.facts or data.width or plot):
+% if data.kind in ("array", "header", "directory", "picture", "table") and (data.facts or data.width or plot):
 <div class="content-array{{" has-picture" if data.width else ""}}">
 % if data.width:
 % times = max(1, min(384 // max(data.width, data.height), 48))
@@ -88,7 +88,7 @@
 <pre class="exact" tabindex="0">{{data.text}}</pre>
 % end
 % if data.header:
-<details class="block-small" data-row="header"{{"" if data.kind == "array" else " open"}}><summary>Header</summary><pre class="exact" tabindex="0">{{data.header}}</pre></details>
+<details class="block-small" data-row="header"{{" open" if data.kind == "header" else ""}}><summary>Header</summary><pre class="exact" tabindex="0">{{data.header}}</pre></details>
 % end
 % for note in data.notes:
 <p class="muted small block-small">{{single_line(note, 500)}}</p>
