@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from dropflow.apps.component_findings import check
-from dropflow.apps.runner_factory import RUNNERS, capacity_notes, make_runner
+from dropflow.apps.runner_choice import RUNNERS, parse_runner
+from dropflow.apps.runner_factory import capacity_notes, make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
+from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.reports import SessionResult
@@ -85,7 +87,8 @@ def run(
     directory : Path
         Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
     runner : str
-        One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
+        One of `RUNNERS`; ``dask=ADDRESS`` or ``ray=ADDRESS``; or ``package.module:function``, which makes one. Unless
+        it is ``inline``, applications that only wait run in threads of this process.
     workers : int, optional
         Threads or processes; by default one per core that this process may use.
     on_session : callable, optional
@@ -105,13 +108,17 @@ def run(
     ------
     BadGraphError
         A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
-        anything runs.
+        anything runs. Or the runner cannot run its streams or MPI jobs.
+    BadParameterError, MissingDependencyError
+        There is no such runner, or its package is not installed.
+    LinkError, WorkerStartError
+        Its engine cannot be reached, or has no workers.
     ConflictError
         Another process is at work in the directory.
     StorageError
         The session directory cannot be written.
     """
-    refuse_unusable(graph)
+    refuse_unusable(graph, runner)
     directory.mkdir(parents=True, exist_ok=True)
     with SessionLock(directory):
         save(graph, directory / _GRAPH)
@@ -173,7 +180,12 @@ def execute(
         The session directory cannot be written.
     """
     time = options.clock or SystemClock()
-    repository = LocalRepository(directory, directory.name, time, graph, durable=options.durable)
+    choice = parse_runner(options.runner)
+    choice.refuse_unusable(graph)
+    shared_memory = SHARED_MEMORY if choice.shares_memory else None
+    repository = LocalRepository(
+        directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory
+    )
     try:
         session = make_session(
             graph,
@@ -186,7 +198,7 @@ def execute(
             check_invariants=options.check_invariants,
         )
         capacity = capacity_notes(graph, options.runner, options.workers)
-        session.notes += [*placement_notes(graph), *capacity, *notes]
+        session.notes += [*placement_notes(graph, options.runner), *capacity, *notes]
         if options.on_session is not None:
             options.on_session(session)
         result = session.run()
@@ -206,19 +218,27 @@ def write_summary(result: SessionResult, directory: Path) -> SessionResult:
     return result
 
 
-def refuse_unusable(graph: PhysicalGraph) -> None:
+def refuse_unusable(graph: PhysicalGraph, runner: str = "processes") -> None:
     """Raise if a graph cannot run here, before a directory is made for it.
 
     Raises
     ------
     BadGraphError
-        A component is unknown, or a parameter cannot be used: all problems together.
+        A component is unknown, or a parameter cannot be used: all problems together; or the runner cannot run it.
+    BadParameterError, MissingDependencyError
+        There is no such runner, or its package is not installed.
     """
     refuse_errors(check(graph.templates, graph.links), name=graph.name)
+    parse_runner(runner).refuse_unusable(graph)
 
 
-def placement_notes(graph: PhysicalGraph) -> tuple[str, ...]:
-    """Return a note with the hosts of a placed graph if some of them are not this machine, else nothing."""
+def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[str, ...]:
+    """Return a note with the hosts of a placed graph if some of them are not this machine, else nothing.
+
+    For an engine the placement is a hint, which it gets.
+    """
+    if parse_runner(runner).is_engine:
+        return ()
     here = {"localhost", "127.0.0.1", "::1", gethostname()}
     others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
     if not others:

@@ -341,8 +341,9 @@ def run(
     parts : int, optional
         Partition the graph first.
     runner : str
-        Where applications run: ``processes`` (worker processes), ``threads`` or ``inline`` (in this thread, one after
-        the other).
+        Where applications run: ``processes`` (worker processes), ``threads``, ``inline`` (in this thread, one after
+        the other), ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or ``package.module:function``, which
+        makes a runner of your own.
     workers : int, optional
         Number of processes or threads; by default one per core that this process may use.
     infrastructure_retries : int
@@ -383,7 +384,7 @@ def run(
     )
     options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=options).graph
-    local.refuse_unusable(physical)
+    local.refuse_unusable(physical, runner)
     place = (
         local.new_directory(physical)
         if directory is None

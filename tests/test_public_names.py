@@ -63,7 +63,18 @@ PUBLIC_NAMES = [
     "translate",
 ]
 
-TESTING_NAMES = ["FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "draw", "try_app"]
+TESTING_NAMES = [
+    "FAILED",
+    "SKIPPED",
+    "Attempted",
+    "Given",
+    "RunOutcome",
+    "RunnerConformance",
+    "Wanted",
+    "draw",
+    "outcome_of",
+    "try_app",
+]
 
 
 @pytest.mark.parametrize(("module", "names"), [(dropflow, PUBLIC_NAMES), (testing, TESTING_NAMES)])

@@ -1,4 +1,7 @@
-"""The runner of a session: threads for applications that wait, worker processes or threads for the others."""
+"""The runner of a session: threads for applications that wait; for the others worker processes, threads or an engine.
+
+The modules of engines import their packages, so they are imported when a session needs them.
+"""
 
 import os
 
@@ -7,21 +10,23 @@ import numpy as np
 from dropflow.apps.component_findings import with_time_limit
 from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import app_class
+from dropflow.apps.runner_choice import RUNNERS, RunnerChoice, parse_runner
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.engine.external.engine import Engine
+from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.errors import BadGraphError, MissingDependencyError, UnknownComponentError
+from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["RUNNERS", "capacity_notes", "make_runner"]
 
-RUNNERS = ("inline", "threads", "processes")
 _WAITING_THREADS = 64
 
 
@@ -41,9 +46,11 @@ def make_runner(
     workspace : Workspace
         Of the session's repository.
     kind : str
-        One of `RUNNERS`. With worker processes or threads, applications that only wait run in threads of their own.
+        One of `RUNNERS`, an engine with its address, or a function that makes a runner: see `parse_runner`. Unless it
+        is ``inline``, applications that only wait run in threads of their own.
     workers : int, optional
-        Threads or processes; by default one per core that this process may use.
+        Threads or processes; by default one per core that this process may use. Of an engine that is there, how many
+        attempts it gets at a time; by default as many as its workers take.
     pool : WorkerPool, optional
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
     until : float
@@ -51,11 +58,15 @@ def make_runner(
 
     Raises
     ------
+    BadParameterError
+        There is no such kind.
+    MissingDependencyError
+        The package of an engine is not installed.
     BadGraphError
-        There is no such kind, or it cannot run the MPI jobs of the graph.
+        It cannot run the MPI jobs or the streams of the graph.
     """
-    if kind not in RUNNERS:
-        raise BadGraphError(f"there is no runner {kind!r}", hint=f"one of {', '.join(RUNNERS)}")
+    choice = parse_runner(kind)
+    choice.refuse_unusable(graph)
     spec = ExecutorSpec(
         session=workspace.session,
         directory=workspace.directory,
@@ -67,9 +78,6 @@ def make_runner(
         tag=workspace.tag,
     )
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
-    if kind == "inline" and ranks > 1:
-        text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
-        raise BadGraphError(text, hint="choose the runner threads or processes")
     # The ranks of a job come one after the other, and all of them wait until the job has ended.
     threads = max(_WAITING_THREADS, 2 * ranks)
     if kind == "inline":
@@ -81,17 +89,36 @@ def make_runner(
     computing: Runner
     if kind == "threads":
         computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
-    else:
+    elif kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
+    elif choice.is_engine:
+        computing = _external(graph, spec, choice, workers)
+    else:
+        computing = choice.factory()(spec, workers)
     if not any(waits):
         return computing
     return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)
 
 
+def _external(graph: PhysicalGraph, spec: ExecutorSpec, choice: RunnerChoice, workers: int | None) -> ExternalRunner:
+    count = workers or len(os.sched_getaffinity(0))
+    engine: Engine
+    if choice.kind == "dask":
+        from dropflow.engine.external.dask_engine import DaskEngine  # noqa: PLC0415 - see above
+
+        engine = DaskEngine(choice.address, count)
+    else:
+        from dropflow.engine.external.ray_engine import RayEngine  # noqa: PLC0415 - see above
+
+        engine = RayEngine(choice.address, workers if choice.address else count)
+    places = graph.places
+    return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
+
+
 def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) -> tuple[str, ...]:
     """Return a note on each application that declares more processors or memory than its runner has, or no size."""
-    if kind == "inline":
-        return ()  # one attempt at a time
+    if parse_runner(kind).kind not in ("threads", "processes"):
+        return ()  # one attempt at a time, or hosts that are not known here
     used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
     return unusual_needs(used, workers or len(os.sched_getaffinity(0)), memory_of_host())
 

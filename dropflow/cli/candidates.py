@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem, split_arg_string
 if TYPE_CHECKING:
     from dropflow.rest.client import Client
 
-__all__ = ["algorithms", "drops", "graphs", "nodes", "runs", "sessions", "settings"]
+__all__ = ["algorithms", "drops", "graphs", "nodes", "runners", "runs", "sessions", "settings"]
 
 MANAGER_SECONDS = 1.5
 FILE_SECONDS = 5.0
@@ -106,6 +106,12 @@ def _algorithms(_: click.Context, incomplete: str) -> Iterator[str]:
     yield from (name for name in ALGORITHMS if name.startswith(incomplete))
 
 
+def _runners(_: click.Context, incomplete: str) -> Iterator[str]:
+    from dropflow.apps.runner_choice import RUNNERS
+
+    yield from (name for name in RUNNERS if name.startswith(incomplete))
+
+
 def _settings(_: click.Context, incomplete: str) -> Iterator[str]:
     """Yield the parameters of the graph on the command line, and those of its nodes."""
     from translator.formats import read_file, read_logical
@@ -143,4 +149,5 @@ runs = _guarded(_runs)
 nodes = _guarded(_nodes)
 drops = _guarded(_drops)
 algorithms = _guarded(_algorithms, seconds=FILE_SECONDS)
+runners = _guarded(_runners, seconds=FILE_SECONDS)
 settings = _guarded(_settings, seconds=FILE_SECONDS)

@@ -13,7 +13,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from dropflow.cli.candidates import graphs, sessions, settings
+from dropflow.cli.candidates import graphs, runners, sessions, settings
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
@@ -169,15 +169,19 @@ def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Force journal and files to the disk (fsync), so that resume works after a loss of power too; slower.",
     )(function)
     function = click.option(
-        "--workers", type=click.IntRange(min=1), help="Number of threads or processes; one per core by default."
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at a time.",
     )(function)
     function = infrastructure_retries_option(function)
     return click.option(
         "--runner",
-        type=click.Choice(["inline", "threads", "processes"]),
+        metavar="RUNNER",
         default="processes",
         show_default=True,
-        help="Where applications run: in this process one by one, in its threads, or in worker processes.",
+        shell_complete=runners,
+        help="Where applications run: inline (in this process one by one), threads, processes; dask or ray (started "
+        "here), dask=ADDRESS or ray=ADDRESS (a cluster that runs); or PACKAGE.MODULE:FUNCTION, which makes a runner.",
     )(function)
 
 

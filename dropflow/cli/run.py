@@ -77,8 +77,8 @@ def command(
         physical = partition(physical, PartitionOptions(parts=parts))
     if no_fuse:
         physical = without_fusion(physical)
-    local.refuse_unusable(physical)  # before an earlier run in the same directory is removed
-    for note in local.placement_notes(physical):
+    local.refuse_unusable(physical, runner)  # before an earlier run in the same directory is removed
+    for note in local.placement_notes(physical, runner):
         output.note(note)
     directory = local.prepare_directory(Path(keep), overwrite=overwrite) if keep else local.new_directory(physical)
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:

@@ -70,8 +70,8 @@ class LocalRepository:
         Of the session: its edges decide which drop may replace the file of another one.
     durable : bool
         Whether contents are forced to the disk when they are committed.
-    shared_memory : Path
-        Where the session gets a directory in shared memory.
+    shared_memory : Path or None
+        Where the session gets a directory in shared memory. None if attempts run on other machines: on the disk.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class LocalRepository:
         graph: PhysicalGraph | None = None,
         *,
         durable: bool = False,
-        shared_memory: Path = segments.ROOT,
+        shared_memory: Path | None = segments.ROOT,
     ) -> None:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
@@ -99,7 +99,8 @@ class LocalRepository:
         self._copies = f"{self.workspace.copies}/"
         remove_uncommitted(self.workspace)
         self.workspace.prepare()
-        segments.sweep(shared_memory)
+        if shared_memory is not None:
+            segments.sweep(shared_memory)
         self._claim(shared_memory)
         self._open_directories = self._hold_directories()
 
@@ -314,8 +315,9 @@ class LocalRepository:
                 held[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return held
 
-    def _claim(self, shared_memory: Path) -> None:
-        self._segment = segments.claim(self.workspace.session, shared_memory)
+    def _claim(self, shared_memory: Path | None) -> None:
+        if shared_memory is not None:
+            self._segment = segments.claim(self.workspace.session, shared_memory)
         shared = self.workspace.shared
         with storage_errors("make the directory", shared):
             if self._segment is None:

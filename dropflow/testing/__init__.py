@@ -1,7 +1,8 @@
 """Helpers for tests: of dropflow itself, and of applications.
 
-Tests of applications import what they need from here; a module is imported when one of its names is first used. The
-modules of this package also have strict fakes, a virtual clock and Hypothesis strategies for the tests of dropflow.
+Tests of applications and of runners import what they need from here; a module is imported when one of its names
+is first used. The modules of this package also have strict fakes, a virtual clock and Hypothesis strategies for the
+tests of dropflow.
 
 May import everything of `dropflow` but the command line; nothing of the product may import it.
 """
@@ -11,8 +12,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
     from dropflow.testing.drawing import draw
+    from dropflow.testing.runner_conformance import RunnerConformance, RunOutcome, outcome_of
 
-__all__ = ["FAILED", "SKIPPED", "Attempted", "Given", "Wanted", "draw", "try_app"]
+__all__ = [
+    "FAILED",
+    "SKIPPED",
+    "Attempted",
+    "Given",
+    "RunOutcome",
+    "RunnerConformance",
+    "Wanted",
+    "draw",
+    "outcome_of",
+    "try_app",
+]
 
 if not TYPE_CHECKING:
 
@@ -22,8 +35,9 @@ if not TYPE_CHECKING:
 
         if name not in __all__:
             raise AttributeError(f"module 'dropflow.testing' has no attribute {name!r}")
-        module = "dropflow.testing.drawing" if name == "draw" else "dropflow.testing.attempts"
-        value = getattr(import_module(module), name)
+        runners = dict.fromkeys(("RunOutcome", "RunnerConformance", "outcome_of"), "runner_conformance")
+        module = {"draw": "drawing", **runners}.get(name, "attempts")
+        value = getattr(import_module(f"dropflow.testing.{module}"), name)
         globals()[name] = value
         return value
 

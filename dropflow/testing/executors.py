@@ -18,6 +18,7 @@ _TRACK_SECONDS = 0.01
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
+    ``die-once`` sends its process SIGKILL in its first attempt.
     ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
     the id of its process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that:
     ``begin`` or ``end``, and its row. Every other component copies its inputs to its outputs.
@@ -38,7 +39,7 @@ class ScriptedExecutor:
             return AttemptResult(task.drop, task.attempt, failure=failure)
         if script == "mumble":
             return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
-        if script == "kill":
+        if script == "kill" or (script == "die-once" and self._is_first(task)):
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":
             os._exit(7)
@@ -52,6 +53,13 @@ class ScriptedExecutor:
         body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
         part = Handle(body=body, size=len(body))
         return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+
+    def _is_first(self, task: Task) -> bool:
+        try:
+            Path(self._spec.directory, "files", f"began-{task.drop}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def _track(self, task: Task) -> None:
         # Lines that are appended to a file by single writes do not mix.

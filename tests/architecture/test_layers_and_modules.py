@@ -53,6 +53,8 @@ def test_the_four_packages_are_in_one_directory() -> None:
 @pytest.mark.parametrize("name", _modules())
 def test_every_module_has_a_docstring_and_its_public_names(name: str) -> None:
     """Each module has a docstring, and each name in its `__all__` exists."""
+    if name.endswith(".ray_engine"):
+        pytest.importorskip("ray", reason="Ray is not installed: it is large")
     module: ModuleType = importlib.import_module(name)
 
     assert module.__doc__

@@ -57,9 +57,9 @@ class RunnerQueue:
         if self._held is not None and self.broken is None:
             self._held += tasks
             return
-        suspects = [task for task in tasks if task.is_suspect]
+        suspects = [task for task in tasks if self.runs_alone(task)]
         self.suspects.extend(suspects)
-        self.pending.extend([task for task in tasks if not task.is_suspect] if suspects else tasks)
+        self.pending.extend([task for task in tasks if not self.runs_alone(task)] if suspects else tasks)
         if self.pending and any(task.priority for task in (self.pending[0], *tasks)):
             self.pending = deque(sorted(self.pending, key=lambda task: -task.priority))
         if self.broken is not None:
@@ -70,7 +70,11 @@ class RunnerQueue:
         if self._held is not None:
             self._held.insert(0, task)
             return
-        (self.suspects if task.is_suspect else self.pending).appendleft(task)
+        (self.suspects if self.runs_alone(task) else self.pending).appendleft(task)
+
+    def runs_alone(self, task: Task) -> bool:
+        """Return whether an attempt waits apart from the others: it must have a process that no other has used."""
+        return task.is_suspect
 
     def hold(self, *, is_held: bool) -> None:
         """Keep the attempts from workers while `is_held`."""

@@ -1,0 +1,117 @@
+"""The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``, ``package.module:function``."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+
+import msgspec
+
+from dropflow.apps.streaming_links import streaming_links
+from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError
+from dropflow.exception_text import summary_of
+from dropflow.graph.physical import PhysicalGraph
+
+__all__ = ["ENGINES", "RUNNERS", "RunnerChoice", "parse_runner"]
+
+RUNNERS = ("inline", "threads", "processes", "dask", "ray")
+ENGINES = ("dask", "ray")
+"""Those that have an address: ``dask=tcp://host:8786``."""
+_PACKAGES = {"dask": ("distributed", "dask-runner"), "ray": ("ray", "ray")}
+
+RunnerFactory = Callable[[ExecutorSpec, int | None], Runner]
+"""Makes a runner of the user, from what executors are built from and the wanted number of workers."""
+
+
+class RunnerChoice(msgspec.Struct, frozen=True):
+    """A runner.
+
+    Attributes
+    ----------
+    kind : str
+        One of `RUNNERS`; ``custom`` for a function that makes one.
+    address : str
+        Of the engine; empty for a new one on this machine. Of a custom runner, ``package.module:function``.
+    """
+
+    kind: str
+    address: str = ""
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether another engine runs the attempts."""
+        return self.kind in ENGINES
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all attempts run on this machine, so that contents can be in its shared memory."""
+        return not self.address
+
+    def refuse_unusable(self, graph: PhysicalGraph) -> None:
+        """Raise if this runner cannot run a graph, before anything runs.
+
+        Raises
+        ------
+        MissingDependencyError
+            The package of the engine is not installed.
+        BadGraphError
+            The graph has streams or MPI jobs that this runner cannot run.
+        """
+        if self.kind in _PACKAGES:
+            package, extra = _PACKAGES[self.kind]
+            if importlib.util.find_spec(package) is None:
+                raise MissingDependencyError(
+                    f"--runner {self.kind} needs the package {package}, which is not installed",
+                    hint=f"pip install 'dropflow[{extra}]'",
+                )
+        if self.is_engine and (rows := streaming_links(graph)):
+            link = graph.links[rows[0]]
+            reader, data = graph.templates[link.target].name, graph.templates[link.source].name
+            more = f", and {len(rows) - 1} more links" if len(rows) > 1 else ""
+            raise BadGraphError(
+                f"{reader!r} reads {data!r} while it is written{more}, and the runner {self.kind!r} has no streams",
+                where=graph.name,
+                hint="choose the runner processes or threads, or nodes; or clear 'streaming' of these links",
+            )
+        ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+        if self.kind == "inline" and ranks > 1:
+            text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
+            raise BadGraphError(text, hint="choose the runner threads or processes")
+
+    def factory(self) -> RunnerFactory:
+        """Return the function of a custom runner.
+
+        Raises
+        ------
+        BadParameterError
+            It cannot be imported.
+        """
+        module, _, function = self.address.partition(":")
+        try:
+            found: RunnerFactory = getattr(importlib.import_module(module), function)
+        except Exception as error:
+            raise BadParameterError(
+                f"the runner {self.address!r} cannot be imported: {summary_of(error)}",
+                hint="give the name of a function that can be imported, as in package.module:function",
+            ) from error
+        return found
+
+
+def parse_runner(text: str) -> RunnerChoice:
+    """Return the runner that a text names.
+
+    Raises
+    ------
+    BadParameterError
+        It names none.
+    """
+    kind, has_address, address = text.partition("=")
+    if kind in RUNNERS and (kind in ENGINES or not has_address) and bool(address) == bool(has_address):
+        return RunnerChoice(kind, address)
+    module, has_function, function = text.partition(":")
+    if has_function and function.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return RunnerChoice("custom", text)
+    raise BadParameterError(
+        f"there is no runner {text!r}",
+        hint=f"one of {', '.join(RUNNERS)}, dask=ADDRESS, ray=ADDRESS, or package.module:function",
+    )

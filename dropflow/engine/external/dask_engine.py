@@ -1,0 +1,347 @@
+"""Batches as tasks of Dask, on a cluster that is there, or on one in this process.
+
+Dask's scheduler decides which worker runs a batch, and shows it under the name of its node. A worker plugin holds the
+`Host` of the session in each worker, also in those that come later. Messages that are not batches (aborts, recalls,
+pings) go around the queue of tasks, by ``Client.run``.
+
+Dask repeats the tasks of a lost worker by itself, which would hide the loss from the session, and run one attempt
+twice. Its scheduler reports the loss before it repeats anything: then the batch is cancelled, and the session decides.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
+from distributed.comm import get_address_host
+
+from dropflow.engine.api import ExecutorSpec
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.host import Host, HostView, look
+from dropflow.engine.external.probe import probe_file, refuse_unusable_workers
+from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerStartError
+from dropflow.exception_text import summary_of
+
+__all__ = ["DaskEngine"]
+
+_CONNECT_SECONDS = 10.0
+_WORKER_SECONDS = 60.0
+"""How long a cluster may take to have its first worker."""
+_CLOSE_SECONDS = 8.0
+_encode = msgspec.msgpack.Encoder().encode
+_decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
+_decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
+
+
+class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
+    """The host of one session in each worker of Dask.
+
+    Parameters
+    ----------
+    name : str
+        Name of the plugin.
+    spec : bytes
+        The `ExecutorSpec`.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from it.
+    """
+
+    def __init__(self, name: str, spec: bytes, factory: str) -> None:
+        self.name = name
+        self._spec, self._factory = spec, factory
+        self.host: Host | None = None
+
+    def setup(self, worker: Worker) -> None:
+        """Make the host. Its processes start with the first batch."""
+        spec = msgspec.msgpack.decode(self._spec, type=ExecutorSpec)
+        self.host = Host(spec, workers=worker.state.nthreads, name=worker.address, factory=self._factory)
+
+    async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
+        """Stop what runs."""
+        if self.host is not None:
+            await asyncio.to_thread(self.host.close)
+
+
+def _host(worker: Worker, name: str) -> Host:
+    return worker.plugins[name].host  # type: ignore[no-any-return]
+
+
+def _run(name: str, data: bytes) -> bytes:
+    return _host(get_worker(), name).run(data)
+
+
+def _abort(name: str, attempts: Sequence[AttemptKey], grace: float, dask_worker: Worker) -> None:
+    _host(dask_worker, name).abort([(drop, attempt) for drop, attempt in attempts], grace)
+
+
+async def _recall(name: str, numbers: Sequence[int], dask_worker: Worker) -> bytes:
+    return await asyncio.to_thread(_host(dask_worker, name).recall, numbers)
+
+
+def _discard(name: str, number: int, dask_worker: Worker) -> None:
+    _host(dask_worker, name).discard(number)
+
+
+def _ping(name: str, dask_worker: Worker) -> None:
+    _host(dask_worker, name).ping()
+
+
+class DaskEngine:
+    """`dropflow.engine.external.engine.Engine` of Dask.
+
+    Parameters
+    ----------
+    address : str
+        Of a scheduler, such as ``tcp://host:8786``; empty for a cluster in this process.
+    workers : int
+        How many attempts a cluster in this process runs at a time.
+    """
+
+    name = "Dask"
+
+    def __init__(self, address: str, workers: int) -> None:
+        self._address, self._count = address, workers
+        self._plugin = f"dropflow-{secrets.token_hex(4)}"
+        self._cluster: LocalCluster | None = None
+        self._client: Any = None
+        self._events: EngineEvents | None = None
+        self._directory = ""
+        self._closing = False
+        # Of the thread of the client's loop.
+        self._futures: dict[int, Any] = {}
+        self._number_of: dict[str, int] = {}
+        self._views: dict[str, HostView] = {}
+        self._unusable: set[str] = set()
+        self._tasks: set[Any] = set()
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the scheduler, or start a cluster, and check its workers."""
+        self._events, self._directory = events, spec.directory
+        self._connect()
+        try:
+            workers: Sequence[WorkerView] = self._call(self._prepare(spec, factory), _CONNECT_SECONDS + _WORKER_SECONDS)
+        except TimeoutError as error:
+            raise LinkError(
+                f"the workers of the Dask cluster did not answer in {_WORKER_SECONDS:g} s", where=self._address
+            ) from error
+        return workers
+
+    def _connect(self) -> None:
+        if not self._address:
+            # In this process: workers that are processes of their own would import the script that calls this.
+            self._cluster = LocalCluster(
+                n_workers=1,
+                threads_per_worker=self._count,
+                processes=False,
+                dashboard_address=None,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        try:
+            self._client = Client(self._cluster or self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise LinkError(
+                f"there is no Dask scheduler that answers: {summary_of(error)}",
+                where=self._address,
+                hint="give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
+            ) from error
+
+    async def _prepare(self, spec: ExecutorSpec, factory: str) -> Sequence[WorkerView]:
+        """Check the workers, and give each a host."""
+        client = self._client
+        try:
+            await client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+        except TimeoutError as error:
+            text = f"the Dask cluster has no workers, and none came in {_WORKER_SECONDS:g} s"
+            raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
+        views = await self._look([])
+        refuse_unusable_workers(self.name, self._directory, views)
+        self._views = views
+        client.subscribe_topic("all", self._on_event)
+        await client.register_plugin(SessionPlugin(self._plugin, _encode(spec), factory), name=self._plugin)
+        return await self._workers()
+
+    async def _look(self, workers: Collection[str]) -> dict[str, HostView]:
+        """Return what workers find: these, or all."""
+        with probe_file(self._directory) as (path, token):
+            found: Mapping[str, Any] = await self._client.run(
+                look, path, token, workers=list(workers) or None, on_error="return"
+            )
+        views = {}
+        for address, view in found.items():
+            if isinstance(view, HostView):
+                views[address] = view
+            elif isinstance(view, ImportError):
+                raise MissingDependencyError(
+                    f"the Dask worker {address} cannot import dropflow: {summary_of(view)}",
+                    hint="install dropflow in the environment of the workers",
+                )
+            elif isinstance(view, Exception):
+                raise WorkerStartError(f"the Dask worker {address} does not answer: {summary_of(view)}")
+        return views
+
+    async def _workers(self) -> Sequence[WorkerView]:
+        """Return the workers that can be used now."""
+        slots: Mapping[str, int] = await self._client.nthreads()
+        if new := slots.keys() - self._views.keys() - self._unusable:
+            found: dict[str, HostView] = {}
+            with contextlib.suppress(DropflowError):
+                found = await self._look(new)
+            for address in new:
+                try:
+                    refuse_unusable_workers(self.name, self._directory, {address: found[address]})
+                    self._views[address] = found[address]
+                except (DropflowError, KeyError):
+                    self._unusable.add(address)
+        self._unusable &= slots.keys()
+        return [
+            WorkerView(address, count, (get_address_host(address), self._views[address].host))
+            for address, count in slots.items()
+            if address in self._views
+        ]
+
+    async def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """Process what the scheduler reports on its workers."""
+        _, message = event
+        action = message.get("action") if isinstance(message, Mapping) else None
+        if self._closing or action not in ("add-worker", "remove-worker"):
+            return
+        worker = str(message["worker"])
+        if action == "remove-worker":
+            self._views.pop(worker, None)
+            for key in (*message["processing-tasks"], *message["lost-computed-tasks"]):
+                number = self._number_of.get(key)
+                if number is not None:
+                    self._lose(number, f"the Dask worker {worker} has left the cluster")
+        with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
+            self._report().workers(await self._workers())
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+        """Make a batch a task of Dask."""
+        key = f"{name}-{self._plugin[9:]}-{batch.number}"
+        self._post(lambda: self._follow(batch.number, key, _encode(batch), workers))
+
+    async def _follow(self, number: int, key: str, data: bytes, workers: Sequence[str]) -> None:
+        """Submit a batch, and report its answer."""
+        chosen = [one for one in workers if one in self._views]
+        is_hint = bool(chosen) and not self._unusable
+        if not chosen and self._unusable:
+            chosen = list(self._views)
+        client = self._client
+        try:
+            future = client.submit(
+                _run,
+                self._plugin,
+                data,
+                key=key,
+                pure=False,
+                workers=chosen or None,
+                allow_other_workers=is_hint,
+            )
+            self._futures[number], self._number_of[key] = future, number
+            answer = _decode_answer(await future)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
+            if number in self._futures or client.status == "closed":
+                self._lose(number, summary_of(error))
+        else:
+            if number in self._futures:
+                self._report().answered(answer, True)
+        finally:
+            self._futures.pop(number, None)
+            self._number_of.pop(key, None)
+
+    def _lose(self, number: int, why: str) -> None:
+        future = self._futures.pop(number, None)
+        if future is not None:
+            self._spawn(future.cancel(force=True))
+            self._spawn(self._run_all(_discard, number))
+        self._report().lost(number, why)
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, on any worker."""
+        self._post(lambda: self._run_all(_abort, list(attempts), grace))
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        if numbers:
+            self._post(lambda: self._collect(list(numbers)))
+
+    async def _collect(self, numbers: Sequence[int]) -> None:
+        for data in (await self._run_all(_recall, numbers)).values():
+            if isinstance(data, bytes):
+                for answer in _decode_answers(data):
+                    self._report().answered(answer, False)
+
+    def discard(self, number: int) -> None:
+        """Cancel the task of a batch, and stop what runs of it."""
+
+        async def cancel() -> None:
+            future = self._futures.pop(number, None)
+            if future is not None:
+                self._spawn(self._run_all(_discard, number))
+                await future.cancel(force=True)
+
+        self._post(cancel)
+
+    def ping(self) -> None:
+        """Tell all workers that the session is alive, and check the connection."""
+        if self._client.status == "closed" and not self._closing:
+            self._report().broken(f"the connection to its scheduler at {self._address} was lost")
+            return
+        self._post(lambda: self._run_all(_ping))
+
+    async def _run_all(self, function: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+        """Call a function in the event loop of all workers."""
+        try:
+            found: Mapping[str, Any] = await self._client.run(function, self._plugin, *arguments, on_error="return")
+        except Exception:  # noqa: BLE001 - the scheduler is away: `ping` notices that
+            return {}
+        return found
+
+    def _report(self) -> EngineEvents:
+        assert self._events is not None  # noqa: S101 - it has been started
+        return self._events
+
+    def _spawn(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _post(self, make: Callable[[], Awaitable[Any]]) -> None:
+        """Run a coroutine in the thread of the client's loop, and do not wait for it."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            self._client.loop.add_callback(lambda: self._spawn(make()))
+
+    def _call(self, work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop).result(seconds)
+
+    def close(self) -> None:
+        """Stop what runs, and leave the cluster; end it if `start` started it."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._client is not None:
+            with contextlib.suppress(Exception):  # the scheduler may be away
+                self._call(self._leave(), _CLOSE_SECONDS)
+            with contextlib.suppress(Exception):
+                self._client.close(timeout=_CLOSE_SECONDS)
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close(timeout=_CLOSE_SECONDS)
+
+    async def _leave(self) -> None:
+        if self._client.status == "running":
+            self._client.unsubscribe_topic("all")
+            for future in self._futures.values():
+                self._spawn(future.cancel(force=True))
+            self._futures.clear()
+            await self._client.unregister_worker_plugin(self._plugin)
+
+
+async def _quietly(work: Awaitable[Any]) -> None:
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await work

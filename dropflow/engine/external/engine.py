@@ -1,0 +1,107 @@
+"""What another engine does for a session: it runs batches of attempts in its workers."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
+
+__all__ = ["AttemptKey", "Batch", "BatchAnswer", "Engine", "EngineEvents", "WorkerView"]
+
+AttemptKey = tuple[int, int]
+"""Drop and attempt."""
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Attempts that one worker of the engine gets together. `number` is unique in its runner."""
+
+    number: int
+    tasks: tuple[Task, ...]
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of a batch so far: results, and the attempts that have not begun and were taken back.
+
+    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine.
+    """
+
+    number: int
+    worker: str
+    results: tuple[AttemptResult, ...] = ()
+    returned: tuple[Task, ...] = ()
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host."""
+
+    name: str
+    slots: int
+    hosts: tuple[str, ...] = ()
+
+
+class EngineEvents(msgspec.Struct, frozen=True):
+    """What an engine reports to its runner. Each is called from any thread, and returns immediately."""
+
+    answered: Callable[[BatchAnswer, bool], None]
+    """A batch was answered; the last argument is whether it has ended."""
+    lost: Callable[[int, str], None]
+    """A batch will not be answered any more, and why: "the Dask worker tcp://... was removed"."""
+    workers: Callable[[Sequence[WorkerView]], None]
+    """The workers that there are now."""
+    broken: Callable[[str], None]
+    """The engine cannot be reached any more, and why."""
+
+
+class Engine(Protocol):
+    """Runs batches. All methods but `start` and `close` return immediately; they are called by one thread."""
+
+    name: str
+    """For messages, such as ``Dask``."""
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the engine, or start it, and return its workers.
+
+        Parameters
+        ----------
+        spec : ExecutorSpec
+            What workers build an executor from.
+        factory : str
+            ``package.module:function`` that makes an `Executor` from the spec.
+        events : EngineEvents
+            Where it reports to.
+
+        Raises
+        ------
+        DropflowError
+            It cannot be reached, or its workers cannot run attempts of this session: another version of dropflow, or
+            no access to the session directory.
+        """
+        ...
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+        """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
+
+        `name` is what people see on the pages of the engine.
+        """
+        ...
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, wherever they are. They are answered all the same."""
+        ...
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        ...
+
+    def discard(self, number: int) -> None:
+        """Forget a batch, and stop what runs of it. It is not answered."""
+        ...
+
+    def ping(self) -> None:
+        """Tell all workers that the session is alive. They stop its attempts if they hear nothing for a minute."""
+        ...
+
+    def close(self) -> None:
+        """Stop what runs, and leave the engine; end it if `start` started it. Idempotent."""
+        ...

@@ -1,0 +1,267 @@
+"""The side of a session in a worker of an engine: worker processes of ours, which run the batches that come there.
+
+The worker of the engine waits in `Host.run` until the attempts of a batch are answered. It does not run them itself:
+they need a process that may be killed, with a working directory of its own, and whose output is that of one attempt.
+
+A host without a message for `LEASE_SECONDS` stops its attempts: the process of its session was killed.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import SystemClock
+from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
+from dropflow.engine.chained_tasks import members
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer
+from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.pool import PooledRunner, WorkerPool
+from dropflow.errors import WorkerDiedError
+from dropflow.version import __version__
+
+__all__ = ["LEASE_SECONDS", "Host", "HostView", "look"]
+
+LEASE_SECONDS = 60.0
+_DISCARD_GRACE = 0.5
+_MOST_REMEMBERED = 10_000
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """What a worker of an engine finds before it runs anything.
+
+    Attributes
+    ----------
+    version : str
+        Of dropflow there.
+    host : str
+        Name of its host.
+    problem : str
+        Why it cannot use the session directory; empty if it can.
+    """
+
+    version: str
+    host: str
+    problem: str
+
+
+def look(probe: str, token: str) -> HostView:
+    """Return whether a worker can use the session directory: it reads the file `probe`, and writes one beside it.
+
+    Parameters
+    ----------
+    probe : str
+        Path of a file that the session has written into its private directory.
+    token : str
+        What is in it.
+    """
+    problem = ""
+    try:
+        if Path(probe).read_text(encoding="utf-8") != token:
+            problem = f"{probe} is another file there"
+        else:
+            own = Path(f"{probe}-{socket.gethostname()}-{os.getpid()}")
+            own.write_text(token, encoding="utf-8")
+            own.unlink()
+    except OSError as error:
+        problem = f"{error.filename or probe}: {error.strerror or error}"
+    return HostView(__version__, socket.gethostname(), problem)
+
+
+class _Work:
+    """A batch that is here."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.number = batch.number
+        self.open = {(one.drop, one.attempt) for task in batch.tasks for one in members(task)}
+        self.results: list[AttemptResult] = []
+        self.returned: list[Task] = []
+        self.over = threading.Event()
+
+
+class Host:
+    """Runs the batches of one session in one process of an engine. Its methods are called from any thread.
+
+    Parameters
+    ----------
+    spec : ExecutorSpec
+        What its worker processes build their executor from.
+    workers : int
+        How many attempts run at a time.
+    name : str
+        Name of the worker of the engine.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from the spec.
+    """
+
+    def __init__(self, spec: ExecutorSpec, *, workers: int, name: str, factory: str) -> None:
+        self._spec, self._workers, self._factory = spec, workers, factory
+        self.name = name
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(Batch).decode
+        # Guards what is below: threads of the engine and the thread of the pool meet here.
+        self._lock = threading.Lock()
+        self._pool: WorkerPool | None = None
+        self._runner: PooledRunner | None = None
+        self._batches: dict[int, _Work] = {}
+        self._work_of: dict[AttemptKey, _Work] = {}
+        self._stopped: dict[AttemptKey | int, None] = {}
+        """Attempts and batches that were stopped before they came here, the oldest first."""
+        self._closed = threading.Event()
+        self._clock = SystemClock()
+        self._pinged = self._clock.monotonic()
+
+    def run(self, data: bytes) -> bytes:
+        """Run a batch, and return its answer, when all its attempts are over or have been taken back.
+
+        Raises
+        ------
+        WorkerDiedError
+            The host was closed, or the batch discarded.
+        """
+        batch = self._decode(data)
+        work = _Work(batch)
+        with self._lock:
+            if self._closed.is_set() or batch.number in self._stopped:
+                raise self._lost()
+            runner = self._open()
+            self._batches[batch.number] = work
+            self._work_of.update(dict.fromkeys(work.open, work))
+            stopped = [key for key in work.open if key in self._stopped]
+        try:
+            runner.submit(batch.tasks)
+            for key in stopped:
+                runner.abort(*key, _DISCARD_GRACE)
+        except OSError:  # it was closed meanwhile
+            work.over.set()
+        work.over.wait()
+        with self._lock:
+            self._batches.pop(batch.number, None)
+            if work.open:
+                raise self._lost()
+            return self._encode(self._answer(work))
+
+    def abort(self, attempts: Iterable[AttemptKey], grace: float) -> None:
+        """Stop attempts that are here, or come later."""
+        with self._lock:
+            runner = self._runner
+            found = []
+            for drop, attempt in attempts:
+                if (drop, attempt) in self._work_of:
+                    found.append((drop, attempt))
+                else:
+                    self._remember((drop, attempt))
+        _abort(runner, found, grace)
+
+    def recall(self, numbers: Iterable[int]) -> bytes:
+        """Take back what has not begun, if one of these batches is here; return the answers so far, as a list."""
+        with self._lock:
+            runner = self._runner
+            if runner is None or self._batches.keys().isdisjoint(numbers):
+                return self._encode([])
+        # What a worker process was given ahead comes back a moment after the hold, and leaves with the next call.
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            runner.hold(is_held=True)
+            returned = runner.give_back()
+            runner.hold(is_held=False)
+            with self._lock:
+                for task in returned:
+                    self._take_back(task)
+        with self._lock:
+            return self._encode([self._answer(work) for work in self._batches.values()])
+
+    def discard(self, number: int) -> None:
+        """Stop what runs of a batch, and do not wait for it."""
+        with self._lock:
+            work, runner = self._batches.get(number), self._runner
+            if work is None:
+                self._remember(number)
+                return
+            keys = list(work.open)
+            for key in keys:
+                self._work_of.pop(key, None)
+            work.over.set()
+        _abort(runner, keys, _DISCARD_GRACE)
+
+    def ping(self) -> None:
+        """Note that the session is alive."""
+        self._pinged = self._clock.monotonic()
+
+    def close(self) -> None:
+        """Stop everything; batches are answered with an error. Idempotent. Takes a second or two."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            pool, self._pool, self._runner = self._pool, None, None
+        if pool is not None:
+            pool.close()
+        with self._lock:
+            for work in self._batches.values():
+                work.over.set()
+
+    def _open(self) -> PooledRunner:
+        """Return the runner, with its worker processes, which the first batch starts."""
+        if self._runner is None:
+            logs = Path(self._spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
+            logs.mkdir(parents=True, exist_ok=True)
+            self._pool = WorkerPool(self._workers, logs=logs, factory=self._factory)
+            self._runner = self._pool.runner(self._spec)
+            self._runner.start(self._take_results)
+            threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
+        return self._runner
+
+    def _watch(self) -> None:
+        """Close the host when nothing has been heard of its session for too long."""
+        while (left := self._pinged + LEASE_SECONDS - self._clock.monotonic()) > 0.0:
+            if self._closed.wait(left):
+                return
+        self.close()
+
+    def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
+        with self._lock:
+            for result in results:
+                if isinstance(result, AttemptResult):  # streams are refused before a session begins
+                    work = self._leave((result.drop, result.attempt))
+                    if work is not None:
+                        work.results.append(result)
+
+    def _take_back(self, task: Task) -> None:
+        work = self._leave((task.drop, task.attempt))
+        if work is None:
+            return
+        if (task.drop, task.attempt) in self._stopped:
+            work.results.append(aborted(task.drop, task.attempt))
+        else:
+            # Those that follow it have been answered.
+            work.returned.append(msgspec.structs.replace(task, then=()) if task.then else task)
+
+    def _leave(self, key: AttemptKey) -> _Work | None:
+        work = self._work_of.pop(key, None)
+        if work is not None:
+            work.open.discard(key)
+            if not work.open:
+                work.over.set()
+        return work
+
+    def _answer(self, work: _Work) -> BatchAnswer:
+        return BatchAnswer(work.number, self.name, tuple(work.results), tuple(work.returned))
+
+    def _remember(self, stopped: AttemptKey | int) -> None:
+        self._stopped[stopped] = None
+        if len(self._stopped) > _MOST_REMEMBERED:
+            del self._stopped[next(iter(self._stopped))]
+
+    def _lost(self) -> WorkerDiedError:
+        return WorkerDiedError(f"the batch was stopped on the worker {self.name}")
+
+
+def _abort(runner: PooledRunner | None, attempts: Iterable[AttemptKey], grace: float) -> None:
+    if runner is not None:
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            for drop, attempt in attempts:
+                runner.abort(drop, attempt, grace)

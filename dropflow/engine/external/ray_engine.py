@@ -1,0 +1,361 @@
+"""Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one on this machine.
+
+Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the session runs.
+A task of Ray takes no message that stops one attempt and gives it time to clean up. An actor does; if it does not,
+it is killed and replaced.
+"""
+
+import contextlib
+import itertools
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dropflow.engine.api import ExecutorSpec
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.host import Host, HostView, look
+from dropflow.engine.external.probe import probe_file, refuse_unusable_workers
+from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerStartError
+from dropflow.exception_text import summary_of
+
+__all__ = ["RayEngine"]
+
+_START_SECONDS = 90.0
+"""How long Ray may take to start the first actor."""
+_CLOSE_SECONDS = 4.0
+_CALLS = 8
+"""Calls that an actor processes at a time: two batches, and messages beside them."""
+_MOST_REPLACED = 100
+"""How many actors are replaced that end before they have run a batch."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
+_decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
+
+
+class HostActor:
+    """The host of a session in a process of Ray.
+
+    Parameters
+    ----------
+    name : str
+        Name of the actor.
+    spec : bytes
+        The `ExecutorSpec`.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from it.
+    """
+
+    def __init__(self, name: str, spec: bytes, factory: str) -> None:
+        self._host = Host(msgspec.msgpack.decode(spec, type=ExecutorSpec), workers=1, name=name, factory=factory)
+
+    def look(self, path: str, token: str) -> tuple[str, str, str]:
+        """Return what `dropflow.engine.external.host.look` finds, as a tuple."""
+        view = look(path, token)
+        return view.version, view.host, view.problem
+
+    def run(self, data: bytes) -> bytes:
+        """Run a batch."""
+        return self._host.run(data)
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts."""
+        self._host.abort(attempts, grace)
+
+    def recall(self, numbers: Sequence[int]) -> bytes:
+        """Take back what has not begun."""
+        return self._host.recall(numbers)
+
+    def ping(self) -> None:
+        """Note that the session is alive."""
+        self._host.ping()
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._host.close()
+
+
+class _Actor:
+    """An actor, as this side sees it."""
+
+    def __init__(self, name: str, node: Mapping[str, Any], handle: Any) -> None:
+        self.name = name
+        self.node = node
+        self.handle = handle
+        self.batches: set[int] = set()
+        self.hosts: tuple[str, ...] = ()
+        """Names of its host, once it has answered."""
+        self.has_run = False
+
+
+class RayEngine:
+    """`dropflow.engine.external.engine.Engine` of Ray.
+
+    Parameters
+    ----------
+    address : str
+        Of a cluster: ``auto``, or ``host:6379``; empty for a new one on this machine. A connection that this process
+        has already is used in any case.
+    workers : int or None
+        How many actors; None for one for each processor of the cluster.
+    """
+
+    name = "Ray"
+
+    def __init__(self, address: str, workers: int | None) -> None:
+        self._address, self._count = address, workers
+        self._events: EngineEvents | None = None
+        self._is_ours = self._closing = False
+        self._numbers = itertools.count(1)
+        # Guards what is below: the thread of the runner and threads of Ray, which report ends, meet here.
+        self._lock = threading.RLock()
+        self._actors: dict[str, _Actor] = {}
+        self._actor_of: dict[int, _Actor] = {}
+        self._replaced = 0
+        self._spec, self._factory, self._directory = b"", "", ""
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the cluster, or start one, and start the actors."""
+        self._events, self._directory = events, spec.directory
+        self._spec, self._factory = _encode(spec), factory
+        self._connect()
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        if not nodes:
+            raise WorkerStartError(
+                "the Ray cluster has no processors", where=self._address, hint="start a node: ray start --address ..."
+            )
+        # By turns, so that fewer actors than processors are spread over the nodes.
+        spread = [node for turn in _turns(nodes) for node in turn]
+        with self._lock:
+            started = [self._start_actor(node) for node in spread[: self._count or len(spread)]]
+        self._check(started)
+        return self._views()
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        quiet = {"log_to_driver": False, "configure_logging": False}
+        try:
+            with _signal_handlers_kept():
+                if self._address:
+                    ray.init(address=self._address, **quiet)
+                else:
+                    ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            where = self._address or "on this machine"
+            raise LinkError(
+                f"there is no Ray cluster that answers: {summary_of(error)}",
+                where=where,
+                hint="give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
+            ) from error
+        self._is_ours = True
+
+    def _start_actor(self, node: Mapping[str, Any]) -> _Actor:
+        """Start an actor, on this node if there is a free processor."""
+        name = f"{node['NodeManagerAddress']}#{next(self._numbers)}"
+        options = {
+            "num_cpus": 1,
+            "max_concurrency": _CALLS,
+            "max_restarts": 0,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
+        }
+        handle = ray.remote(**options)(HostActor).remote(name, self._spec, self._factory)
+        actor = self._actors[name] = _Actor(name, node, handle)
+        return actor
+
+    def _check(self, actors: Sequence[_Actor]) -> None:
+        """Wait for actors, and refuse those that cannot use the session directory.
+
+        Ray may not have the processors for all of them now. One that starts later is checked then.
+        """
+        with probe_file(self._directory) as (path, token):
+            looks = {actor.handle.look.remote(path, token): actor for actor in actors}
+            ready, late = ray.wait(list(looks), num_returns=len(looks), timeout=_START_SECONDS / 9)
+            if not ready:
+                ready, late = ray.wait(late, num_returns=1, timeout=_START_SECONDS)
+            views = {}
+            for ref in ready:
+                try:
+                    views[looks[ref].name] = HostView(*ray.get(ref))
+                except ray.exceptions.RayError as error:
+                    if "No module named 'dropflow" in str(error):
+                        raise MissingDependencyError(
+                            f"the Ray actor {looks[ref].name} cannot import dropflow",
+                            hint="install dropflow in the environment of the nodes",
+                        ) from error
+                    raise WorkerStartError(f"the Ray actor {looks[ref].name} ended: {summary_of(error)}") from error
+        if not views:
+            raise WorkerStartError(
+                f"Ray has not started an actor in {_START_SECONDS:g} s",
+                where=self._address,
+                hint="its processors may be taken by other programs: see ray status",
+            )
+        refuse_unusable_workers(self.name, self._directory, views)
+        for ref in ready:
+            self._use(looks[ref], views[looks[ref].name].host)
+        for ref in late:
+            self._look_again(looks[ref])
+
+    def _look_again(self, actor: _Actor) -> None:
+        """Use an actor once it has started and can use the session directory."""
+        probe = probe_file(self._directory)
+        path, token = probe.__enter__()
+
+        def looked(done: Any) -> None:
+            with contextlib.suppress(OSError):
+                probe.__exit__(None, None, None)
+            try:
+                view = HostView(*done.result())
+                refuse_unusable_workers(self.name, self._directory, {actor.name: view})
+            except (ray.exceptions.RayError, DropflowError):
+                self._remove(actor, "it cannot be used", replace=False)
+                return
+            self._use(actor, view.host)
+            self._report().workers(self._views())
+
+        actor.handle.look.remote(path, token).future().add_done_callback(looked)
+
+    def _use(self, actor: _Actor, host: str) -> None:
+        actor.hosts = (str(actor.node["NodeManagerAddress"]), host)
+        if host == socket.gethostname():
+            actor.hosts += ("localhost", "127.0.0.1")
+
+    def _views(self) -> list[WorkerView]:
+        with self._lock:
+            return [WorkerView(one.name, 1, one.hosts) for one in self._actors.values() if one.hosts]
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:  # noqa: ARG002 - Ray shows actors
+        """Call an actor: the one with the fewest batches, among them one of `workers`."""
+        with self._lock:
+            usable = [actor for actor in self._actors.values() if actor.hosts]
+            if not usable:
+                self._report().lost(batch.number, "there is no Ray actor now")
+                return
+            wanted = [one for one in usable if one.name in workers]
+            actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
+            actor.batches.add(batch.number)
+            self._actor_of[batch.number] = actor
+        future = actor.handle.run.remote(_encode(batch)).future()
+        future.add_done_callback(lambda done: self._ended(actor, batch.number, done))
+
+    def _ended(self, actor: _Actor, number: int, done: Any) -> None:
+        """Report how a call of an actor has ended. Called by threads of Ray."""
+        with self._lock:
+            actor.batches.discard(number)
+            is_known = self._actor_of.pop(number, None) is not None
+        error = done.exception()
+        if error is None:
+            actor.has_run = True
+            if is_known:
+                self._report().answered(_decode_answer(done.result()), True)
+            return
+        if isinstance(error, ray.exceptions.RayActorError):
+            self._remove(actor, "its process has ended")
+        if is_known:
+            self._report().lost(number, f"the Ray actor {actor.name} ended: {summary_of(error)}")
+
+    def _remove(self, actor: _Actor, why: str, *, replace: bool = True) -> None:
+        """Forget an actor that has ended, and start another one in its place."""
+        with self._lock:
+            if self._closing or self._actors.pop(actor.name, None) is None:
+                return
+            self._replaced = 0 if actor.has_run else self._replaced + 1
+            other = None
+            if replace and self._replaced < _MOST_REPLACED:
+                with contextlib.suppress(Exception):  # the connection to Ray is lost
+                    other = self._start_actor(actor.node)
+            is_empty = not self._actors
+        self._report().workers(self._views())
+        if other is not None:
+            self._look_again(other)
+        elif is_empty:
+            self._report().broken(f"the last actor cannot be replaced: {why}")
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, in any actor."""
+        for actor in self._all():
+            actor.handle.abort.remote(list(attempts), grace)
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the actors of batches answer with what has ended, and return what has not begun."""
+        with self._lock:
+            actors = {
+                self._actor_of[number].name: self._actor_of[number] for number in numbers if number in self._actor_of
+            }
+        for actor in actors.values():
+            actor.handle.recall.remote(list(numbers)).future().add_done_callback(self._recalled)
+
+    def _recalled(self, done: Any) -> None:
+        if done.exception() is None:
+            for answer in _decode_answers(done.result()):
+                self._report().answered(answer, False)
+
+    def discard(self, number: int) -> None:
+        """Kill the actor of a batch, which does not stop it, and replace it."""
+        with self._lock:
+            actor = self._actor_of.pop(number, None)
+        if actor is not None:
+            with contextlib.suppress(Exception):  # it has ended
+                ray.kill(actor.handle)
+
+    def ping(self) -> None:
+        """Tell all actors that the session is alive, and check the connection."""
+        if not ray.is_initialized() and not self._closing:
+            self._report().broken("the connection to it was closed")
+            return
+        for actor in self._all():
+            actor.handle.ping.remote()
+
+    def _all(self) -> list[_Actor]:
+        with self._lock:
+            return [actor for actor in self._actors.values() if actor.hosts]
+
+    def _report(self) -> EngineEvents:
+        assert self._events is not None  # noqa: S101 - it has been started
+        return self._events
+
+    def close(self) -> None:
+        """Stop what runs and end the actors; end the cluster if `start` started it."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            actors = list(self._actors.values())
+            self._actor_of.clear()
+        if ray.is_initialized():
+            with contextlib.suppress(Exception):  # Ray may be away
+                calls = [actor.handle.close.remote() for actor in actors if actor.hosts]
+                ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
+            for actor in actors:
+                with contextlib.suppress(Exception):
+                    ray.kill(actor.handle)
+            if self._is_ours:
+                with _signal_handlers_kept():
+                    ray.shutdown()
+
+
+def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the nodes that have a first processor, then those that have a second one, and so on."""
+    for turn in itertools.count(1):
+        found = [node for node in nodes if node["Resources"]["CPU"] >= turn]
+        if not found:
+            return
+        yield found
+
+
+@contextlib.contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Keep the handlers of this process: Ray replaces the one of SIGTERM by one that exits."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)

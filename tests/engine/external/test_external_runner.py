@@ -1,0 +1,285 @@
+"""The runner of other engines, with an engine that a test plays: no package of an engine is needed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
+from dropflow.engine.external import external_runner
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.external_runner import ExternalRunner
+from dropflow.engine.external.host import HostView
+from dropflow.engine.external.place_queue import workers_of_places
+from dropflow.engine.external.probe import refuse_unusable_workers
+from dropflow.errors import ConflictError, StorageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.testing.drawing import draw
+from dropflow.version import __version__
+from tests.e2e.cluster import until
+
+
+class PlayedEngine:
+    """Records what it gets."""
+
+    name = "Played"
+
+    def __init__(self, slots: int = 2) -> None:
+        self.workers = [WorkerView(f"w{number}", 1, ("here",)) for number in range(slots)]
+        self.batches: dict[int, Batch] = {}
+        self.hints: dict[int, tuple[str, ...]] = {}
+        self.calls: list[tuple[str, object]] = []
+        self.events: EngineEvents | None = None
+        self.is_closed = False
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Start."""
+        del spec, factory
+        self.events = events
+        return self.workers
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+        """Note a batch."""
+        del name
+        self.hints[batch.number] = tuple(workers)
+        self.batches[batch.number] = batch
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Note."""
+        del grace
+        self.calls.append(("abort", tuple(attempts)))
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Note."""
+        self.calls.append(("recall", tuple(numbers)))
+
+    def discard(self, number: int) -> None:
+        """Note."""
+        self.calls.append(("discard", number))
+
+    def ping(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Note."""
+        self.is_closed = True
+
+    def answer(self, number: int, worker: str = "w0") -> None:
+        """Answer a batch with success, as if each attempt had taken a millisecond."""
+        batch = self.batches.pop(number)
+        results = tuple(AttemptResult(task.drop, task.attempt, {}, seconds=0.001) for task in batch.tasks)
+        assert self.events is not None
+        self.events.answered(BatchAnswer(number, worker, results), True)
+
+    def answer_one(self) -> bool:
+        """Answer a batch, if there is one; return False."""
+        for number in tuple(self.batches)[:1]:
+            self.answer(number)
+        return False
+
+
+class Played:
+    """A runner on a played engine, with what it has delivered."""
+
+    def __init__(self, graph: PhysicalGraph, *, slots: int = 2, places: Sequence[str] = ()) -> None:
+        self.engine = PlayedEngine(slots)
+        spec = ExecutorSpec(session="s", directory="/", templates=graph.templates, links=graph.links)
+        place_of = np.arange(graph.drops, dtype=np.int32) % max(len(places), 1) if places else None
+        self.runner = ExternalRunner(self.engine, spec, places=places, place_of=place_of)
+        self.results: list[AttemptResult] = []
+        self.runner.start(self._take)
+
+    def _take(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
+        self.results += [one for one in results if isinstance(one, AttemptResult)]
+
+    def submit(self, drops: Sequence[int]) -> None:
+        """Submit attempts of drops."""
+        self.runner.submit([Task(drop, 1, drop, f"d{drop}", ()) for drop in drops])
+
+
+GRAPH = draw(", ".join(f"A{number}" for number in range(64)))
+
+
+@pytest.fixture
+def played():  # noqa: ANN201 - a generator of Played
+    """A runner with two slots, closed at the end."""
+    made = Played(draw("A -> b"))
+    yield made
+    made.runner.close()
+    assert made.engine.is_closed
+
+
+def same_template(drops: Sequence[int]) -> list[Task]:
+    """Attempts of one template."""
+    return [Task(drop, 1, 0, f"d{drop}", ()) for drop in drops]
+
+
+def test_attempts_of_unknown_length_go_one_for_each_slot_and_short_ones_in_batches(played: Played) -> None:
+    """The engine gets no more than its workers run, until attempts are known to be short."""
+    played.runner.submit(same_template(range(100)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    assert [len(batch.tasks) for batch in played.engine.batches.values()] == [1, 1]
+    assert len(played.runner.running) == 2
+    for number in (1, 2):
+        played.engine.answer(number)
+    assert until(lambda: len(played.engine.batches) == 4)
+    sizes = [len(batch.tasks) for batch in played.engine.batches.values()]
+    assert sizes[0] > 20
+    assert sizes == sorted(sizes, reverse=True)
+    answered = 2
+    while answered + sum(sizes) < 100:
+        number = min(played.engine.batches)
+        answered += len(played.engine.batches[number].tasks)
+        played.engine.answer(number)
+        assert until(lambda: number not in played.engine.batches and len(played.engine.batches) == 4)  # noqa: B023
+        sizes = [len(batch.tasks) for batch in played.engine.batches.values()]
+    for number in tuple(played.engine.batches):
+        played.engine.answer(number)
+    assert until(lambda: len(played.results) == 100)
+
+
+def test_a_batch_of_one_that_is_lost_is_a_fault_and_one_of_several_is_innocent(played: Played) -> None:
+    """Of several attempts nothing is known: they are repeated free of charge, and each alone. Late answers are void."""
+    played.runner.submit(same_template(range(40)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    events = played.engine.events
+    assert events is not None
+    events.lost(1, "the worker has left")
+    assert until(lambda: len(played.results) == 1)
+    assert (played.results[0].failure.code, played.results[0].failure.is_innocent) == ("DF202", False)  # type: ignore[union-attr]
+
+    played.engine.answer(2)
+    assert until(lambda: any(len(batch.tasks) > 1 for batch in played.engine.batches.values()))
+    number, batch = next((at, one) for at, one in played.engine.batches.items() if len(one.tasks) > 1)
+    count = len(played.results)
+    events.lost(number, "the worker has left")
+    assert until(lambda: len(played.results) >= count + len(batch.tasks))
+    lost = played.results[count : count + len(batch.tasks)]
+    assert all(one.failure is not None and one.failure.is_innocent for one in lost)
+    seen = len(played.results)
+    events.answered(BatchAnswer(number, "w0", tuple(AttemptResult(one.drop, 1) for one in batch.tasks)), True)
+    again = batch.tasks[0].drop
+    played.engine.batches.pop(number)
+    played.engine.batches.pop(1)
+    for at in tuple(played.engine.batches):
+        played.engine.answer(at)
+    seen += 40 - 2 - len(batch.tasks)
+    assert until(lambda: len(played.results) == seen or played.engine.answer_one())
+    played.runner.submit([Task(again, 2, 0, "d", ())])
+    assert until(lambda: any([task.drop for task in one.tasks] == [again] for one in played.engine.batches.values()))
+    assert len(played.results) == seen
+
+
+def test_what_a_slow_batch_has_not_begun_is_recalled_and_sent_again(played: Played) -> None:
+    """After a quarter of a second the batch is asked for what it has; what it returns goes elsewhere."""
+    played.runner.submit(same_template(range(20)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    for number in (1, 2):
+        played.engine.answer(number)
+    assert until(lambda: any(call == "recall" for call, _ in played.engine.calls))
+    number, batch = next((at, one) for at, one in played.engine.batches.items() if len(one.tasks) > 1)
+    assert played.engine.events is not None
+    returned = batch.tasks[1:]
+    played.engine.events.answered(BatchAnswer(number, "w0", returned=returned), False)
+    drops = {task.drop for task in returned}
+    others = [one for at, one in played.engine.batches.items() if at != number]
+    for at in [at for at in played.engine.batches if at != number]:
+        played.engine.answer(at)
+    assert others
+
+    assert until(
+        lambda: any(
+            drops & {task.drop for task in one.tasks} for at, one in played.engine.batches.items() if at > number
+        )
+    )
+
+
+def test_an_aborted_attempt_that_is_not_answered_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that does not react does not delay the session: after the grace period the batch is discarded."""
+    monkeypatch.setattr(external_runner, "MARGIN_SECONDS", 0.0)
+    played.runner.submit(same_template(range(3)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    played.runner.abort(2, 1, 0.0)
+    played.runner.abort(0, 1, 0.0)
+    assert until(lambda: len(played.results) == 2)
+
+    assert [(one.drop, one.failure.kind) for one in played.results if one.failure] == [(2, "Aborted"), (0, "Aborted")]
+    assert ("abort", ((0, 1),)) in played.engine.calls
+    assert ("discard", 1) in played.engine.calls
+
+
+def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played) -> None:
+    """The session ends with the reason, and can be resumed with another runner."""
+    played.runner.submit(same_template(range(5)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    assert played.engine.events is not None
+    played.engine.events.broken("the connection was lost")
+    assert until(lambda: len(played.results) == 5)
+    played.runner.submit(same_template([7]))
+    assert until(lambda: len(played.results) == 6)
+
+    assert {one.failure.code for one in played.results if one.failure} == {"DF204"}
+    assert "connection was lost" in played.results[-1].failure.text  # type: ignore[union-attr]
+
+
+def test_placed_drops_go_to_the_workers_of_their_place() -> None:
+    """The drops of one place get the same worker as a hint."""
+    made = Played(GRAPH, slots=4, places=("n0", "n1"))
+    made.submit(range(4))
+    assert until(lambda: len(made.engine.batches) == 4)
+    hints = {batch.tasks[0].drop: made.engine.hints[number] for number, batch in made.engine.batches.items()}
+    made.runner.close()
+
+    assert hints == {0: ("w0",), 1: ("w1",), 2: ("w0",), 3: ("w1",)}
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "n1", "n2"]), max_size=6, unique=True),
+    st.lists(st.tuples(st.sampled_from(["a", "b", "d"]), st.integers(1, 3)), max_size=6),
+)
+def test_places_are_spread_over_workers(places: list[str], found: list[tuple[str, int]]) -> None:
+    """A place that names a host gets its workers; the others get one each, as evenly as possible."""
+    workers = [WorkerView(f"w{at}", slots, (host,)) for at, (host, slots) in enumerate(found)]
+    chosen = workers_of_places(places, workers)
+    hosts = {worker.hosts[0] for worker in workers}
+
+    assert set(chosen) == (set(range(len(places))) if workers else set())
+    others = []
+    for row, names in chosen.items():
+        if places[row] in hosts and len(hosts) > 1:
+            assert names == tuple(worker.name for worker in workers if worker.hosts == (places[row],))
+        else:
+            others += names
+    counts = [others.count(worker.name) for worker in workers]
+    assert not counts or max(counts) - min(counts) <= 1
+
+
+def test_workers_that_cannot_be_used_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """Another version, or no access to the session directory: which workers, why, and what to do."""
+    good = HostView(__version__, "h1", "")
+    refuse_unusable_workers("Dask", str(tmp_path), {"w1": good})
+    with pytest.raises(ConflictError, match=r"w2 \(0\.0\) of Dask have another version of dropflow"):
+        refuse_unusable_workers("Dask", str(tmp_path), {"w1": good, "w2": HostView("0.0", "h2", "")})
+    with pytest.raises(StorageError, match=r"cannot use the session directory: w2 \(on h2: /x: No such file") as caught:
+        refuse_unusable_workers("Dask", str(tmp_path), {"w2": HostView(__version__, "h2", "/x: No such file")})
+
+    assert "file system that all hosts share" in caught.value.hint
+
+
+def test_results_have_numbers_of_worker_processes_that_differ_between_hosts(played: Played) -> None:
+    """Each host numbers its worker processes from 1; the session's table of times needs other numbers."""
+    from dropflow.engine.api import Usage  # noqa: PLC0415 - only here
+
+    played.runner.submit(same_template(range(2)))
+    assert until(lambda: len(played.engine.batches) == 2)
+    assert played.engine.events is not None
+    for number in (1, 2):
+        drop = played.engine.batches[number].tasks[0].drop
+        result = AttemptResult(drop, 1, {drop: Handle()}, usage=Usage(1.0, worker=1))
+        played.engine.events.answered(BatchAnswer(number, f"w{number}", (result,)), True)
+    assert until(lambda: len(played.results) == 2)
+
+    assert sorted(one.usage.worker for one in played.results if one.usage) == [1, 2]
