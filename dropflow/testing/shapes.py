@@ -1,5 +1,6 @@
 """Large graphs of simple shape, for benchmarks and tests of how costs grow."""
 
+import msgspec
 import numpy as np
 
 from dropflow.graph.builder import from_columns
@@ -13,8 +14,20 @@ _NOOP = "dlg.apps.simple.NullBarrierApp"
 _FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 
 
-def fan(drops: int) -> PhysicalGraph:
-    """Return one data drop, then about `drops` / 2 no-op applications with a data drop each."""
+def fan(drops: int, *, seconds: float = 0.0) -> PhysicalGraph:
+    """Return one data drop, then about `drops` / 2 applications with a data drop each.
+
+    They do nothing; or they are Python functions, which sleep so many `seconds`.
+    """
+    app = Template(key="a", name="app", kind=Kind.APP, component=_NOOP)
+    if seconds:
+        code = f"def f(event=None):\n    import time\n    time.sleep({seconds!r})\n"
+        arguments = (
+            Argument(name="func_name", value="f"),
+            Argument(name="func_code", value=code),
+            Argument(name="event", type="Event", usage="InputPort"),
+        )
+        app = Template(key="a", name="app", kind=Kind.APP, component=_FUNCTION, arguments=arguments)
     copies = drops // 2
     axes = (Axis("fan", "fan", "scatter", copies),)
     each = np.arange(copies, dtype=np.int32)
@@ -24,7 +37,7 @@ def fan(drops: int) -> PhysicalGraph:
         prefix="fan",
         templates=(
             Template(key="r", name="root", kind=Kind.DATA, component=_MEMORY),
-            Template(key="a", name="app", kind=Kind.APP, component=_NOOP, axes=axes),
+            msgspec.structs.replace(app, axes=axes),
             Template(key="d", name="data", kind=Kind.DATA, component=_MEMORY, axes=axes),
         ),
         links=(Link(source=0, target=1), Link(source=1, target=2)),
