@@ -79,11 +79,12 @@ class Window:
             self.violations.append(f"request to {url}")
 
 
-def accessibility_findings(page: Any) -> list[str]:
-    """Return what axe-core finds on a page: the rule, and the first element that breaks it."""
+def accessibility_findings(page: Any, *rules: str) -> list[str]:
+    """Return what axe-core finds on a page, by all rules or these: the rule, and the first element that breaks it."""
     script = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     page.evaluate(script)  # not as an element: the content security policy of the page forbids that
-    found = page.evaluate("axe.run().then((found) => found.violations)")
+    chosen = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+    found = page.evaluate("(chosen) => axe.run(chosen).then((found) => found.violations)", chosen)
     return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 

@@ -125,7 +125,7 @@ def _translated(
             )
         part = np.zeros(graph.drops, dtype=np.int32)
         part.flags.writeable = False
-        return replace(graph, part=part, places=())
+        return replace(graph, part=part, places=(), planned=None)
     found = translate(
         note.document,
         name=graph.name,

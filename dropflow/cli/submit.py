@@ -218,10 +218,12 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     """Return `graph` in parts, placed on nodes if there is one for each part.
 
     A placed graph stays on its nodes and a partitioned graph keeps its parts unless the options ask for something else.
-    If there are more parts than nodes, the manager places them, part k on the k-th node, round robin.
+    If there are more parts than nodes, the manager places them, part k on the k-th node, round robin. Otherwise the
+    graph gets its schedule on these nodes, which its timeline compares with what is executed.
     """
     from translator.partition.registry import partition
     from translator.placement import place
+    from translator.planning.schedule import with_schedule
 
     if graph.places and not (options.is_given or options.anew):
         return graph
@@ -237,7 +239,8 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     else:
         parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
     names = [node.name for node in machines.nodes]
-    return place(parted, names) if parted.parts <= len(names) else parted
+    placed = place(parted, names) if parted.parts <= len(names) else parted
+    return with_schedule(placed, machines)
 
 
 def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph":

@@ -313,8 +313,11 @@ class Runner(Protocol):
     """How many attempts to submit at a time; more would only wait."""
 
     @property
-    def running(self) -> Sequence[int]:
-        """The drops whose attempts a worker or thread runs now, without those that wait for one. From any thread."""
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts run now, without those that wait, and their worker processes. From any thread.
+
+        Worker processes have numbers from 1, as in `Usage.worker`; 0 for a thread.
+        """
         ...
 
     def start(self, deliver: ResultSink) -> None:

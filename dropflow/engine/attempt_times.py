@@ -74,6 +74,15 @@ class AttemptTimes:
         for run in runs:
             self._given[run.drop] = now
 
+    @property
+    def now(self) -> float:
+        """The time, by the clock of all records."""
+        return self._clock.now()
+
+    def given_at(self, drop: int) -> float:
+        """Return when the last attempt of a drop was given to the runner, in seconds since the epoch; 0 if unknown."""
+        return self._given[drop]
+
     def given_ahead(self, runs: Sequence[Run]) -> None:
         """Note that attempts are given to the runner before they can begin: they will begin without waiting."""
         for run in runs:

@@ -45,6 +45,8 @@ _BIG_INTEGER = 1
 _COLUMNS = {"template": "<i4", "instance": "<i4", "part": "<i4", "ptr": "<i8", "neighbour": "<i4", "link": "<i4"}
 _PRIORITY_COLUMN = {"priority": "<i4"}
 """Only in graphs with priorities."""
+_PLAN_COLUMNS = {"planned_begin": "<f4", "planned_end": "<f4"}
+"""Only in graphs with a plan."""
 _OID_COLUMNS = {"oid_ptr": "<i8", "oid_text": "|u1"}
 
 
@@ -143,6 +145,7 @@ def parse(buffer: Buffer, *, where: str = "") -> PhysicalGraph:
         places=header.places,
         oids=_read_oids(columns, where),
         priority=columns.get("priority"),
+        planned=(columns["planned_begin"], columns["planned_end"]) if "planned_begin" in columns else None,
         meta=header.meta,
     )
     wrong = faults(graph)
@@ -163,6 +166,8 @@ def _columns_of(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
     }
     if graph.priority is not None:
         columns["priority"] = graph.priority
+    if graph.planned is not None:
+        columns["planned_begin"], columns["planned_end"] = graph.planned
     if graph.oids is not None:
         try:
             texts = [oid.encode() for oid in graph.oids]
@@ -175,7 +180,7 @@ def _columns_of(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
 
 
 def _type_of(name: str) -> str:
-    return (_COLUMNS | _PRIORITY_COLUMN | _OID_COLUMNS)[name]
+    return (_COLUMNS | _PRIORITY_COLUMN | _PLAN_COLUMNS | _OID_COLUMNS)[name]
 
 
 def _little(column: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
@@ -255,7 +260,9 @@ def _damaged(where: str) -> BadFileError:
 
 def _read_columns(view: memoryview, header: _DfgHeader, after: int, where: str) -> dict[str, npt.NDArray[Any]]:
     names = [column.name for column in header.columns]
-    wanted = _COLUMNS | (_PRIORITY_COLUMN if "priority" in names else {}) | (_OID_COLUMNS if "oid_ptr" in names else {})
+    wanted = dict(_COLUMNS)
+    for optional in (_PRIORITY_COLUMN, _PLAN_COLUMNS, _OID_COLUMNS):
+        wanted |= optional if next(iter(optional)) in names else {}
     if names != list(wanted):
         raise BadFileError(f"the file has the columns {names}", where=where, hint="use the dropflow that wrote it")
     columns: dict[str, npt.NDArray[Any]] = {}

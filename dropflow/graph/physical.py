@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from dropflow.graph.templates import Kind, Link, Template
 
-__all__ = ["Adjacency", "FloatColumn", "IntColumn", "PhysicalGraph", "PointerColumn"]
+__all__ = ["Adjacency", "FloatColumn", "IntColumn", "PhysicalGraph", "PointerColumn", "SecondsColumn"]
 
 IntColumn = npt.NDArray[np.int32]
 PointerColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
+SecondsColumn = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class PhysicalGraph:
     priority : int32 array, shape (drops,), or None
         Of the applications of a node that are ready, those with the highest number start first; None for the order in
         which they become ready.
+    planned : pair of float32 arrays, shape (drops,), or None
+        When each application begins and ends in the plan that the graph was submitted with, in seconds from its
+        beginning; NaN for data. None without a plan.
     weight : float array, shape (drops,), or None
         Measured weight of each drop, in place of that of its template: seconds of an application, bytes of data. For
         planning only; files do not have it.
@@ -89,6 +93,7 @@ class PhysicalGraph:
     meta: dict[str, str] = field(default_factory=dict)
     rank: IntColumn | None = None
     priority: IntColumn | None = None
+    planned: tuple[SecondsColumn, SecondsColumn] | None = None
     weight: FloatColumn | None = None
 
     @property

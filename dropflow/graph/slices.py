@@ -120,6 +120,7 @@ def slice_for(graph: PhysicalGraph, node: str, *, first: IntColumn | None = None
         oids=None if graph.oids is None else _picked(graph, rows),
         rank=None if (rows[1:] > rows[:-1]).all() else rows,
         priority=None if graph.priority is None else _frozen(graph.priority[rows]),
+        planned=None,  # only the whole graph is compared with what is executed
     )
     return Slice(node, piece, rows)
 

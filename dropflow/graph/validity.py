@@ -1,8 +1,10 @@
 """Checks of the columns of a physical graph."""
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
@@ -27,11 +29,10 @@ def _row_faults(graph: PhysicalGraph) -> list[str]:
         found.append("a template has an error threshold that is not a number")
     drops, templates = graph.drops, len(graph.templates)
     parts = len(graph.places) or _MOST_PARTS
-    columns = {"instance": graph.instance, "part": graph.part}
-    if graph.priority is not None:
-        columns["priority"] = graph.priority
     found += [
-        f"column {name} has {len(column)} rows, not {drops}" for name, column in columns.items() if len(column) != drops
+        f"column {name} has {len(column)} rows, not {drops}"
+        for name, column in _columns(graph).items()
+        if len(column) != drops
     ]
     if graph.oids is not None and len(graph.oids) != drops:
         found.append(f"there are {len(graph.oids)} text ids for {drops} drops")
@@ -49,6 +50,16 @@ def _row_faults(graph: PhysicalGraph) -> list[str]:
     if not (graph.part.min() >= 0 and graph.part.max() < parts):
         found.append("a drop is in a part that does not exist")
     return found
+
+
+def _columns(graph: PhysicalGraph) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that must have as many rows as the one of templates."""
+    columns: dict[str, npt.NDArray[Any]] = {"instance": graph.instance, "part": graph.part}
+    if graph.priority is not None:
+        columns["priority"] = graph.priority
+    if graph.planned is not None:
+        columns["planned_begin"], columns["planned_end"] = graph.planned
+    return columns
 
 
 def _size(template: Template) -> int:

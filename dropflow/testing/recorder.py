@@ -21,7 +21,7 @@ class FakeRunner:
 
     def __init__(self, answer: Callable[[Task], AttemptResult] | None = None, *, window: int = 1000) -> None:
         self.window = window
-        self.running: Sequence[int] = ()
+        self.running: Mapping[int, int] = {}
         self.tasks: list[Task] = []
         self.aborted: list[int] = []
         self.closed = False

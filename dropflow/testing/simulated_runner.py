@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -98,9 +98,9 @@ class SimulatedRunner:
         self._deliver: ResultSink = lambda _: None
 
     @property
-    def running(self) -> Sequence[int]:
+    def running(self) -> Mapping[int, int]:
         """The drops whose attempts run."""
-        return [drop for drop, _ in tuple(self._running)]
+        return {drop: 0 for drop, _ in tuple(self._running)}
 
     def start(self, deliver: ResultSink) -> None:
         """Remember where results go."""

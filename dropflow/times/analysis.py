@@ -95,7 +95,8 @@ def pack_analysis(found: Analysis) -> bytes:
     """Return what a page draws besides the records: a section with a row for each attempt, in the order of the records.
 
     The header names the nodes with the number of their attempts, and the logical nodes; ``template`` has the logical
-    node of each attempt.
+    node of each attempt. ``planned_begin`` and ``planned_end`` are seconds after the first attempt was ready, if the
+    graph has a plan.
     """
     attempts, waits = found.attempts, found.waits
     critical = np.zeros(len(attempts), np.uint8)
@@ -117,6 +118,9 @@ def pack_analysis(found: Analysis) -> bytes:
         "kind": waits.kind.astype("|u1"),
         "critical": critical,
     }
+    if found.graph.planned is not None:
+        for name, times in zip(("planned_begin", "planned_end"), found.graph.planned, strict=True):
+            columns[name] = times[attempts.drop].astype("<f4")
     return pack_columns(header, columns)
 
 
@@ -152,6 +156,7 @@ def _lane_uses(found: Analysis) -> tuple[LaneUse, ...]:
         kind: np.bincount(lanes.lane, found.gaps.seconds[:, column], minlength=len(lanes))
         for column, kind in enumerate(GAP_KINDS)
     }
+    late = _late(found)
     return tuple(
         LaneUse(
             node=attempts.nodes[int(lanes.node[lane])],
@@ -160,6 +165,20 @@ def _lane_uses(found: Analysis) -> tuple[LaneUse, ...]:
             busy=float(busy[lane]),
             **{kind: float(seconds[lane]) for kind, seconds in idle.items()},
             rest=float(found.gaps.tail[lane]),
+            late=None if late is None or np.isnan(late[lane]) else float(late[lane]),
         )
         for lane in range(len(lanes))
     )
+
+
+def _late(found: Analysis) -> npt.NDArray[np.float64] | None:
+    """Return how much later each lane ended than its attempts were to end, or NaN; None without a plan."""
+    if found.graph.planned is None:
+        return None
+    attempts, lane = found.attempts, found.lanes.lane
+    planned, ended = (np.full(len(found.lanes), -np.inf) for _ in range(2))
+    ends = found.graph.planned[1][attempts.drop].astype(np.float64)
+    has_plan = np.isfinite(ends)
+    np.maximum.at(planned, lane[has_plan], ends[has_plan])
+    np.maximum.at(ended, lane, attempts.ended - attempts.start)
+    return np.where(np.isfinite(planned), ended - planned, np.nan)

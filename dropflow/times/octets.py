@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
-from dropflow.times.records import RECORD
+from dropflow.times.records import RECORD, RUNNING
 
 __all__ = ["TimesSection", "pack_columns", "pack_times", "read_sections"]
 
 _LENGTHS = np.dtype("<u4")
 _PREFIX = 8
+_NONE = np.zeros(0, RUNNING)
 
 
 class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,10 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
     missing : str
         Why there are no records of the node: it did not answer. Empty if it did.
     records : array of `dropflow.times.records.RECORD`
+    running : array of `dropflow.times.records.RUNNING`
+        The attempts that run now.
+    now : float
+        The time of the node, in seconds since the epoch; 0 if nothing runs.
     """
 
     node: str
@@ -42,6 +47,8 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 0
     total: int = 0
     missing: str = ""
+    running: npt.NDArray[Any] = _NONE
+    now: float = 0.0
 
 
 def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -59,9 +66,18 @@ def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray
 
 
 def pack_times(section: TimesSection) -> bytes:
-    """Return the records of one node as a section with a column for each field."""
-    header = {"node": section.node, "first": section.first, "total": section.total, "missing": section.missing}
-    return pack_columns(header, {name: section.records[name] for name in RECORD.names or ()})
+    """Return the records of one node as a section with a column for each field, and those of attempts that run."""
+    header: dict[str, object] = {
+        "node": section.node,
+        "first": section.first,
+        "total": section.total,
+        "missing": section.missing,
+    }
+    columns = {name: section.records[name] for name in RECORD.names or ()}
+    if len(section.running):
+        header["now"] = section.now
+        columns |= {f"running_{name}": section.running[name] for name in RUNNING.names or ()}
+    return pack_columns(header, columns)
 
 
 def read_sections(chunks: Iterable[bytes], *, where: str = "") -> Iterator[TimesSection]:
@@ -99,6 +115,7 @@ class _Header(msgspec.Struct):
     first: int = 0
     total: int = 0
     missing: str = ""
+    now: float = 0.0
 
 
 def _read_section(data: memoryview) -> tuple[TimesSection, int]:
@@ -112,7 +129,16 @@ def _read_section(data: memoryview) -> tuple[TimesSection, int]:
     records = np.zeros(len(columns["drop"]), RECORD)
     for name in RECORD.names or ():
         records[name] = columns[name]
+    running = np.zeros(len(columns.get("running_drop", ())), RUNNING)
+    for name in RUNNING.names or () if len(running) else ():
+        running[name] = columns[f"running_{name}"]
     section = TimesSection(
-        node=header.node, first=header.first, total=header.total, missing=header.missing, records=records
+        node=header.node,
+        first=header.first,
+        total=header.total,
+        missing=header.missing,
+        records=records,
+        running=running,
+        now=header.now,
     )
     return section, end + body_size

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RECORD", "TIMES_FILE", "read_times"]
+__all__ = ["RECORD", "RUNNING", "TIMES_FILE", "read_times"]
 
 TIMES_FILE = "times.dft"
 
@@ -33,6 +33,13 @@ its worker process, 0 for none; ``ready`` when it could begin, in seconds since 
 given to the runner, until it began, until it ended, and until its outputs were committed; and ``processor``, the
 seconds of processor time, of its child processes too. ``memory`` is the largest resident memory of its process
 meanwhile, in bytes, 0 if the process is not its own; ``read`` and ``written`` are the bytes of its inputs and outputs.
+"""
+
+RUNNING = np.dtype([("drop", "<u4"), ("template", "<u4"), ("worker", "<u2"), ("since", "<f8")])
+"""One attempt that runs: row of its drop and of its template in the whole graph, and the number of its worker process.
+
+``since`` is when it was given to the runner, in seconds since the epoch, 0 if that is not known. It began then, or when
+the attempt before it on its worker process had ended.
 """
 
 

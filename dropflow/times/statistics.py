@@ -131,6 +131,8 @@ class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
         Idle before an attempt, waiting for its data, for a message, and for a worker.
     rest : float
         Idle after the last attempt, until the session ended.
+    late : float or None
+        How much later its last attempt ended than the last of its attempts was to end in the plan; None without a plan.
     """
 
     node: str
@@ -141,6 +143,7 @@ class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
     message: float
     worker: float
     rest: float
+    late: float | None = None
 
 
 class NodeTraffic(msgspec.Struct, frozen=True, kw_only=True):

@@ -449,7 +449,7 @@ class HostedSession:
 
 def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:
     """Return how many drops of each logical node run."""
-    drops = () if progress.is_over else session.runner.running
+    drops = () if progress.is_over else tuple(session.runner.running)
     return session_views.running_by_node(statistics, session.graph, drops)
 
 

@@ -1,14 +1,19 @@
 """What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import cache, partial
+from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
 from dropflow.errors import ConflictError, GoneError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
@@ -23,7 +28,7 @@ from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
-from dropflow.times.records import TIMES_FILE, read_times
+from dropflow.times.records import RUNNING, TIMES_FILE, read_times
 from managers.node import drop_pages, session_views
 from managers.node.batch_download import batch
 from managers.node.content_previews import content_picture, content_preview
@@ -216,13 +221,19 @@ class SessionQueries(SessionTimes):
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
         """Return the times of the attempts on this node."""
         found = self._find(session)
-        if isinstance(found.session, Session):
-            found.session.call(_write_times)
+        now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
         path = found.directory.path / TIMES_FILE
         known = query.known.get(self.name, 0)
         records = read_times(path)
         first = known if known <= len(records) else 0  # it was deleted, and is another one of that name
-        section = TimesSection(node=self.name, first=first, total=len(records), records=records[first:])
+        section = TimesSection(
+            node=self.name,
+            first=first,
+            total=len(records),
+            records=records[first:],
+            running=_running_records(running, found.piece),
+            now=now,
+        )
         data = pack_times(section)
         return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
 
@@ -268,6 +279,18 @@ def _running(found: NodeSession) -> frozenset[int] | None:
     return frozenset(found.session.runner.running)
 
 
-def _write_times(live: Session) -> None:
-    if live.times is not None:
-        live.times.write()
+def _write_times(live: Session) -> tuple[float, list[tuple[int, int, float]]]:
+    """Write the records so far; return the time, and what runs: row in the slice, worker process, and since when."""
+    times = live.times
+    if times is None:
+        return 0.0, []
+    times.write()
+    return times.now, [(drop, worker, times.given_at(drop)) for drop, worker in live.runner.running.items()]
+
+
+def _running_records(running: Sequence[tuple[int, int, float]], piece: Slice) -> npt.NDArray[Any]:
+    """Return the attempts that run, by rows of the whole graph."""
+    records = np.zeros(len(running), RUNNING)
+    for number, (row, worker, since) in enumerate(running):
+        records[number] = int(piece.drop[row]), int(piece.graph.template[row]), worker, since
+    return records

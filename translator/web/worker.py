@@ -35,6 +35,7 @@ from translator.pipeline import Checked, examine, finish
 from translator.planning.judge import judge
 from translator.planning.live_machines import live_machines
 from translator.planning.machines import Machines
+from translator.planning.schedule import with_schedule
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.template_form import form_of
 from translator.web.records import (
@@ -142,6 +143,8 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         report_stage("measuring the graph")
         where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
         report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report, where, note)
+        if machines is not None:  # nodes of a cluster; of others nothing is known that a run could be compared with
+            graph = with_schedule(graph, where)
         report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
         graph_file.save(graph, folder / GRAPH)
     except DropflowError as error:

@@ -95,12 +95,12 @@ class ExternalRunner:
         self._pinged = -math.inf
         self._recalled = 0.0
         self._broken: Failure | None = None
-        self._running: tuple[int, ...] = ()
+        self._running: Mapping[int, int] = {}
 
     # From any thread.
 
     @property
-    def running(self) -> Sequence[int]:
+    def running(self) -> Mapping[int, int]:
         """The drops of the first attempt of each batch that workers may run now."""
         return self._running
 
@@ -185,7 +185,7 @@ class ExternalRunner:
         if self._broken is None and not self._ending:
             self._keep(now)
             self._assign(now)
-        self._running = tuple(self._sent.running[: max(self._slots, 1)])
+        self._running = dict.fromkeys(self._sent.running[: max(self._slots, 1)], 0)
 
     def _end(self) -> None:
         self._ending = True

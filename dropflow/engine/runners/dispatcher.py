@@ -276,14 +276,14 @@ class Dispatcher:
 
     def note_running(self) -> None:
         """Note, for each runner, the drops that workers are at: those of the first attempt that they were sent."""
-        found: dict[int, list[int]] = {number: [] for number in self._runners}
+        found: dict[int, dict[int, int]] = {number: {} for number in self._runners}
         for worker in self._workers:
             if worker.assigned:
                 number, task = next(iter(worker.assigned.values()))
                 if number in found:
-                    found[number].append(task.drop)
+                    found[number][task.drop] = worker.number + 1
         for number, runner in self._runners.items():
-            runner.running = tuple(found[number])
+            runner.running = found[number]
 
     # Results to runners.
 

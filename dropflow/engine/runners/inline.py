@@ -1,7 +1,7 @@
 """Attempts run in the session's own thread, one after another: the simplest runner, and the cheapest."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.chained_tasks import not_begun, rest_not_begun, with_input
@@ -69,10 +69,10 @@ class InlineRunner:
         return self._executor.execute(task)
 
     @property
-    def running(self) -> Sequence[int]:
+    def running(self) -> Mapping[int, int]:
         """The drop whose attempt runs, if there is one."""
         current = self._current
-        return () if current == _NOTHING else (current[0],)
+        return {} if current == _NOTHING else {current[0]: 0}
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt if it is the one that runs."""

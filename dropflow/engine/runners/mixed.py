@@ -1,6 +1,6 @@
 """Two runners as one: tasks of templates that only wait run in threads, the others in worker processes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dropflow.engine.api import ResultSink, Runner, Task
 from dropflow.stopping import GRACE_SECONDS
@@ -39,9 +39,9 @@ class MixedRunner:
             self._computing.submit([task for task in tasks if not self._waits[task.template]])
 
     @property
-    def running(self) -> Sequence[int]:
+    def running(self) -> Mapping[int, int]:
         """The drops whose attempts run in either runner."""
-        return (*self._waiting.running, *self._computing.running)
+        return {**self._waiting.running, **self._computing.running}
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Stop an attempt in either runner."""

@@ -25,7 +25,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -393,8 +393,8 @@ class PooledRunner:
         self._started = self._closed = False
 
     @property
-    def running(self) -> Sequence[int]:
-        """The drops whose attempts workers run."""
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts workers run, and the numbers of these."""
         return self._queue.running
 
     def start(self, deliver: ResultSink) -> None:

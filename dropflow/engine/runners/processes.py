@@ -1,6 +1,6 @@
 """Attempts run in worker processes that belong to one session."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dropflow.engine.api import ExecutorSpec, ResultSink, Task
@@ -37,8 +37,8 @@ class ProcessRunner:
         self._runner.submit(tasks)
 
     @property
-    def running(self) -> Sequence[int]:
-        """The drops whose attempts workers run."""
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts workers run, and the numbers of these."""
         return self._runner.running
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -44,8 +44,8 @@ class RunnerQueue:
         """Attempts that wait for a process that no other attempt has used."""
         self._held: list[Task] | None = None
         """Attempts that wait while none may be started; None while they may."""
-        self.running: tuple[int, ...] = ()
-        """The drops whose attempts workers are at; read by other threads."""
+        self.running: Mapping[int, int] = {}
+        """The drops whose attempts workers are at, and the numbers of these; replaced as a whole, for other threads."""
         self.broken: Failure | None = None
         """Why none of its attempts can be run."""
         self.is_leaving = False

@@ -1,7 +1,7 @@
 """Attempts run in threads of this process: for work that waits, and for code that releases the GIL."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dropflow.clock import SystemClock
@@ -71,9 +71,9 @@ class ThreadRunner:
             self._changed.notify(len(tasks))
 
     @property
-    def running(self) -> Sequence[int]:
+    def running(self) -> Mapping[int, int]:
         """The drops whose attempts threads run."""
-        return [drop for drop, _ in tuple(self._running)]
+        return {drop: 0 for drop, _ in tuple(self._running)}
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Remove an attempt from the queue, and answer it; or stop it if it can be stopped."""

@@ -47,6 +47,13 @@ export function* sections(buffer) {
  * @property {number} node
  * @property {string} name
  * @property {Int32Array} spans attempts in the order of their begins; they do not overlap
+ * @property {Running | null} running the attempt that has begun and not ended
+ *
+ * @typedef {object} Running
+ * @property {number} drop
+ * @property {number} template index into `templates`
+ * @property {number} worker
+ * @property {number} begin
  */
 
 export class Attempts {
@@ -64,6 +71,10 @@ export class Attempts {
     this.origin = 0;
     this.last = 0;
     this.templates = [];
+    /** @type {{drop: number, template: number, worker: number, since: number}[][]} by node, what runs now */
+    this.running = [];
+    /** By node, the clock of the node less that of this page, in seconds. */
+    this.clocks = [];
     /** @type {string[]} */
     this.missing = [];
     this.analysed = null;
@@ -89,6 +100,13 @@ export class Attempts {
     const { rows } = this.nodes[node];
     if (header.first !== rows.length) return false;
     const added = columns.drop.length;
+    this.running[node] = Array.from(columns.running_drop ?? [], (drop, at) => ({
+      drop, template: columns.running_template[at], worker: columns.running_worker[at], since: columns.running_since[at],
+    }));
+    if (!this.count && !added && this.running[node].length) {
+      this.origin = Math.min(this.origin || Infinity, ...this.running[node].map(({ since }) => since || Infinity));
+    }
+    this.clocks[node] = (header.now ?? 0) - performance.now() / 1000;
     this.#grow(this.count + added);
     if (added) this.#begin(columns.ready.reduce((least, time) => Math.min(least, time), Infinity));
     for (let from = 0; from < added; from += 1) {
@@ -109,6 +127,43 @@ export class Attempts {
     }
     this.count += added;
     return true;
+  }
+
+  /** Whether an attempt runs now. */
+  get isRunning() {
+    return this.running.some((list) => list.length > 0);
+  }
+
+  /** Now, by the clock of a node, as other times. */
+  now(node) {
+    return this.clocks[node] + performance.now() / 1000 - this.origin;
+  }
+
+  /** The latest time of all: now, if anything runs. */
+  get latest() {
+    return this.running.reduce((most, list, node) => (list.length ? Math.max(most, this.now(node)) : most), this.last);
+  }
+
+  /** When an attempt was to begin and to end; null without a plan. */
+  plan(row) {
+    if (!this.analysed?.columns.planned_end) return null;
+    const [begin, end] = [this.known(row, "planned_begin"), this.known(row, "planned_end")];
+    return end === undefined || Number.isNaN(end) ? null : { begin, end };
+  }
+
+  get hasPlan() {
+    return Boolean(this.analysed?.columns.planned_end);
+  }
+
+  /** How much later the attempts of a lane ended than they were to end; null without a plan. */
+  lateness({ spans }) {
+    if (!this.hasPlan) return null;
+    let [planned, ended] = [-Infinity, -Infinity];
+    for (const span of spans) {
+      planned = Math.max(planned, this.plan(span)?.end ?? -Infinity);
+      ended = Math.max(ended, this.end[span]);
+    }
+    return planned > -Infinity ? ended - planned : null;
   }
 
   /** @param {Section} section the analysis */
@@ -160,9 +215,16 @@ export class Attempts {
         else if (workers.has(worker)) workers.get(worker).push(row);
         else workers.set(worker, [row]);
       }
+      const running = [...(this.running[node] ?? [])];
+      const take = (worker, spans) => {
+        const at = running.findIndex((one) => one.worker === worker);
+        return at < 0 ? null : this.#begun(running.splice(at, 1)[0], node, spans);
+      };
+      for (const { worker } of running) if (worker && !workers.has(worker)) workers.set(worker, []);
       const inOrder = (list) => Int32Array.from(list).sort((one, other) => this.begin[one] - this.begin[other]);
       for (const worker of [...workers.keys()].sort((one, other) => one - other)) {
-        found.push({ node, name: `worker ${worker}`, spans: inOrder(workers.get(worker)) });
+        const spans = inOrder(workers.get(worker));
+        found.push({ node, name: `worker ${worker}`, spans, running: take(worker, spans) });
       }
       const lanes = [];
       for (const row of inOrder(without)) {
@@ -171,11 +233,28 @@ export class Attempts {
         lanes[lane].list.push(row);
         lanes[lane].end = this.end[row];
       }
-      lanes.forEach(({ list }, index) => {
-        found.push({ node, name: `thread ${index + 1}`, spans: Int32Array.from(list) });
+      // Those that run without a worker process are on lanes that were free when they began.
+      for (const one of running.filter(({ worker }) => !worker)) {
+        const begin = one.since - this.origin;
+        let lane = lanes.findIndex(({ end, isTaken }) => !isTaken && end <= begin + 1e-3);
+        if (lane < 0) lane = lanes.push({ end: 0, list: [] }) - 1;
+        lanes[lane].isTaken = true;
+      }
+      lanes.forEach(({ list, isTaken }, index) => {
+        const spans = Int32Array.from(list);
+        found.push({ node, name: `thread ${index + 1}`, spans, running: isTaken ? take(0, spans) : null });
       });
     });
     return found;
+  }
+
+  /** An attempt that runs; null if it has ended meanwhile. It began when its worker had ended the one before it. */
+  #begun({ drop, template, worker, since }, node, spans) {
+    const last = spans.length ? spans[spans.length - 1] : -1;
+    const free = last < 0 ? 0 : this.end[last];
+    const given = since ? since - this.origin : 0;
+    if (last >= 0 && this.drop[last] === drop && free > given) return null;
+    return { drop, template, worker, begin: Math.max(given, free) };
   }
 
   /**

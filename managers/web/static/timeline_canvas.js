@@ -5,6 +5,8 @@ import { duration, firstAfter, markText, marks } from "./viewport.js";
 
 export const RULER = 26;
 const HEAD = 20;
+/** Height of the bars of a plan. */
+const PLAN = 5;
 const GAP_KINDS = ["data", "message", "worker"];
 
 /**
@@ -12,6 +14,8 @@ const GAP_KINDS = ["data", "message", "worker"];
  * @property {"node" | "lane"} kind
  * @property {number} top
  * @property {number} height
+ * @property {number} [inset] space above the bars of a lane
+ * @property {number} [high] height of the bars
  * @property {string} text
  * @property {import("./attempts.js").Lane} [lane]
  */
@@ -21,10 +25,13 @@ const GAP_KINDS = ["data", "message", "worker"];
  *
  * @param {import("./attempts.js").Lane[]} lanes
  * @param {{name: string}[]} nodes
+ * @param {boolean} hasPlan whether there is a plan, which is drawn below the bars
  * @returns {{rows: Row[], height: number}}
  */
-export function layOut(lanes, nodes) {
-  const height = lanes.length > 400 ? 8 : lanes.length > 60 ? 13 : 20;
+export function layOut(lanes, nodes, hasPlan) {
+  const height = lanes.length > 400 ? 8 : lanes.length > 60 ? 13 : hasPlan ? 28 : 20;
+  const hasRoom = height >= 12;
+  const high = height - (hasRoom ? 5 : 1) - (hasPlan && height >= 20 ? PLAN + 3 : 0);
   const rows = [];
   let top = 0;
   let node = -1;
@@ -34,7 +41,7 @@ export function layOut(lanes, nodes) {
       rows.push({ kind: "node", top, height: HEAD, text: nodes[node].name });
       top += HEAD;
     }
-    rows.push({ kind: "lane", top, height, text: lane.name, lane });
+    rows.push({ kind: "lane", top, height, inset: hasRoom ? 2 : 0, high, text: lane.name, lane });
     top += height;
   }
   return { rows, height: top + 6 };
@@ -67,7 +74,9 @@ export function readColours() {
  * @param {Uint8Array} scene.shades index of the colour of each attempt
  * @param {string[]} scene.palette these colours
  * @param {Uint32Array} scene.words the same as numbers, for pixels
+ * @param {(template: number) => number} scene.shadeOf index of the colour of what runs, by its template
  * @param {boolean} scene.showsPath
+ * @param {boolean} scene.showsPlan
  * @param {number[]} scene.path attempts of the critical path
  * @param {(row: number) => Row} scene.rowOf the row of the lane of an attempt
  * @param {number} scene.chosen attempt that is chosen, or -1
@@ -141,8 +150,8 @@ function drawLane(context, scene, row, top, x) {
   const scale = (width - left) / (view.to - view.from);
   const { spans } = row.lane;
   const tall = row.height >= 12;
-  const high = row.height - (tall ? 5 : 1);
-  const at = top + (tall ? 2 : 0);
+  const { high } = row;
+  const at = top + row.inset;
   let drawn = 0;
   let number = firstAfter(spans, end, view.from);
   let free = number > 0 ? end[spans[number - 1]] : 0;
@@ -183,6 +192,8 @@ function drawLane(context, scene, row, top, x) {
     context.drawImage(strip.context.canvas, 0, 0, width, 1, 0, at, width, high);
     drawn += 1;
   }
+  if (row.lane.running) drawn += drawRunning(context, scene, row, at, high, x);
+  if (scene.showsPlan && row.height >= 20) drawn += drawPlan(context, scene, row, at + high, x);
   context.fillStyle = colours.paper;
   context.fillRect(0, top, left, row.height);
   if (row.height >= 12) {
@@ -191,6 +202,51 @@ function drawLane(context, scene, row, top, x) {
     context.textBaseline = "middle";
     context.fillText(row.text, 16, top + row.height / 2);
   }
+  return drawn;
+}
+
+/** What has begun and not ended: to now, with an open end. */
+function drawRunning(context, { attempts, colours, palette, shadeOf, left, width }, { lane, height }, at, high, x) {
+  const { begin, template } = lane.running;
+  const now = attempts.now(lane.node);
+  const [from, to] = [Math.max(x(begin), left), Math.min(x(now), width)];
+  if (to <= from || from > width) return 0;
+  context.fillStyle = palette[shadeOf(template)];
+  context.globalAlpha = 0.45;
+  context.fillRect(from, at, to - from, high);
+  context.globalAlpha = 1;
+  context.fillRect(from, at + high - 2, to - from, 2);
+  context.fillRect(to - 2, at, 2, high);
+  const name = attempts.templates[template]?.name;
+  if (name && height >= 12 && to - from > 48) {
+    context.save();
+    context.beginPath();
+    context.rect(from, at, to - from - 4, high);
+    context.clip();
+    context.fillStyle = colours.ink;
+    context.font = `11px ${colours.font}`;
+    context.textBaseline = "middle";
+    context.fillText(name, from + 5, at + high / 2);
+    context.restore();
+  }
+  return 1;
+}
+
+/** When attempts were to run: an outline below the bars. Those narrower than two pixels are left out. */
+function drawPlan(context, { attempts, colours, left, width }, { lane }, bottom, x) {
+  let drawn = 0;
+  context.strokeStyle = colours.muted;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (const span of lane.spans) {
+    const plan = attempts.plan(span);
+    if (!plan) continue;
+    const [from, to] = [Math.max(x(plan.begin), left), Math.min(x(plan.end), width)];
+    if (to - from < 2) continue;
+    context.rect(Math.round(from) + 0.5, Math.round(bottom) + 2.5, Math.max(Math.round(to - from) - 1, 1), PLAN - 1);
+    drawn += 1;
+  }
+  context.stroke();
   return drawn;
 }
 
@@ -256,14 +312,15 @@ function drawPath(context, scene, x) {
   for (const span of path) {
     const row = rowOf(span);
     const isNear = attempts.end[span] >= view.from && attempts.begin[span] <= view.to;
-    const middle = RULER + row.top - scroll + row.height / 2;
+    const top = RULER + row.top - scroll + row.inset;
+    const middle = top + row.high / 2;
     const from = Math.max(x(attempts.begin[span]), left - 9);
     const to = Math.max(x(attempts.end[span]), left - 9);
     if (last && (isNear || last.isNear)) {
       context.moveTo(last.to, last.middle);
       context.lineTo(from, middle);
     }
-    if (isNear) context.rect(from, middle - row.height / 2 + 1, Math.max(to - from, 1), Math.max(row.height - 4, 2));
+    if (isNear) context.rect(from, top - 0.5, Math.max(to - from, 1), Math.max(row.high + 1, 2));
     last = { to, middle, isNear };
   }
   context.stroke();
@@ -273,18 +330,19 @@ function drawPath(context, scene, x) {
 function drawChosen(context, scene, x) {
   const { chosen, rowOf, attempts, colours, left, scroll, width } = scene;
   const row = rowOf(chosen);
-  const top = RULER + row.top - scroll;
+  const top = RULER + row.top - scroll + row.inset;
+  const middle = top + row.high / 2;
   const ready = Math.max(x(attempts.ready[chosen]), left);
   const from = Math.max(x(attempts.begin[chosen]), left);
   const to = Math.min(Math.max(x(attempts.end[chosen]), from + 2), width);
   context.strokeStyle = colours.accent;
   context.lineWidth = 2;
-  context.strokeRect(from - 1, top + 1, to - from + 2, row.height - 3);
+  context.strokeRect(from - 1, top - 1, to - from + 2, row.high + 2);
   if (from - ready > 2) {
     context.setLineDash([4, 3]);
     context.beginPath();
-    context.moveTo(ready, top + row.height / 2);
-    context.lineTo(from, top + row.height / 2);
+    context.moveTo(ready, middle);
+    context.lineTo(from, middle);
     context.stroke();
     context.setLineDash([]);
   }
@@ -292,8 +350,8 @@ function drawChosen(context, scene, x) {
   const other = before >= 0 ? rowOf(before) : null;
   if (other) {
     context.beginPath();
-    context.moveTo(Math.max(x(attempts.end[before]), left), RULER + other.top - scroll + other.height / 2);
-    context.lineTo(from, top + row.height / 2);
+    context.moveTo(Math.max(x(attempts.end[before]), left), RULER + other.top - scroll + other.inset + other.high / 2);
+    context.lineTo(from, middle);
     context.stroke();
   }
   context.lineWidth = 1;

@@ -41,10 +41,18 @@
 <section>
 <h2>Workers</h2>
 <div class="table tall" tabindex="0" role="region" aria-label="Workers"><table data-sortable>
-<thead><tr><th scope="col">Worker</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number">Busy</th><th scope="col" class="number">For data</th><th scope="col" class="number at-middle">For a message</th><th scope="col" class="number">For a worker</th></tr></thead>
+<thead><tr><th scope="col">Worker</th><th scope="col" class="number at-middle">Attempts</th><th scope="col" class="number">Busy</th><th scope="col" class="number">For data</th><th scope="col" class="number at-middle">For a message</th><th scope="col" class="number">For a worker</th>
+% if any(one.late is not None for one in times.lanes):
+<th scope="col" class="number at-wide" title="How much later the last attempt ended than in the plan">Late</th>
+% end
+</tr></thead>
 <tbody>
 % for one in times.lanes:
-<tr data-row="{{one.node}}/{{one.lane}}"><th scope="row"><bdi>{{one.lane}}</bdi><span class="sub"><bdi>{{shown_name(one.node, 80)}}</bdi></span></th><td class="number at-middle">{{format_count(one.attempts)}}</td><td class="number">{{format_brief(one.busy)}}</td><td class="number">{{format_brief(one.data)}}</td><td class="number at-middle">{{format_brief(one.message)}}</td><td class="number">{{format_brief(one.worker)}}</td></tr>
+<tr data-row="{{one.node}}/{{one.lane}}"><th scope="row"><bdi>{{one.lane}}</bdi><span class="sub"><bdi>{{shown_name(one.node, 80)}}</bdi></span></th><td class="number at-middle">{{format_count(one.attempts)}}</td><td class="number">{{format_brief(one.busy)}}</td><td class="number">{{format_brief(one.data)}}</td><td class="number at-middle">{{format_brief(one.message)}}</td><td class="number">{{format_brief(one.worker)}}</td>
+% if any(each.late is not None for each in times.lanes):
+<td class="number at-wide">{{"–" if one.late is None else ("-" if one.late < 0 else "") + format_brief(abs(one.late))}}</td>
+% end
+</tr>
 % end
 </tbody></table></div>
 </section>

@@ -40,6 +40,7 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
 from dropflow.testing.shapes import relay
+from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures
 from managers.deployment import Place
 from managers.node.finished_sessions import FinishedSession
@@ -189,11 +190,17 @@ def test_a_cancel_on_one_node_stops_all(make_cluster: Make, reason: str, text: s
 
 
 def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
-    """What depends on it on another node fails, with the text of its node; a session that is over refuses."""
+    """What depends on it on another node fails, with the text of its node; a session that is over refuses.
+
+    While it runs, the times of attempts have it.
+    """
     cluster = make_cluster(2)
     cluster.start(_endless())
     until(cluster["a"], "s", lambda detail: detail.running == 1)
     active = cluster["a"].drops("s", DropQuery(state="WRITING")).drops[0]
+    (times,) = read_sections(cluster["a"].times("s").chunks)
+    assert times.running["drop"].tolist() == [active.drop]
+    assert 0 < times.running["since"][0] <= times.now
     found = cluster["a"].cancel_drop("s", active.oid, "too slow", grace=0.0)
     ended = cluster.end()
 

@@ -1,13 +1,18 @@
 """The timeline of a session, in a browser and without JavaScript."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from dropflow.times.octets import TimesSection
+from dropflow.times.records import RUNNING
 from dropflow.times.statistics import TimesStatistics
 from tests.browser import needs_chromium
 from tests.managers.web.reading import ask
@@ -33,21 +38,44 @@ _GAPS = """async () => {
 }"""
 
 
+_FRAMES = """() => new Promise((resolve) => {
+  const canvas = document.querySelector("canvas");
+  const ends = [];
+  const watch = new MutationObserver(() => {
+    const end = Number(canvas.dataset.to);
+    if (end !== ends.at(-1)) ends.push(end);
+    if (ends.length < 12) return;
+    watch.disconnect();
+    resolve(ends);
+  });
+  watch.observe(canvas, { attributes: true, attributeFilter: ["data-to"] });
+})"""
+
+
 def _manager(drops: int = 80) -> tuple[FakeManager, list[TimesSection]]:
     """Return a manager with a session that runs, and what its nodes record until it ends."""
     manager = FakeManager(role="island", nodes=("n0", "n1"))
-    graph = fan(drops)
+    graph = _planned(fan(drops))
     manager.add(graph, "s")
     manager.advance("s", {1: "WRITING"})
     return manager, sections_of(executed(graph, 3))
 
 
 def _half(sections: list[TimesSection]) -> list[TimesSection]:
-    halves = [section.records[: len(section.records) // 2] for section in sections]
-    return [
-        msgspec.structs.replace(section, total=len(records), records=records)
-        for section, records in zip(sections, halves, strict=True)
-    ]
+    """Return the first half of the attempts of each node, and another one that runs."""
+    found = []
+    for section in sections:
+        records, after = np.split(section.records, [len(section.records) // 2])
+        now = float(max(records["ready"] + records["waited"] + records["queued"] + records["ran"]))
+        running = np.array([(after["drop"][0], 1, records["worker"][0], now)], RUNNING)
+        found.append(msgspec.structs.replace(section, total=len(records), records=records, running=running, now=now))
+    return found
+
+
+def _planned(graph: PhysicalGraph) -> PhysicalGraph:
+    """Return the graph with a plan: each application has half a second, one after the other."""
+    begin = np.where(graph.template == 1, np.arange(graph.drops) / 2, np.nan).astype(np.float32)
+    return replace(graph, planned=(begin, begin + np.float32(0.5)))
 
 
 def test_the_page_is_complete_without_javascript(serve: Any) -> None:
@@ -78,15 +106,26 @@ def test_a_trace_and_a_picture_are_downloaded(serve: Any) -> None:
     assert ask(url, "/sessions/s/timeline/picture.svg").text.count("<rect") == count
 
 
+def _check_growth(page: Any) -> None:
+    """Assert that the end of the timeline moves from frame to frame, and that there are fewer requests than frames."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    frames = page.evaluate(_FRAMES)
+    assert frames == sorted(set(frames))
+    assert sum("/times" in url for url in asked) < len(frames)
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 @needs_chromium
 def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> None:
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
+    Attempts that run grow without requests. Each lane has how much later than planned it ended; the plan can be hidden.
     What the page computes of each worker agrees with the statistics of the manager.
     """
     expect = pytest.importorskip("playwright.sync_api").expect
+    expect.set_options(timeout=30_000)  # a busy machine is slow
     manager, sections = _manager()
     count = sum(len(section.records) for section in sections)
     manager.set_times("s", _half(sections))
@@ -94,6 +133,9 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     page.goto("/sessions/s/timeline")
     root, canvas, panel = page.locator("#timeline"), page.locator("canvas"), page.locator(".timeline-panel")
     expect(root).to_have_attribute("data-attempts", str(sum(len(one.records) for one in _half(sections))))
+    expect(canvas).to_have_attribute("data-running", "2")
+    _check_growth(page)
+    expect(page.get_by_text("when it was planned")).to_be_visible()
 
     manager.set_times("s", sections)
     manager.complete("s")
@@ -101,13 +143,18 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     expect(page.locator("#live")).to_have_text("over")
     expect(page.locator("[data-part=heading]")).to_contain_text(f"{count} attempts")
 
+    expect(canvas).to_have_attribute("data-running", "0")
     canvas.focus()
+    page.keyboard.press("p")
+    expect(page.get_by_role("checkbox", name="Plan")).not_to_be_checked()
+    expect(page.get_by_text("when it was planned")).to_have_count(0)
     whole = float(canvas.get_attribute("data-to"))
     page.keyboard.press("w")
     expect(canvas).not_to_have_attribute("data-to", f"{whole:.9g}")
     page.keyboard.press("0")
     page.keyboard.press("ArrowRight")
     expect(panel).to_contain_text("Slack")
+    expect(panel).to_contain_text(re.compile(r"All on worker \d.* (later|earlier) than planned"))
     page.keyboard.press("ArrowDown")
     expect(panel).to_contain_text("worker 2")
     page.keyboard.press("Escape")
