@@ -9,8 +9,8 @@ from typing import Any
 import dask
 import numpy as np
 from dask.core import convert_legacy_graph, flatten
-from dask.optimization import cull
 
+from dropflow.dask.fused_chains import with_fused_chains
 from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
 from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.translate import TranslatedGraph, translate
@@ -189,9 +189,7 @@ def _optimized(collection: Any, *, tileable: bool, chunk: bool) -> Any:
             return collection.__dask_optimize__(graph, keys)
         if not chunk:
             return graph
-        from dask._task_spec import fuse_linear_task_spec  # noqa: PLC0415 - where dask has it
-
-        return fuse_linear_task_spec(cull(convert_legacy_graph(graph), keys)[0], keys=set(keys))
+        return with_fused_chains(convert_legacy_graph(graph), keys)
 
 
 def _optimization(*, tileable: bool, chunk: bool) -> str:

@@ -14,6 +14,7 @@ from dask.core import convert_legacy_graph, flatten
 from dropflow.clock import SystemClock
 from dropflow.dask.callbacks import CallbackInstrument, active_callbacks
 from dropflow.dask.explain import switch
+from dropflow.dask.fused_chains import with_fused_chains
 from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.object_contents import ObjectHandle, ObjectRepository
 from dropflow.dask.task_executor import TaskExecutor
@@ -161,6 +162,9 @@ class Scheduler:
         nodes = convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         with active_callbacks(callbacks) as found:
             travels = self._remote is not None or self._runner == "processes"
+            if travels and is_fused and not found:  # callbacks get the keys of all tasks
+                # One task in the place of a chain: what goes from one of its tasks to the next is not pickled.
+                nodes = with_fused_chains(nodes, wanted)
             tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
             if not is_fused:
                 tasks = replace(tasks, graph=without_fusion(tasks.graph))

@@ -1,7 +1,8 @@
 """A pytest plugin that replaces dask's schedulers in this process, and writes how each test ended.
 
-``DASK_CONFORMANCE`` has the scheduler (``dask``, or a runner of dropflow) and ``DASK_CONFORMANCE_REPORT`` the file.
-Dask's own tests mostly ask for the synchronous scheduler by its name, or for the default of a collection.
+``DASK_CONFORMANCE`` has the scheduler (``dask``, a runner of dropflow, or the address of a manager) and
+``DASK_CONFORMANCE_REPORT`` the file. Dask's own tests mostly ask for the synchronous scheduler by its name, or for the
+default of a collection.
 """
 
 import json
@@ -26,7 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in ("slow", "network", "avoid_ci", "gpu", "array_expr", "normal_and_array_expr"):
         config.addinivalue_line("markers", marker)
     name = os.environ["DASK_CONFORMANCE"]
-    get: Any = dask.get if name == "dask" else dropflow.dask.Scheduler(runner=name).get
+    get: Any = dask.get
+    if "://" in name:
+        get = dropflow.dask.Scheduler(to=name, progress=False).get
+    elif name != "dask":
+        get = dropflow.dask.Scheduler(runner=name).get
+    # Some tests of xarray call it, to count computations.
+    dask.get = get
     for each in _REPLACED:
         named_schedulers[each] = get
     dask.config.set(scheduler=get)

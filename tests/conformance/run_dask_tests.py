@@ -1,5 +1,7 @@
 """Run the tests of the installed dask with dropflow as scheduler: ``python tests/conformance/run_dask_tests.py``.
 
+``--nodes`` runs each computation as a session on two nodes, which takes half a second for each.
+
 What fails is repeated with dask's synchronous scheduler. Each test that passes there must be in
 ``dask_exceptions.json``, with a reason; each test that is there must still fail. Otherwise the exit status is 1.
 """
@@ -10,7 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,23 +115,43 @@ def run(scheduler: str, names: Sequence[str], workers: int) -> dict[str, str]:
     return outcomes
 
 
+def _reasons(*, travels: bool) -> Mapping[str, str]:
+    """Return why tests fail: everywhere, and, if values travel, in other processes."""
+    known: dict[str, dict[str, str]] = json.loads(_EXCEPTIONS.read_text(encoding="utf-8"))
+    return {**known["everywhere"], **(known["other processes"] if travels else {})}
+
+
+@contextmanager
+def _two_nodes() -> Iterator[str]:
+    """Start an island with two nodes, and yield its address; its token is in the environment."""
+    sys.path.insert(0, str(ROOT))
+    from tests.e2e.cluster import Cluster  # noqa: PLC0415 - only with --nodes, and after the line above
+
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home)) as cluster:
+        island = cluster.island(*cluster.nodes("one", "two"))
+        os.environ["DROPFLOW_TOKEN"] = island.ready["token"]
+        yield island.ready["url"]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tests, print what differs, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"files or tests in the package dask; by default {' '.join(SUITES)}")
+    parser.add_argument("--nodes", action="store_true", help="compute on two nodes that are started for it")
     parser.add_argument("--fast", action="store_true", help="only a part that takes a few seconds")
     parser.add_argument("--runner", default="threads", choices=RUNNERS)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     chosen = parser.parse_args(arguments)
     names = chosen.names or (FAST if chosen.fast else SUITES)
-    ours = run(chosen.runner, names, chosen.workers)
-    failed = [name for name, outcome in ours.items() if outcome == _FAILED]
-    theirs = run("dask", failed, chosen.workers) if failed else {}
-    findings = compare(ours, theirs, json.loads(_EXCEPTIONS.read_text(encoding="utf-8")))
+    with ExitStack() as stack:
+        where = stack.enter_context(_two_nodes()) if chosen.nodes else chosen.runner
+        ours = run(where, names, chosen.workers)
+        failed = [name for name, outcome in ours.items() if outcome == _FAILED]
+        theirs = run("dask", failed, chosen.workers) if failed else {}
+    findings = compare(ours, theirs, _reasons(travels=chosen.nodes or chosen.runner == "processes"))
     passed = sum(outcome == _PASSED for outcome in ours.values())
-    print(
-        f"dask {dask.__version__}, runner {chosen.runner}: {passed} of {len(ours)} tests passed, {len(failed)} failed"
-    )
+    place = "two nodes" if chosen.nodes else f"runner {chosen.runner}"
+    print(f"dask {dask.__version__}, {place}: {passed} of {len(ours)} tests passed, {len(failed)} failed")
     for name in failed:
         print(f"  {name}: {theirs.get(name)} with dask's synchronous scheduler")
     for name in findings.unexpected:
