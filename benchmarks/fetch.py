@@ -3,15 +3,19 @@
 The graph is a scatter of applications that each write one small array, half of them on each node of ``dropflow up``.
 The results are 928 bytes each. For each number of files:
 
-* ``fetch``: files per second of the first ``dropflow fetch`` into an empty directory, start of the command included;
-* ``again``: the same with everything there already: both ends compute the digests of all contents, none is sent;
-* ``copy``: files per second of ``shutil.copyfile``, one after the other, of the files that were fetched: the reference.
+* ``fetch``: files per second of the first ``dropflow fetch`` into a new directory, start of the command included;
+* ``again``: the same with everything there already: the client compares the checksums of all files, nothing is sent;
+* ``copy``: files per second of ``shutil.copyfile``, one after the other, of the files that were fetched: the reference;
+* ``tar``: files per second of ``tar c | tar x`` of the same files.
 
 Then the same with a few large arrays (``--large``, in millions of bytes altogether), in bytes per second: ``fetch``,
 ``again``, ``archive`` (all results as one tar file, ``-o all.tar``), ``copy``, and ``link``: bytes through one TCP
-connection of this host, from a process that sends zeros to one that reads them.
+connection of this host, from a process that sends zeros to one that reads them. With ``--into`` a directory in memory,
+such as ``/dev/shm``, the disk does not limit them.
 
-Run: ``python benchmarks/fetch.py [--sizes 1000,10000,100000] [--large 2000]``.
+Nothing is deleted before the end: ext4 searches long for an inode when many were freed in the last seconds.
+
+Run: ``python benchmarks/fetch.py [--sizes 1000,10000,100000] [--large 2000] [--into DIR]``.
 """
 
 import argparse
@@ -113,17 +117,23 @@ def _measure(ready: dict[str, Any], files: int, place: Path) -> dict[str, float]
     if (answer["fetched"], same["were_there"]) != (files, files):
         raise SystemExit(f"{answer['fetched']} and {same['were_there']} of {files} files came")
     paths = sorted((into / "results").iterdir())
-    (place / "copies").mkdir()
+    (place / f"copies{files}").mkdir()
     began = time.perf_counter()
     for path in paths:
-        shutil.copyfile(path, place / "copies" / path.name)
+        shutil.copyfile(path, place / f"copies{files}" / path.name)
     copied = time.perf_counter() - began
-    shutil.rmtree(place / "copies")
+    (place / f"unpacked{files}").mkdir()
+    began = time.perf_counter()
+    pack = subprocess.Popen(["tar", "c", "-C", str(into), "."], stdout=subprocess.PIPE)
+    subprocess.run(["tar", "x", "-C", str(place / f"unpacked{files}")], stdin=pack.stdout, check=True)
+    pack.wait()
+    unpacked = time.perf_counter() - began
     return {
         "files": files,
         "fetch": round(files / first),
         "again": round(files / again),
         "copy": round(files / copied),
+        "tar": round(files / unpacked),
         "ratio": round(first / copied, 2),
     }
 
@@ -181,9 +191,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of files")
     parser.add_argument("--large", type=int, default=2000, help="millions of bytes of large files; 0 for none")
+    parser.add_argument("--into", help="an existing directory for the files; a temporary one by default")
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",") if size]
-    with _up() as ready, tempfile.TemporaryDirectory() as place:
+    with _up() as ready, tempfile.TemporaryDirectory(dir=given.into) as place:
         rows = [_measure(ready, files, Path(place)) for files in sizes]
         large = [_measure_large(ready, given.large * 1_000_000, Path(place))] if given.large else []
     print(

@@ -49,7 +49,7 @@ from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
 from managers.deployment import Deployment
 
-__all__ = ["Manager", "SessionContents"]
+__all__ = ["Manager", "ManagerRecords", "SessionContents"]
 
 
 class SessionContents(Protocol):
@@ -178,7 +178,31 @@ class SessionContents(Protocol):
         ...
 
 
-class Manager(SessionContents, Protocol):
+class ManagerRecords(Protocol):
+    """The operations on what managers record of themselves."""
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of a node, at or below this manager, during the last hour.
+
+        Raises
+        ------
+        NotFoundError
+            The node is not at or below this manager.
+        """
+        ...
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of a manager: this one, or a node or child below it. Does not wait.
+
+        Raises
+        ------
+        NotFoundError
+            There is no manager of that name, or it keeps no log.
+        """
+        ...
+
+
+class Manager(SessionContents, ManagerRecords, Protocol):
     """A node manager, an island or a master."""
 
     def info(self) -> ManagerInfo:
@@ -210,16 +234,6 @@ class Manager(SessionContents, Protocol):
         ------
         NotFoundError
             It is not a child.
-        """
-        ...
-
-    def node_history(self, node: str) -> NodeHistory:
-        """Return the load of a node, at or below this manager, during the last hour.
-
-        Raises
-        ------
-        NotFoundError
-            The node is not at or below this manager.
         """
         ...
 

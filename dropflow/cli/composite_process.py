@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.log_setup import LOG_FILE
 from dropflow.cli.manager_service import announce_by_zeroconf, rest_service, split_urls
 from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext, links_advertise, links_bind, serve
@@ -39,6 +40,7 @@ def serve_composite(
             links_advertise=links_advertise(context),
             suspect_after=suspect_after,
             lost_after=lost_after,
+            log=context.root / LOG_FILE,
         )
         context.stack.callback(manager.close)
         service = rest_service(context, manager)

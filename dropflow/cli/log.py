@@ -1,4 +1,4 @@
-"""``dropflow log``: what the drops of a session wrote to their logs."""
+"""``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import msgspec
 
 from dropflow.cli import candidates
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
 from dropflow.rest.log_records import LEVELS
@@ -43,7 +43,7 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("log")
 @output_options
-@session_argument
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=candidates.sessions)
 @click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
@@ -63,13 +63,22 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
     shell_complete=candidates.nodes,
     help="Only lines that were written on this node.",
 )
+@click.option(
+    "--manager",
+    "of_manager",
+    default="",
+    metavar="NAME",
+    shell_complete=candidates.nodes,
+    help="The log of this node, island or master manager instead of that of a session.",
+)
 @click.option("-n", "--last", type=click.IntRange(0, 1_000_000), metavar="N", help="Begin with the last N lines.")
 def command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
-    session: str,
+    session: str | None,
     drop: str | None,
+    of_manager: str,
     follow: bool,
     text: str,
     level: str | None,
@@ -81,24 +90,74 @@ def command(
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. With an option, its lines have
     their time and level too. With --output json, each line is a record. Exit status 1 if a node did not answer: its
-    lines are missing.
+    lines are missing. With --manager NAME and without SESSION, print what that manager wrote to its own log; --follow
+    prints new lines until Ctrl-C.
     """
     from dropflow.cli.connection import connect
     from dropflow.rest.log_records import LogQuery
 
+    if (session is None) != bool(of_manager):
+        raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
     with connect(manager) as client:
+        if session is None:
+            own = LogQuery(text=text, level=(level or "").upper(), drop=drops)  # type: ignore[arg-type]
+            return _print_log(output, _ManagerLog(client, of_manager), own, last, follow=follow, with_drop=True)
         if drop is not None and not (follow or text or level or drops or node or last is not None):
             return _log_of_drop(output, client, session, drop)
         if drop is not None and drops:
             raise UsageError("--drops cannot be used with DROP", hint="leave one of them out")
         oid = client.drop(session, drop).oid if drop is not None else ""
         query = LogQuery(text=text, level=(level or "").upper(), drop=drops, oid=oid, node=node)  # type: ignore[arg-type]
-        printer = _Printer(output, with_drop=drop is None)
-        cursor = _START if last is None else _print_last(client, session, query, last, printer)
-        try:
-            _print_on(client, session, query, cursor, printer, follow=follow)
-        except KeyboardInterrupt:
-            return Exit.INTERRUPTED
+        return _print_log(output, _SessionLog(client, session), query, last, follow=follow, with_drop=drop is None)
+
+
+class _SessionLog:
+    """The log of a session."""
+
+    def __init__(self, client: "Client", session: str) -> None:
+        self._client = client
+        self._session = session
+
+    def page(self, query: "LogQuery") -> "LogPage":
+        """Return a page of it."""
+        return self._client.session_log(self._session, query)
+
+    def is_over(self) -> bool:
+        """Return whether no more lines can come."""
+        return self._client.session(self._session).is_over
+
+
+class _ManagerLog:
+    """The log of a manager."""
+
+    def __init__(self, client: "Client", name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def page(self, query: "LogQuery") -> "LogPage":
+        """Return a page of it."""
+        return self._client.manager_log(self._name, query)
+
+    def is_over(self) -> bool:
+        """Return False: more lines can always come."""
+        return False
+
+
+def _print_log(
+    output: CommandOutput,
+    log: _SessionLog | _ManagerLog,
+    query: "LogQuery",
+    last: int | None,
+    *,
+    follow: bool,
+    with_drop: bool,
+) -> Exit:
+    printer = _Printer(output, with_drop=with_drop)
+    cursor = _START if last is None else _print_last(log, query, last, printer)
+    try:
+        _print_on(log, query, cursor, printer, follow=follow)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
     return Exit.FAILED if printer.silent else Exit.FINISHED
 
 
@@ -148,12 +207,12 @@ class _Printer:
         return format_line(line, moment) if self._with_drop else f"{moment} {line.level:<7} {line.text}"
 
 
-def _print_last(client: "Client", session: str, query: "LogQuery", last: int, printer: _Printer) -> str:
+def _print_last(log: _SessionLog | _ManagerLog, query: "LogQuery", last: int, printer: _Printer) -> str:
     """Print the last lines, and return the cursor of those that follow."""
     pages: list[LogPage] = []
     wanted, end = msgspec.structs.replace(query, limit=max(min(last, _PAGE), 1)), ""
     while True:
-        page = client.session_log(session, wanted)
+        page = log.page(wanted)
         end = end or page.newer
         pages.append(page)
         left = last - sum(len(page.lines) for page in pages)
@@ -167,13 +226,13 @@ def _print_last(client: "Client", session: str, query: "LogQuery", last: int, pr
 
 
 def _print_on(
-    client: "Client", session: str, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
+    log: _SessionLog | _ManagerLog, query: "LogQuery", cursor: str, printer: _Printer, *, follow: bool
 ) -> None:
     """Print the lines after a cursor; with `follow`, until the session is over."""
     is_over, again = False, 0
     while True:
         seconds = _WAIT if follow and not is_over else 0.0
-        page = client.session_log(session, msgspec.structs.replace(query, after=cursor, limit=_PAGE, seconds=seconds))
+        page = log.page(msgspec.structs.replace(query, after=cursor, limit=_PAGE, seconds=seconds))
         printer.show(page)
         is_same, cursor = page.newer in ("", cursor), page.newer or cursor
         if not page.is_last and not is_same:
@@ -182,4 +241,4 @@ def _print_on(
         if not follow or (is_over and not page.lines and (not page.missing or again > _ASKED_AGAIN)):
             return
         if not page.lines:
-            is_over = client.session(session).is_over
+            is_over = log.is_over()

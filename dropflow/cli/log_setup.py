@@ -6,17 +6,23 @@ These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a log
 import logging
 import sys
 from collections.abc import Collection
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from time import gmtime, strftime
 from typing import Any
 
 import msgspec
 
-from dropflow.errors import StorageError
+from dropflow.errors import StorageError, UsageError
 
-__all__ = ["start_logging"]
+__all__ = ["LOG_FILE", "start_logging"]
+
+LOG_FILE = "manager.log"
+"""Name of the own log in the directory of a manager; also `managers.manager_log.MANAGER_LOG`."""
 
 _FIELDS = ("session", "drop", "attempt", "node")
+_MOST_BYTES = 2 << 20
+"""Bytes of the own log, and of the one before it, which is kept."""
 
 
 class _Formatter(logging.Formatter):
@@ -50,29 +56,54 @@ class _Formatter(logging.Formatter):
         return msgspec.json.encode(content | extra | ({"trouble": trouble} if trouble else {})).decode()
 
 
-def start_logging(*, level: str, file: str | None, as_json: bool, secrets: Collection[str] = ()) -> None:
-    """Send the logs of this process to standard error, or to `file`.
+def start_logging(
+    *, level: str, file: str | None, as_json: bool, own: Path | None = None, secrets: Collection[str] = ()
+) -> None:
+    """Send the logs of this process to standard error, or to `file`, and to its own file.
 
     Parameters
     ----------
     level : str
         The least severe level that is logged.
+    as_json : bool
+        Whether `file` or standard error gets JSON.
+    own : Path, optional
+        The file that managers show (`managers.manager_log`), as text. When it is full, it replaces the one before it.
     secrets : collection of str
         Replaced by asterisks in all records.
 
     Raises
     ------
     StorageError
-        The file cannot be opened.
+        A file cannot be opened.
+    UsageError
+        The own file is to have JSON.
     """
-    handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if file is not None:
-        try:
-            handler = logging.FileHandler(Path(file), encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"the log cannot be opened: {error.strerror}", where=file) from error
-    handler.setFormatter(_Formatter(as_json=as_json, secrets=secrets))
+    handlers: list[logging.Handler] = []
+    is_own = own is not None and file is not None and Path(file).resolve() == own.resolve()
+    if is_own and as_json:
+        raise UsageError(f"{file} has the log as text", hint="name another file for JSON")
+    if own is not None:
+        handlers.append(_own_log(own))
+        handlers[0].setFormatter(_Formatter(as_json=False, secrets=secrets))
+    if not is_own:
+        handlers.append(logging.StreamHandler(sys.stderr) if file is None else _file_log(file))
+        handlers[-1].setFormatter(_Formatter(as_json=as_json, secrets=secrets))
     logging.raiseExceptions = False  # with a log on a full disk, logging would print a traceback for each record
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.basicConfig(handlers=handlers, level=level.upper(), force=True)
     for noisy in ("waitress", "zeroconf", "asyncio"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+
+
+def _file_log(file: str) -> logging.Handler:
+    try:
+        return logging.FileHandler(Path(file), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the log cannot be opened: {error.strerror}", where=file) from error
+
+
+def _own_log(path: Path) -> logging.Handler:
+    try:
+        return RotatingFileHandler(path, maxBytes=_MOST_BYTES, backupCount=1, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the log cannot be opened: {error.strerror}", where=str(path)) from error

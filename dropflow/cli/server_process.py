@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.log_setup import start_logging
+from dropflow.cli.log_setup import LOG_FILE, start_logging
 from dropflow.cli.manager_records import remove_record, write_record
 from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.server_options import ServeOptions
@@ -116,7 +116,13 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         name = options.name or f"{role}-{socket.gethostname().partition('.')[0]}"
         root = claim_root(Path(options.root) if options.root else default_root(name), stack)
         token = _token(options, root)
-        start_logging(level=options.log_level, file=options.log_file, as_json=options.log_json, secrets=[token or ""])
+        start_logging(
+            level=options.log_level,
+            file=options.log_file,
+            as_json=options.log_json,
+            own=root / LOG_FILE,
+            secrets=[token or ""],
+        )
         key = cluster_key(options.key, beyond=not is_loopback(options.host))
         context = ServerContext(
             role=role,

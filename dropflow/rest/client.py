@@ -119,6 +119,14 @@ class _ManagerCalls(OperationCaller):
         """Return the load of a node during the last hour."""
         return self.call(operations.NODE_HISTORY, node)
 
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of a manager."""
+        return self.call(operations.MANAGER_LOG, node, query=query, seconds=query.seconds)
+
+    def manager_log_text(self, node: str, query: LogTextQuery = ALL_LINES) -> Download:
+        """Download the log of a manager."""
+        return self.download(operations.MANAGER_LOG_TEXT, node, query=query)
+
     def drain(self, node: str, request: DrainRequest | None = None) -> DrainReply:
         """Have a node give its sessions to their other nodes, and end."""
         return self.call(operations.DRAIN, node, body=request or DrainRequest())

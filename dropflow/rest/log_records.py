@@ -95,7 +95,8 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     time : float
         Seconds since 1970. Of what a program printed, when that arrived.
     node, drop, name : str
-        Where it was written, by which drop, and the name of its logical node.
+        Where it was written, by which drop, and the name of its logical node; in the log of a manager no drop, and the
+        name of the logger.
     level : str
         A level of `logging`, or ``OUTPUT``.
     text : str
@@ -156,4 +157,4 @@ def unpack_cursor(cursor: str) -> dict[str, int]:
 
 def format_line(line: LogLine, moment: str) -> str:
     """Return a line as text; `moment` is its time."""
-    return f"{moment} {line.level:<7} {line.node} {line.drop}: {line.text}"
+    return f"{moment} {line.level:<7} {line.node} {line.drop or line.name}: {line.text}"

@@ -235,6 +235,28 @@ NODE_HISTORY = Operation(
     tag="managers",
     errors=(NotFoundError, LinkError),
 )
+MANAGER_LOG = Operation(
+    name="manager_log",
+    method="GET",
+    path="/api/v1/nodes/{node}/log",
+    answer=LogPage,
+    query=LogQuery,
+    summary="A page of the log of a manager: this one, or a node or island below it",
+    tag="managers",
+    errors=(NotFoundError, LinkError),
+)
+MANAGER_LOG_TEXT = Operation(
+    name="manager_log_text",
+    method="GET",
+    path="/api/v1/nodes/{node}/log/text",
+    answer=Download,
+    query=LogTextQuery,
+    gives="text/plain",
+    summary="Download the log of a manager",
+    tag="managers",
+    for_managers=False,
+    errors=(NotFoundError, LinkError),
+)
 PROBE = Operation(
     name="probe",
     method="POST",
@@ -674,6 +696,8 @@ OPERATIONS: tuple[Operation[object], ...] = (
     REMOVE_CHILD,
     DRAIN,
     NODE_HISTORY,
+    MANAGER_LOG,
+    MANAGER_LOG_TEXT,
     PROBE,
     SESSIONS,
     SUBMIT,

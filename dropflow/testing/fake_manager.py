@@ -223,7 +223,7 @@ class _Controls(SessionTimes):
         self._sections[session] = tuple(sections)
 
     def print_lines(self, session: str, lines: Sequence[LogLine]) -> None:
-        """Append lines to the log of a session."""
+        """Append lines to the log of a session or a manager."""
         known = self._lines.get(session, ())
         self._lines[session] = (
             *known,
@@ -284,6 +284,12 @@ class _ManagerAndChildren(_Controls):
         """Remove an address that was added."""
         if self._children.pop(url, None) is None:
             raise NotFoundError(f"{url} is not a child", where=self.name)
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the lines that `print_lines` appended for this name."""
+        if node not in (self.name, *self._nodes):
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name)
+        return _log_page(self._lines.get(node, ()), query, node)
 
     def node_history(self, node: str) -> NodeHistory:
         """Return a minute of made-up load."""
@@ -503,22 +509,7 @@ class FakeManager(_SessionLives):
     def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
         """Return a page of the lines that `print_lines` appended."""
         self._find(session)
-        lines, name = self._lines.get(session, ()), self.name
-        before = unpack_cursor(query.before).get(name, len(lines))
-        after = unpack_cursor(query.after).get(name, -1)
-        found = [line for line in lines if after < line.at < before and _is_wanted(line, query)]
-        kept = found[: query.limit] if query.is_forward else found[-query.limit :]
-        is_cut = len(kept) < len(found)
-        first, last = (kept[0].at, kept[-1].at) if kept else (0, 0)
-        end = len(lines) - 1
-        return LogPage(
-            lines=tuple(kept),
-            older=pack_cursor({name: after + 1 if query.is_forward else first if is_cut else 0}),
-            newer=pack_cursor({name: (last if is_cut else end) if query.is_forward else before - 1}),
-            is_first=after < 0 if query.is_forward else not is_cut,
-            is_last=not is_cut if query.is_forward else before > end,
-            reached=(kept[-1].time if query.is_forward else kept[0].time) if is_cut and kept else 0.0,
-        )
+        return _log_page(self._lines.get(session, ()), query, self.name)
 
     def data(self, session: str, drop: str) -> Download:
         """Download the content that `write` wrote."""
@@ -626,6 +617,24 @@ def _sign(row: DropInfo) -> int:
 def _download(name: str, content_type: str, content: bytes) -> Download:
     chunks = (content[start : start + _CHUNK] for start in range(0, len(content), _CHUNK))
     return Download(name=name, content_type=content_type, size=len(content), chunks=chunks)
+
+
+def _log_page(lines: Sequence[LogLine], query: LogQuery, name: str) -> LogPage:
+    before = unpack_cursor(query.before).get(name, len(lines))
+    after = unpack_cursor(query.after).get(name, -1)
+    found = [line for line in lines if after < line.at < before and _is_wanted(line, query)]
+    kept = found[: query.limit] if query.is_forward else found[-query.limit :]
+    is_cut = len(kept) < len(found)
+    first, last = (kept[0].at, kept[-1].at) if kept else (0, 0)
+    end = len(lines) - 1
+    return LogPage(
+        lines=tuple(kept),
+        older=pack_cursor({name: after + 1 if query.is_forward else first if is_cut else 0}),
+        newer=pack_cursor({name: (last if is_cut else end) if query.is_forward else before - 1}),
+        is_first=after < 0 if query.is_forward else not is_cut,
+        is_last=not is_cut if query.is_forward else before > end,
+        reached=(kept[-1].time if query.is_forward else kept[0].time) if is_cut and kept else 0.0,
+    )
 
 
 def _is_wanted(line: LogLine, query: LogTextQuery) -> bool:

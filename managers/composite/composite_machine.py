@@ -199,6 +199,7 @@ class CompositeMachine:
             "parts": self._parts,
             "holder": self._holder,
             "node_history": partial(self._forward, "node_history"),
+            "manager_log": partial(self._forward, "manager_log"),
         }
 
     # The three methods of a machine.
@@ -428,9 +429,9 @@ class CompositeMachine:
         return self._cache.parts(session, self._children.by_url())
 
     def _holder(self, node: str) -> Routine[ChildView]:
-        """Return the child through which a node is reached."""
+        """Return the child through which a node is reached, or that has this name itself."""
         yield from ()
         for view in self._children.views():
-            if node in {one.name for one in view.nodes}:
+            if node in {view.name, *(one.name for one in view.nodes)}:
                 return view
         raise NotFoundError(f"node {node} is not below {self._name}", hint="see 'dropflow nodes'")

@@ -6,6 +6,7 @@ It stores no sessions. It answers from what its children answer now and, for chi
 """
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Literal, cast
 
 from dropflow.clock import Clock, SystemClock
@@ -30,6 +31,7 @@ from managers.composite.member_requests import MemberRequests
 from managers.composite.witness_links import WitnessLinks
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
+from managers.manager_log import ManagerLog
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
@@ -66,6 +68,8 @@ class Composite(MemberRequests):
         Seconds without an answer after which a child is suspect, and lost; and between two status requests to it.
     deploy_seconds : float
         How long a deployment may take.
+    log : Path, optional
+        Its log (`managers.manager_log`).
 
     Raises
     ------
@@ -89,8 +93,10 @@ class Composite(MemberRequests):
         lost_after: float = LOST_AFTER,
         every: float = 1.0,
         deploy_seconds: float = 60.0,
+        log: Path | None = None,
     ) -> None:
         self._name = name
+        self._manager_log = ManagerLog(name, log)
         self._role: Literal["island", "master"] = role
         self._clock = clock or SystemClock()
         self._url = url

@@ -2,17 +2,21 @@
 
 from typing import cast
 
+from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment, deployment_download
+from managers.manager_log import ManagerLog
 
 __all__ = ["MemberRequests"]
 
 
 class MemberRequests(ContentQueries):
     """Asks the children for changes of members, in the threads of the callers."""
+
+    _manager_log: ManagerLog
 
     def deployment(self, session: str) -> Download:
         """Return what another node needs to join a session."""
@@ -33,3 +37,9 @@ class MemberRequests(ContentQueries):
     def node_history(self, node: str) -> NodeHistory:
         """Return the load of a node below during the last hour."""
         return cast(NodeHistory, self._owner.call("node_history", node=node))
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of this manager, or of a node or child below."""
+        if node == self._manager_log.name:
+            return self._manager_log.page(query)
+        return cast(LogPage, self._owner.call("manager_log", node=node, query=query))

@@ -41,6 +41,7 @@ from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
+from managers.manager_log import MANAGER_LOG, ManagerLog
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.node.earlier_sessions import recover_all
@@ -122,6 +123,7 @@ class NodeManager(MemberCalls):
         super().__init__(name)
         self._clock = clock or SystemClock()
         self._root = root.absolute()
+        self._manager_log = ManagerLog(name, self._root / MANAGER_LOG)
         self._workers = workers or len(os.sched_getaffinity(0))
         self._key = key
         self._url = ""

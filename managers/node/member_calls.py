@@ -1,10 +1,12 @@
 """The operations of a node manager on the nodes of sessions, in the thread of the caller."""
 
 from dropflow.errors import NotFoundError
+from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.deployment import deployment_download
+from managers.manager_log import ManagerLog
 from managers.node.joining_deployment import joining_deployment
 from managers.node.load_history import LoadHistory
 from managers.node.session_queries import SessionQueries
@@ -18,6 +20,7 @@ class MemberCalls(SessionQueries):
 
     _owner: Owner
     _history: LoadHistory
+    _manager_log: ManagerLog
 
     def deployment(self, session: str) -> Download:
         """Return what another node needs to join a session."""
@@ -42,3 +45,9 @@ class MemberCalls(SessionQueries):
         if node != self.name:
             raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
         return self._history.read()
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of this node manager."""
+        if node != self.name:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
+        return self._manager_log.page(query)

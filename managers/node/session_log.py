@@ -9,7 +9,8 @@ from typing import NamedTuple
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.log_index import LogIndex
 from dropflow.ids import drop_file_name
-from dropflow.rest.log_records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, severity, unpack_cursor
+from dropflow.rest.log_records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+from managers.log_lines import clean, matcher
 
 __all__ = ["LogReader", "SessionLogs"]
 
@@ -22,10 +23,8 @@ _MOST_BYTES = 32 << 20
 _MOST_SENT = 4 << 20
 _SMALL = 256 << 10
 _HELD = 64 << 20
-_LONGEST = 20_000
 _KEPT = 4
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ([A-Z]+) (.*)", re.DOTALL)
-_CONTROL = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class SessionLogs:
@@ -92,8 +91,7 @@ class LogReader:
         self._found: list[LogLine] = []
         """The lines of the page, in the order in which they were found."""
         self._sent = 0
-        self._text = query.text.lower()
-        self._least = severity(query.level) if query.level else 0
+        self._matches = matcher(query)
 
     def page(self, now: float) -> LogPage:
         """Return the page."""
@@ -164,7 +162,7 @@ class LogReader:
         """Add the lines of a part that match to the page; return the position of the one that fills it, if one does."""
         for number in numbers:
             line = lines[number]
-            if self._matches(line):
+            if self._matches(line.level, line.text):
                 position = part << _LINES | number
                 self._found.append(self._record(part, position, line))
                 self._sent += len(line.text)
@@ -178,11 +176,6 @@ class LogReader:
         """Whether one request may search more parts."""
         return self._parts < _MOST_PARTS and self._read < _MOST_BYTES
 
-    def _matches(self, line: _Line) -> bool:
-        if self._least and severity(line.level) < self._least:
-            return False
-        return not self._text or self._text in line.text.lower()
-
     def _record(self, part: int, position: int, line: _Line) -> LogLine:
         number = self._index.drops[part]
         return LogLine(
@@ -191,7 +184,7 @@ class LogReader:
             drop=self._index.names[number],
             name=self._names[number] or "",
             level=line.level,
-            text=_CONTROL.sub("", _clipped(line.text)),
+            text=clean(line.text),
             at=position,
         )
 
@@ -261,8 +254,3 @@ def _dated(rows: list[str], time: float) -> Iterator[_Line]:
             yield _Line(time, level, match[3])
         else:
             yield _Line(time, level, row)
-
-
-def _clipped(text: str) -> str:
-    text = text.removesuffix("\r")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"

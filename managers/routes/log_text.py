@@ -1,12 +1,11 @@
-"""The log of a session as text, page by page."""
+"""The log of a session or a manager as text, page by page."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from dropflow.formatting import format_stamp
 from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery, format_line
-from managers.api import Manager
 
 __all__ = ["log_text"]
 
@@ -15,16 +14,16 @@ _START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 
 
-def log_text(manager: Manager, session: str, query: LogTextQuery) -> Iterator[bytes]:
+def log_text(read: Callable[[LogQuery], LogPage], query: LogTextQuery) -> Iterator[bytes]:
     """Yield the lines that match and are there now, the oldest first.
 
-    Nodes that do not answer are named in the first line, or where they fail to answer. Raises as
-    `managers.api.Manager.session_log`, also while it is read.
+    Nodes that do not answer are named in the first line, or where they fail to answer. Raises as `read`, which returns
+    a page, also while it is read.
     """
     wanted = LogQuery(**msgspec.structs.asdict(query), after=_START, limit=_PAGE)
     silent: set[str] = set()
     while True:
-        page = manager.session_log(session, wanted)
+        page = read(wanted)
         yield _text(page, silent)
         silent.update(page.missing)
         if page.is_last or page.newer == wanted.after:

@@ -16,7 +16,7 @@ from dropflow.graph.logical_note import logical_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.log_records import LogPage
+from dropflow.rest.log_records import LogPage, LogQuery
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
@@ -42,6 +42,7 @@ _LOG_PACE = 0.3
 _LAST_LINES = 0.6
 """Seconds after the end of a session in which its last lines can be read, and a little more."""
 _Handler = Callable[[Request], object]
+_ReadLog = Callable[[str, LogQuery], LogPage]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
 """Probes addresses, in their order."""
 
@@ -147,8 +148,10 @@ class _SpecialHandlers:
             operations.STATE_EVENTS.name: self._state_events,
             operations.GRAPH.name: self._graph,
             operations.ARCHIVE.name: self._archive,
-            operations.SESSION_LOG.name: self._session_log,
-            operations.SESSION_LOG_TEXT.name: self._session_log_text,
+            operations.SESSION_LOG.name: lambda request: self._log(request, self._manager.session_log, "session"),
+            operations.SESSION_LOG_TEXT.name: lambda request: _log_text(request, self._manager.session_log, "session"),
+            operations.MANAGER_LOG.name: lambda request: self._log(request, self._manager.manager_log, "node"),
+            operations.MANAGER_LOG_TEXT.name: lambda request: _log_text(request, self._manager.manager_log, "node"),
         }
 
     def _submit(self, request: Request) -> SessionInfo:
@@ -203,11 +206,11 @@ class _SpecialHandlers:
             return Response(content_type="text/plain", status=204)
         return Response(body=self._streams.hold(chunks), content_type=operation.gives)
 
-    def _session_log(self, request: Request) -> LogPage:
-        name, query = _name(request, "session"), request.query
+    def _log(self, request: Request, read: _ReadLog, variable: str) -> LogPage:
+        name, query = _name(request, variable), request.query
         # Children do not wait: each level of managers would add its own time.
         once = msgspec.structs.replace(query, seconds=0.0)
-        page = self._manager.session_log(name, once)
+        page = read(name, once)
         if not query.seconds or not query.is_forward or page.lines:
             return page
         with self._streams.slot():
@@ -216,19 +219,13 @@ class _SpecialHandlers:
             # The time that the children take to answer counts too: the client waits no longer than it asked for.
             is_over = False
             while not page.lines and clock.monotonic() < end and not request.is_gone():
-                if not is_over and self._manager.session(name).is_over:
+                if variable == "session" and not is_over and self._manager.session(name).is_over:
                     is_over, end = True, min(end, clock.monotonic() + _LAST_LINES)
                 if self._streams.closing.wait(_LOG_PACE):
                     break
                 # What was searched already is not searched again.
-                page = self._manager.session_log(name, msgspec.structs.replace(once, after=page.newer or query.after))
+                page = read(name, msgspec.structs.replace(once, after=page.newer or query.after))
             return page
-
-    def _session_log_text(self, request: Request) -> Response:
-        name = _name(request, "session")
-        chunks = log_text(self._manager, name, request.query)
-        headers = (attachment(f"{name}.log"),)
-        return Response(body=chunks, content_type=operations.SESSION_LOG_TEXT.gives, headers=headers)
 
     def _archive(self, request: Request) -> Response:
         return _download(results_archive(self._manager, _name(request, "session"), request.query))
@@ -244,6 +241,15 @@ class _SpecialHandlers:
         size = sum(buffer.nbytes for buffer in buffers)
         headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
         return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
+
+
+def _log_text(request: Request, read: _ReadLog, variable: str) -> Response:
+    name = _name(request, variable)
+    return Response(
+        body=log_text(partial(read, name), request.query),
+        content_type=operations.SESSION_LOG_TEXT.gives,
+        headers=(attachment(f"{name}.log"),),
+    )
 
 
 def _logical(graph: PhysicalGraph, session: str) -> bytes:

@@ -5,7 +5,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
-from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogQuery, LogTextQuery
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
 from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
@@ -16,8 +15,6 @@ __all__ = [
     "drop_url",
     "drops_url",
     "failure_url",
-    "log_text_url",
-    "log_url",
     "nodes_url",
     "picture_url",
     "quoted",
@@ -82,16 +79,6 @@ def retry_url(session: str, oid: str) -> str:
 def drops_url(session: str, query: DropQuery) -> str:
     """Return the page of a session with the drops that match `query`."""
     return session_url(session) + asked(query, DropQuery()) + "#drops"
-
-
-def log_url(session: str, query: LogQuery = LAST_LINES) -> str:
-    """Return the page of a session's log with the lines that match `query`."""
-    return f"{session_url(session)}/log{asked(query, LAST_LINES)}"
-
-
-def log_text_url(session: str, query: LogTextQuery) -> str:
-    """Return the address in the API of a session's log as text, with the lines that match `query`."""
-    return f"{session_api(session)}/log/text{asked(query, ALL_LINES)}"
 
 
 def sessions_url(query: SessionQuery) -> str:

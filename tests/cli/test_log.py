@@ -64,3 +64,29 @@ def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) 
     assert answer.status == 1
     assert answer.out.decode().endswith("one\n")
     assert "far did not answer" in answer.err
+
+
+def _manager_lines(manager: FakeManager) -> None:
+    made = [
+        LogLine(time=at, node=manager.name, drop="", name="dropflow.rest", level=level, text=text, at=0)
+        for at, (level, text) in enumerate((("INFO", "listens"), ("WARNING", "slow")))
+    ]
+    manager.print_lines(manager.name, made)
+
+
+def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> None:
+    """With --manager, the lines of its own log, with the same filters; a session cannot be named as well."""
+    _manager_lines(manager)
+    whole = ask("log", "--manager", manager.name)
+
+    assert whole.status == 0
+    assert [line.split(" ", 1)[1] for line in whole.text.splitlines()] == [
+        f"INFO    {manager.name} dropflow.rest: listens",
+        f"WARNING {manager.name} dropflow.rest: slow",
+    ]
+    assert ask("log", "--manager", manager.name, "--level", "warning").text.count("\n") == 1
+    assert ask("log", "--manager", manager.name, "--last", "1").text.endswith("slow\n")
+    assert ask("log", "--manager", "elsewhere").status != 0
+    for arguments in ((), ("finished", "--manager", manager.name)):
+        refused = ask("log", *arguments)
+        assert (refused.status, "give either SESSION or --manager NAME" in refused.err) == (2, True)

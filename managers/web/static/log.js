@@ -1,4 +1,4 @@
-// The log of a session: new lines as they are written, older ones on demand, filters that apply as they are typed.
+// The log of a session or a manager: new lines as they are written, older ones on demand, filters that apply as they are typed.
 //
 // Lines are kept in groups, one for each answer of the server, with the cursor of what is before it: when there are too
 // many lines, the groups at the far end are removed.
@@ -21,7 +21,7 @@ const newest = document.getElementById("newest");
 const edge = document.getElementById("edge");
 const none = document.getElementById("none");
 const follow = document.getElementById("follow");
-const { api, page } = list.dataset;
+const { api, page, ends } = list.dataset;
 
 /** @typedef {{cursor: string, lines: Element[]}} Group */
 /** @type {Group[]} */
@@ -65,11 +65,14 @@ function lineOf(line) {
   level.textContent = line.level.toLowerCase();
   const origin = document.createElement("span");
   origin.className = "origin";
-  const link = document.createElement("a");
-  link.href = `${page}/drops/${encodeURIComponent(line.drop)}`;
-  link.title = line.drop;
-  link.append(bdi(dropLabel(line), "clip"));
-  origin.append(link, bdi(line.node, "muted"));
+  if (line.drop) {
+    const link = document.createElement("a");
+    link.href = `${page}/drops/${encodeURIComponent(line.drop)}`;
+    link.title = line.drop;
+    link.append(bdi(dropLabel(line), "clip"));
+    origin.append(link);
+  } else origin.append(bdi(line.name, "clip"));
+  origin.append(bdi(line.node, "muted"));
   const text = document.createElement("code");
   text.textContent = line.text;
   row.append(time, level, origin, text);
@@ -210,6 +213,7 @@ async function keepUp(signal) {
 }
 
 async function isOver(signal) {
+  if (ends === "no") return false; // the log of a manager
   try {
     const answer = await fetch(api, { cache: "no-store", signal });
     const session = answer.ok ? await answer.json() : {};

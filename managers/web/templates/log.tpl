@@ -1,27 +1,29 @@
-% session, log, query = view.session, view.log, view.query
-% name = session.session
-% rebase("page.tpl", title=f"Log of {shown_name(name, 80)}", here="Sessions", script="log.js", sheet="log.css")
+% log, query, name = view.log, view.query, source.name
+% list_name = "Sessions" if source.above == "/sessions" else "Nodes"
+% rebase("page.tpl", title=f"Log of {shown_name(name, 80)}", here=list_name, script="log.js", sheet="log.css")
 <div class="page-head">
 <div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
+<p class="crumbs"><a href="{{source.above}}">{{list_name}}</a><span>/</span><a href="{{source.home}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
 <h1>Log</h1>
-<p>What all drops wrote, in the order of time (UTC)</p>
+<p>{{source.about}}</p>
 </div>
 <div class="actions"><span class="live" id="live" role="status" data-state="off" hidden></span><a class="button" id="download" href="{{download}}" download>Download</a></div>
 </div>
-<form class="filters log-filters" id="filters" method="get" action="{{session_url(name)}}/log">
+<form class="filters log-filters" id="filters" method="get" action="{{source.page}}/log">
 <label>Text<input type="search" name="text" value="{{query.text}}" maxlength="200"></label>
-<label>Drop<input type="search" name="drop" value="{{query.drop}}" maxlength="200" placeholder="id or logical node"></label>
+<label>{{source.origin}}<input type="search" name="drop" value="{{query.drop}}" maxlength="200" placeholder="{{"id or logical node" if source.origin == "Drop" else "part of its name"}}"></label>
 <label>Level<select name="level"><option value="">any</option>
 % for level in levels:
 <option value="{{level}}"{{" selected" if level == query.level else ""}}>{{level.lower()}}{{"" if level == levels[-1] else " and above"}}</option>
 % end
 </select></label>
+% if source.nodes:
 <label>Node<select name="node"><option value="">any</option>
-% for node in session.nodes:
+% for node in source.nodes:
 <option value="{{node}}"{{" selected" if node == query.node else ""}}>{{shown_name(node, 60)}}</option>
 % end
 </select></label>
+% end
 <button type="submit">Show</button>
 </form>
 <div id="missing">
@@ -30,9 +32,15 @@
 % end
 </div>
 <p class="log-edge"><a class="button" id="older" href="{{address(before=log.older)}}"{{!" hidden" if log.is_first else ""}}>Older lines</a><span class="muted small" id="edge"{{!"" if log.is_first else " hidden"}}>This is the beginning of the log.</span></p>
-<div class="log" id="lines" role="log" aria-live="off" aria-label="Lines" tabindex="0" data-api="{{session_api(name)}}" data-page="{{session_url(name)}}" data-older="{{log.older}}" data-newer="{{log.newer}}" data-live="{{"yes" if is_live else "no"}}">
+<div class="log" id="lines" role="log" aria-live="off" aria-label="Lines" tabindex="0" data-api="{{source.api}}" data-page="{{source.page}}" data-ends="{{"yes" if source.origin == "Drop" else "no"}}" data-older="{{log.older}}" data-newer="{{log.newer}}" data-live="{{"yes" if is_live else "no"}}">
 % for line in log.lines:
-<div class="log-line {{style_of(line)}}"><time>{{moment_of(line)}}</time><span class="level">{{line.level.lower()}}</span><span class="origin"><a href="{{drop_url(name, line.drop)}}" title="{{shown_name(line.drop, 120)}}"><bdi class="clip">{{shown_name(drop_label(line.name, line.drop), 120)}}</bdi></a><bdi class="muted">{{shown_name(line.node, 60)}}</bdi></span><code>{{line.text}}</code></div>
+<div class="log-line {{style_of(line)}}"><time>{{moment_of(line)}}</time><span class="level">{{line.level.lower()}}</span><span class="origin">\\
+% if line.drop:
+<a href="{{drop_url(name, line.drop)}}" title="{{shown_name(line.drop, 120)}}"><bdi class="clip">{{shown_name(drop_label(line.name, line.drop), 120)}}</bdi></a>\\
+% else:
+<bdi class="clip">{{shown_name(line.name, 120)}}</bdi>\\
+% end
+<bdi class="muted">{{shown_name(line.node, 60)}}</bdi></span><code>{{line.text}}</code></div>
 % end
 </div>
 <div class="empty" id="none"{{!" hidden" if log.lines else ""}}><p>No line matches.</p></div>

@@ -6,7 +6,8 @@
 <h1><bdi>{{shown_name(node.name, 120)}}</bdi></h1>
 <p><bdi>{{shown_name(node.host)}}</bdi>, {{node.state}}</p>
 </div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
+<div class="actions"><a class="button" href="/nodes/{{quoted(node.name)}}/log">Log</a>
+<span class="live" id="live" role="status" data-state="off" hidden></span></div>
 </div>
 <div data-part="node">
 % include("warnings.tpl", warnings=view.warnings)

@@ -2,7 +2,8 @@
 <div class="page-head">
 <div><h1><bdi>{{shown_name(manager.name)}}</bdi></h1>
 <p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}}{{" at " if manager.url else ""}}<bdi>{{manager.url and shown_name(manager.url)}}</bdi>, up for {{format_duration(manager.time - manager.started)}}</p></div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
+<div class="actions"><a class="button" href="/nodes/{{quoted(manager.name)}}/log">Log</a>
+<span class="live" id="live" role="status" data-state="off" hidden></span></div>
 </div>
 <div data-part="overview">
 % include("warnings.tpl", warnings=view.warnings)

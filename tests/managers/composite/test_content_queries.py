@@ -25,6 +25,7 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.drop_order import order_of
+from dropflow.rest.log_records import LogLine
 from dropflow.rest.operation_records import TimesQuery
 from dropflow.rest.schema import DropInfo, DropQuery
 from dropflow.states import DropState
@@ -185,6 +186,21 @@ def test_contents_pass_through_from_the_node_that_has_them(world: World) -> None
     assert isinstance(found[-1], ContentError)
     with pytest.raises(NotFoundError, match="node n3 is not below"):
         island.contents("s", ContentsRequest(node="n3", wanted=wanted))
+
+
+def test_logs_of_managers_pass_through(world: World) -> None:
+    """An island asks the node, a master its island; the own log is read here."""
+    line = LogLine(time=1, node="n2", drop="", name="dropflow", level="INFO", text="listens", at=0)
+    world.node("n1")
+    world.node("n2").print_lines("n2", [line])
+    island = world.composite("n1", "n2")
+
+    assert island.manager_log("n2").lines == (line,)
+    assert island.manager_log("n1").lines == ()
+    with pytest.raises(NotFoundError, match="node n3 is not below"):
+        island.manager_log("n3")
+    with pytest.raises(NotFoundError, match="keeps no log"):
+        island.manager_log(island.info().name)
 
 
 def test_an_ending_of_several_ids_is_ambiguous(world: World) -> None:

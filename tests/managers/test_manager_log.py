@@ -1,0 +1,163 @@
+"""The log of a manager: the file is bounded, and its lines are read by pages as those of a session."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dropflow.cli import log_setup
+from dropflow.cli.log_setup import start_logging
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.rest.log_records import LogLine, LogQuery
+from dropflow.rest.route import Request, Response
+from dropflow.testing.fake_manager import FakeManager
+from managers.manager_log import MANAGER_LOG, ManagerLog
+from managers.web.log_page import ManagerLogView, log_routes
+from managers.web.page_templates import manager_templates
+
+_log = logging.getLogger("dropflow.here")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    for handler in {*root.handlers} - {*handlers}:
+        handler.close()
+    root.handlers, root.level = handlers, level
+
+
+def _path(root: Path) -> Path:
+    """Let this process log as a manager does, and return its log."""
+    path = root / MANAGER_LOG
+    start_logging(level="info", file=str(path), as_json=False, own=path, secrets=["s3cret"])
+    return path
+
+
+def _texts(log: ManagerLog, **query: object) -> list[str]:
+    return [line.text for line in log.page(msgspec.convert(query, LogQuery)).lines]
+
+
+def test_lines_have_their_time_level_logger_and_text(tmp_path: Path) -> None:
+    """A traceback belongs to its record; secrets and control characters are not shown."""
+    log = ManagerLog("n1", _path(tmp_path))
+    _log.warning("node %s did not answer\nfor s3cret\x1b[31m", "n2")
+    try:
+        int("broken")
+    except ValueError:
+        _log.exception("failed")
+    first, second, third, *rest = log.page(LogQuery()).lines
+
+    assert (first.level, first.name, first.text, first.node, first.drop) == (
+        "WARNING", "dropflow.here", "node n2 did not answer", "n1", "",
+    )  # fmt: skip
+    assert second.text == "    for ***"
+    assert (third.level, third.text) == ("ERROR", "failed")
+    assert rest[-1].text == "    ValueError: invalid literal for int() with base 10: 'broken'"
+    assert {line.level for line in rest} == {"ERROR"}
+
+
+def test_lines_are_selected(tmp_path: Path) -> None:
+    """By level, text and logger; a query for another node or a drop finds nothing."""
+    log = ManagerLog("n1", _path(tmp_path))
+    _log.info("one")
+    _log.error("Two")
+
+    assert _texts(log, level="WARNING") == ["Two"]
+    assert _texts(log, text="two") == _texts(log, text="two", drop="here", node="n1") == ["Two"]
+    assert _texts(log, drop="elsewhere") == _texts(log, node="n2") == _texts(log, oid="x") == []
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
+    limit=st.integers(1, 20),
+    level=st.sampled_from(["", "WARNING"]),
+)
+def test_pages_have_each_line_once(
+    counts: list[int], limit: int, level: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Back to the first line, and forward while lines are added: in their order, none twice and none left out."""
+    path = tmp_path_factory.mktemp("log") / MANAGER_LOG
+    log, wanted = ManagerLog("n1", path), [f"{number}" for number in range(sum(counts))]
+    query = msgspec.convert({"level": level, "limit": limit}, LogQuery)
+    forward: list[LogLine] = []
+    after = "-:-1"
+    with path.open("w") as file:
+        numbers = iter(wanted)
+        for count in counts:
+            for _ in range(count):
+                file.write(f"2026-11-22T20:15:04.113Z WARNING dropflow.x: {next(numbers)}\n")
+                file.write("2026-11-22T20:15:04.113Z INFO    dropflow.x: other\n" if level else "")
+            file.flush()
+            is_last = False
+            while not is_last:
+                page = log.page(msgspec.structs.replace(query, after=after))
+                forward, after, is_last = [*forward, *page.lines], page.newer, page.is_last
+    back: list[LogLine] = []
+    page = log.page(query)
+    while True:
+        back = [*page.lines, *back]
+        if page.is_first:
+            break
+        page = log.page(msgspec.structs.replace(query, before=page.older))
+
+    assert [line.text for line in forward] == [line.text for line in back] == wanted
+
+
+def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most two files are kept, with the last lines; a process that is started again appends."""
+    monkeypatch.setattr(log_setup, "_MOST_BYTES", 2000)
+    path = _path(tmp_path)
+    for number in range(100):
+        _log.info("line %d", number)
+    _path(tmp_path)
+    _log.info("again")
+
+    assert {file.name for file in tmp_path.iterdir()} == {MANAGER_LOG, f"{MANAGER_LOG}.1"}
+    assert all(file.stat().st_size <= 2000 for file in tmp_path.iterdir())
+    texts = _texts(ManagerLog("n1", path))
+    assert texts == [*(f"line {number}" for number in range(100 - len(texts) + 1, 100)), "again"]
+    assert len(texts) > 20
+
+
+def test_logs_are_written_beside_the_named_file(tmp_path: Path) -> None:
+    """With another file as JSON, the own one has the same records; it cannot be both."""
+    own, other = tmp_path / MANAGER_LOG, tmp_path / "other"
+    start_logging(level="info", file=str(other), as_json=True, own=own)
+    _log.info("hello")
+
+    assert _texts(ManagerLog("n1", own)) == ["hello"]
+    assert msgspec.json.decode(other.read_bytes())["text"] == "hello"
+    with pytest.raises(UsageError, match="has the log as text"):
+        start_logging(level="info", file=str(own), as_json=True, own=own)
+
+
+def test_the_page_of_a_managers_log() -> None:
+    """The page and its JSON have the lines that match, no links to drops, and escape what a line has."""
+    manager = FakeManager()
+    line = LogLine(time=1, node=manager.name, drop="", name="dropflow.rest", level="ERROR", text="<b>bad</b>", at=0)
+    manager.print_lines(manager.name, [line, msgspec.structs.replace(line, text="other", level="INFO")])
+    routes = {route.path: route for route in log_routes(manager, manager_templates(None))}
+    call = Request(path={"node": manager.name}, query=LogQuery(level="ERROR"), body=b"", headers={})
+    page = routes["/nodes/{node}/log"].handler(call)
+    twin = routes["/nodes/{node}/log.json"].handler(call)
+
+    assert isinstance(page, Response)
+    text = page.body.decode() if isinstance(page.body, bytes) else str(page.body)
+    assert "&lt;b&gt;bad&lt;/b&gt;" in text
+    assert "other" not in text
+    assert "/drops/" not in text
+    assert f'data-api="/api/v1/nodes/{manager.name}"' in text
+    assert isinstance(twin, ManagerLogView)
+    assert [one.text for one in twin.log.lines] == ["<b>bad</b>"]
+
+
+def test_a_manager_without_a_log_is_an_error() -> None:
+    """The error names the manager."""
+    with pytest.raises(NotFoundError, match="manager n1 keeps no log"):
+        ManagerLog("n1", None).page(LogQuery())
