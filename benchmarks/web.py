@@ -5,10 +5,11 @@ software rendering) opens its graph at 1440 x 900.
 
 * ``paint``: seconds from the beginning of the navigation until the graph is drawn, the median of three.
 * ``far``, ``middle``, ``near``: frames per second for four seconds in which the picture is moved in every frame and
-  zoomed a little in every tenth, while states change; at the zoom that shows all, at cells of 7 pixels, and at drops
+  zoomed a little in every fifth, while states change; at the zoom that shows all, at cells of 7 pixels, and at drops
   with names and edges. ``still``: the same while nothing is moved, so only changes are drawn. ``blank``: frames of an
   empty page in the same browser, which is the most that there can be.
-* ``heap``: megabytes of JavaScript objects and array buffers after that.
+* ``heap``: megabytes of JavaScript objects and array buffers after that. ``memory``: megabytes that only the process
+  of the page has (its unique set size), of them ``memory_blank`` with an empty page.
 * ``bytes``: kilobytes of drawing and edges as they are sent.
 * ``watchers``: for 1, 10 and 100 clients of the event stream, seconds of processor time of the server per second, over
   five seconds, and kilobytes per second of one client. ``0`` is what it takes to change the states.
@@ -41,10 +42,11 @@ from dropflow.rest.bottle_app import make_app
 from dropflow.rest.route import Limits
 from dropflow.rest.schema import SessionDetail
 from dropflow.rest.server import RestServer
-from dropflow.rest.state_records import DropStates, StateLog
+from dropflow.rest.state_records import DropStates
 from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import triples
+from managers.node.changed_states import StateLog
 from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
@@ -135,8 +137,8 @@ _MEASURE = """async ([selector, seconds, moves]) => {
       if (now - began > seconds * 1000) return done();
       frames += 1;
       if (moves) {
-        const isBack = Math.floor(frames / 5) % 2;
-        const key = frames % 10 === 9 ? (Math.floor(frames / 10) % 2 ? "+" : "-") : isBack ? "ArrowLeft" : "ArrowRight";
+        const turn = frames % 10; // each move is undone at the same zoom, so that the picture stays in view
+        const key = turn === 8 ? "+" : turn === 9 ? "-" : turn < 4 ? "ArrowRight" : "ArrowLeft";
         canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       }
       requestAnimationFrame(frame);
@@ -165,6 +167,7 @@ def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
         found["blank"] = round(
             page.evaluate(_MEASURE.replace("canvas.dispatch", "0 && canvas.dispatch"), ["x", 2, False]), 1
         )
+        found["memory_blank"] = _memory()
         times = []
         for _ in range(3):
             page.goto("about:blank")
@@ -194,7 +197,14 @@ def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
         session.send("HeapProfiler.collectGarbage")
         heap = session.send("Runtime.getHeapUsage")
         found["heap"] = round((heap["usedSize"] + heap.get("backingStorageSize", 0)) / 1e6, 1)
+        found["memory"] = _memory()
     return found
+
+
+def _memory() -> float:
+    """Return the memory of the largest process of a page, in megabytes."""
+    pages = [one for one in psutil.Process().children(recursive=True) if "--type=renderer" in one.cmdline()]
+    return round(max((one.memory_full_info().uss for one in pages), default=0) / 1e6, 1)
 
 
 def _sizes(url: str) -> dict[str, float]:
