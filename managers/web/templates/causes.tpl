@@ -13,6 +13,7 @@
 <h2 class="unseen">Causes</h2>
 % include("warnings.tpl", warnings=view.warnings)
 % found = causes(view.causes.failures)
+<h2 class="unseen">Causes</h2>
 % for cause in found:
 % include("failure.tpl", cause=cause, session=name)
 % end
