@@ -10,7 +10,6 @@
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <div data-part="causes">
-<h2 class="unseen">Causes</h2>
 % include("warnings.tpl", warnings=view.warnings)
 % found = causes(view.causes.failures)
 <h2 class="unseen">Causes</h2>
