@@ -65,6 +65,7 @@ changelog: $(VENV)/.installed  ## print what the next release changes; with VERS
 pictures: $(VENV)/.installed  ## take the pictures of pages in the documents from a real run in Chromium
 	@tests/bring_tools.sh
 	$(BIN)/python docs/take_screenshots.py
+	$(BIN)/python docs/execute_notebook.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
