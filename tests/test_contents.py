@@ -162,7 +162,7 @@ def test_all_values_of_a_drop_with_several_producers_are_read(tmp_path: Path, co
     assert written(tmp_path / "run") == repr([number + 1 for number in range(copies)])
 
 
-@pytest.mark.parametrize("runner", local.RUNNERS)
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_several_producers_at_one_port_give_a_list(tmp_path: Path, runner: str) -> None:
     """With two producers of one drop, or two drops at one port, the consumer gets both values in order."""
     nodes = [

@@ -8,7 +8,7 @@ import pytest
 
 from dropflow import local
 from dropflow.engine.journal import replay
-from dropflow.errors import BadGraphError, ConflictError, StorageError
+from dropflow.errors import BadGraphError, BadParameterError, ConflictError, StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
@@ -30,7 +30,7 @@ def greeting(component: str = "dlg.apps.simple.HelloWorldApp") -> PhysicalGraph:
     return builder.build()
 
 
-@pytest.mark.parametrize("runner", local.RUNNERS)
+@pytest.mark.parametrize("runner", ["inline", "threads", "processes", "dask"])
 def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
     """The session directory has graph, journal, summary and result, and no temporary file or empty log."""
     graph = greeting()
@@ -57,7 +57,7 @@ def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -
 
 def test_an_unknown_runner_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """An unknown runner is refused; the hint has the known ones."""
-    with pytest.raises(BadGraphError, match="warp") as caught:
+    with pytest.raises(BadParameterError, match="warp") as caught:
         local.run(greeting(), directory=tmp_path, runner="warp")
 
     assert "processes" in caught.value.hint

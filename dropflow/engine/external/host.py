@@ -101,6 +101,7 @@ class Host:
     def __init__(self, spec: ExecutorSpec, *, workers: int, name: str, factory: str) -> None:
         self._spec, self._workers, self._factory = spec, workers, factory
         self.name = name
+        self._logs = Path(spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Batch).decode
         # Guards what is below: threads of the engine and the thread of the pool meet here.
@@ -200,6 +201,8 @@ class Host:
             pool, self._pool, self._runner = self._pool, None, None
         if pool is not None:
             pool.close()
+            with contextlib.suppress(OSError):  # there are logs in it
+                self._logs.rmdir()
         with self._lock:
             for work in self._batches.values():
                 work.over.set()
@@ -207,9 +210,8 @@ class Host:
     def _open(self) -> PooledRunner:
         """Return the runner, with its worker processes, which the first batch starts."""
         if self._runner is None:
-            logs = Path(self._spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
-            logs.mkdir(parents=True, exist_ok=True)
-            self._pool = WorkerPool(self._workers, logs=logs, factory=self._factory)
+            self._logs.mkdir(parents=True, exist_ok=True)
+            self._pool = WorkerPool(self._workers, logs=self._logs, factory=self._factory)
             self._runner = self._pool.runner(self._spec)
             self._runner.start(self._take_results)
             threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
