@@ -17,6 +17,7 @@ from dropflow.cli.candidates import graphs, runners, sessions, settings
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
+from dropflow.errors import BadParameterError
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
@@ -161,6 +162,18 @@ def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def _runner(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse a runner that there is not, before any file is read."""
+    del context, parameter
+    from dropflow.apps.runner_choice import parse_runner
+
+    try:
+        parse_runner(value)
+    except BadParameterError as error:
+        raise click.BadParameter(f"{error.text} ({error.hint})") from error
+    return value
+
+
 def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options about where the applications of a run on this machine are executed."""
     function = click.option(
@@ -179,6 +192,7 @@ def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="RUNNER",
         default="processes",
         show_default=True,
+        callback=_runner,
         shell_complete=runners,
         help="Where applications run: inline (in this process one by one), threads, processes; dask or ray (started "
         "here), dask=ADDRESS or ray=ADDRESS (a cluster that runs); or PACKAGE.MODULE:FUNCTION, which makes a runner.",
