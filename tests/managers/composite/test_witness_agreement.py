@@ -13,8 +13,6 @@ from managers.recovery.events import AdoptDecision, LeaveSession, PlanView, Send
 from managers.recovery.records import RequestedChange, View, ViewDecision
 from managers.recovery.view_change import ViewChange
 
-pytestmark = pytest.mark.slow
-
 _PATIENCE = 10.0
 
 
@@ -163,7 +161,7 @@ def _trials(seeds: range) -> int:
     return sum(_trial(seed) for seed in seeds)
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_at_most_one_successor_of_each_view(part: int) -> None:
     """Whoever is lost, started again or forgetful, no two decisions are adopted for one view."""
     assert _trials(range(part * 250, part * 250 + 250)) > 100

@@ -10,8 +10,6 @@ from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
 
-pytestmark = pytest.mark.slow
-
 
 def _cluster(seed: int, directory: Path, nodes: int = 2, seconds: float = 1.0) -> SimulatedCluster:
     cluster = SimulatedCluster(seed, directory, islands=1, nodes=nodes, workload=Workload(seconds=seconds))
