@@ -143,15 +143,25 @@ def test_two_nodes(tmp_path: Path) -> None:
             da.ones(4, chunks=2).sum().compute()
         assert [one.status for one in client.sessions()] == ["FINISHED"]
         client.delete(client.sessions()[0].session)
-        # An interrupt cancels and deletes the session.
+        with pytest.raises(HttpError, match=r"the token is wrong"):
+            da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_an_interrupt_ends_the_session(tmp_path: Path) -> None:
+    """It is cancelled and deleted at the manager."""
+    with Cluster(tmp_path) as cluster:
+        island = cluster.island(*cluster.nodes("one", "two"))
+        url, token = island.ready["url"], island.ready["token"]
+        client = cluster.client(island)
         started = tmp_path / "started"
         with dropflow.dask.scheduler(to=url, token=token) as scheduler:
             _interrupt_when(started)
             with pytest.raises(KeyboardInterrupt, match=r"^$"):
                 scheduler.get({"x": (_wait_for_ever, str(started))}, "x")
-        assert client.sessions() == ()
-        with pytest.raises(HttpError, match=r"the token is wrong"):
-            da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
+        assert until(lambda: client.sessions() == ())
 
 
 def test_options_of_managers_are_checked() -> None:
