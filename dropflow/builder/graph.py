@@ -9,7 +9,7 @@ from dropflow import public
 from dropflow.builder.blocks import GraphBlocks
 from dropflow.builder.document import ojs_bytes, v4_bytes
 from dropflow.builder.functions import OPEN_GRAPHS
-from dropflow.builder.results import GraphRun, SubmittedGraph, submit
+from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.notebook import problems_html
 from dropflow.problems import Problem
@@ -158,7 +158,7 @@ class Graph(GraphBlocks):
             The manager does not answer.
         """
         translation = self.translate(values)
-        return submit(translation.graph, url=url, session=session, token=token, key=key)
+        return submit(connected(url=url, token=token, key=key), translation.graph, session=session)
 
     def _repr_html_(self) -> str:
         """Return the picture of the graph, or its problems, for notebooks."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from translator.planning.live_machines import LiveMachines
     from translator.planning.machines import Machines
 
-__all__ = ["GraphRun", "SubmittedGraph", "submit"]
+__all__ = ["GraphRun", "SubmittedGraph", "connected", "submit"]
 
 _WATCH_SECONDS = 20.0
 _LOGS, _LOG_BYTES = 10, 16_384
@@ -259,38 +259,48 @@ class SubmittedGraph:
         return f"<SubmittedGraph {self.session!r} at {self.client.url}>"
 
 
+def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str] | None) -> Client:
+    """Return a client of a manager; what is not given is looked for as the commands do.
+
+    Raises
+    ------
+    NoManagerError, UsageError, LinkError
+        As `dropflow.cli.connection.connect`.
+    """
+    from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
+    from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
+
+    return connect(
+        ConnectionOptions(
+            url=url or os.environ.get("DROPFLOW_URL"),
+            token=token or os.environ.get("DROPFLOW_TOKEN"),
+            key=None if key is None else os.fspath(key),
+        )
+    )
+
+
 def submit(
+    client: Client,
     graph: PhysicalGraph,
     *,
-    url: str | None,
     session: str,
-    token: str | None,
-    key: str | os.PathLike[str] | None,
     algorithm: str = "",
     with_parts: "Callable[[PhysicalGraph, Machines], PhysicalGraph] | None" = None,
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
-    `with_parts` may divide it for the nodes.
+    `with_parts` may divide it for the nodes. If that fails, the client is closed.
 
     Raises
     ------
-    NoManagerError, UsageError, LinkError
-        As `dropflow.cli.connection.connect`, or no node is alive.
+    LinkError
+        The manager does not answer, or no node is alive.
     """
-    from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
-    from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
-    from dropflow.cli.planning_options import PlanningChoice  # noqa: PLC0415
+    from dropflow.cli.planning_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
 
-    options = ConnectionOptions(
-        url=url or os.environ.get("DROPFLOW_URL"),
-        token=token or os.environ.get("DROPFLOW_TOKEN"),
-        key=None if key is None else os.fspath(key),
-    )
     choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
-    client = connect(options)
     try:
         nodes = _alive(client)
         divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))

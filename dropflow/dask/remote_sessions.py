@@ -5,13 +5,16 @@ processes of the nodes, and those of values and exceptions by the client; manage
 """
 
 import os
+import secrets
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from time import gmtime, strftime
 from typing import Any
 
 import msgspec
 
-from dropflow.builder.results import SubmittedGraph, submit
+from dropflow.builder.results import SubmittedGraph, connected, submit
+from dropflow.clock import SystemClock
 from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.session_progress import shown
@@ -96,42 +99,42 @@ class RemoteSessions:
         if not tasks.results:
             return {}
         graph = portable(tasks)
+        # Named here, so that an interrupt in the middle of the submission can end it, too.
+        self.last = name = f"dask-{strftime('%Y%m%d-%H%M%S', gmtime(SystemClock().now()))}-{secrets.token_hex(3)}"
         with (
-            self._submitted(graph) as session,
-            self._deleted_at_the_end(session),
+            closing(connected(url=self._url, token=self._token, key=self._key)) as client,
+            self._deleted_at_the_end(client, name),
         ):
-            self.last = session.session
+            session = self._submitted(client, graph, name)
             detail = _end(session, progress=self._progress)
             failure = next((one for one in detail.failures), None)
             if detail.status != SessionState.FINISHED.name:
                 raise _error(session, detail, failure, tasks)
             return _values(session, tasks)
 
-    def _submitted(self, graph: PhysicalGraph) -> SubmittedGraph:
+    def _submitted(self, client: Client, graph: PhysicalGraph, name: str) -> SubmittedGraph:
         is_ours = self._algorithm == BREADTH_FIRST
         return submit(
+            client,
             graph,
-            url=self._url,
-            session="",
-            token=self._token,
-            key=self._key,
+            session=name,
             algorithm="" if is_ours else self._algorithm,
             with_parts=with_parts if is_ours else None,
         )
 
     @contextmanager
-    def _deleted_at_the_end(self, session: SubmittedGraph) -> Iterator[None]:
+    def _deleted_at_the_end(self, client: Client, name: str) -> Iterator[None]:
         """Delete a session at the end, or cancel it if it is to stay."""
         try:
             yield
         except BaseException:
             with suppress(DropflowError):
-                session.cancel()
+                client.cancel(name)
             raise
         finally:
             if not self._keep:
                 with suppress(DropflowError):  # the manager may be away; what was computed is here
-                    session.client.delete(session.session)
+                    client.delete(name)
 
 
 def _end(session: SubmittedGraph, *, progress: bool) -> SessionDetail:

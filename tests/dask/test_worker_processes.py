@@ -18,7 +18,7 @@ from dask.callbacks import Callback
 
 import dropflow.dask
 import tests.dask.test_worker_processes as here
-from dropflow.dask import Scheduler
+from dropflow.dask import Scheduler, remote_sessions
 from dropflow.errors import AppError, BadParameterError, HttpError
 from tests.e2e.cluster import Cluster, until
 
@@ -143,28 +143,47 @@ def test_two_nodes(tmp_path: Path) -> None:
             da.ones(4, chunks=2).sum().compute()
         assert [one.status for one in client.sessions()] == ["FINISHED"]
         client.delete(client.sessions()[0].session)
-        with pytest.raises(HttpError, match=r"the token is wrong"):
-            da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_an_interrupt_ends_the_session(tmp_path: Path) -> None:
-    """It is cancelled and deleted at the manager."""
-    with Cluster(tmp_path) as cluster:
-        island = cluster.island(*cluster.nodes("one", "two"))
-        url, token = island.ready["url"], island.ready["token"]
-        client = cluster.client(island)
+        # An interrupt cancels and deletes the session.
         started = tmp_path / "started"
         with dropflow.dask.scheduler(to=url, token=token) as scheduler:
             _interrupt_when(started)
             with pytest.raises(KeyboardInterrupt, match=r"^$"):
                 scheduler.get({"x": (_wait_for_ever, str(started))}, "x")
-        assert until(lambda: client.sessions() == ())
+        assert client.sessions() == ()
+        with pytest.raises(HttpError, match=r"the token is wrong"):
+            da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
 
 
 def test_options_of_managers_are_checked() -> None:
     """The runner and the workers of nodes are not chosen by the client."""
     with pytest.raises(BadParameterError, match=r"runner and workers are those of the nodes at http://x:1"):
         Scheduler(to="http://x:1", workers=2)
+
+
+def test_an_interrupt_in_the_middle_of_a_submission_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manager may have accepted it: it is cancelled and deleted by the name that it was submitted with."""
+    calls: list[tuple[str, str]] = []
+
+    class Manager:
+        """A client that notes what it is asked for."""
+
+        def cancel(self, session: str) -> None:
+            calls.append(("cancel", session))
+
+        def delete(self, session: str) -> None:
+            calls.append(("delete", session))
+
+        def close(self) -> None:
+            calls.append(("close", ""))
+
+    def interrupted(*_: Any, session: str, **__: Any) -> None:
+        calls.append(("submit", session))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote_sessions, "connected", lambda **_: Manager())
+    monkeypatch.setattr(remote_sessions, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        da.ones(2).sum().compute(scheduler=Scheduler(to="http://x:1").get)
+
+    assert [what for what, _ in calls] == ["submit", "cancel", "delete", "close"]
+    assert len({session for what, session in calls if what != "close"}) == 1
