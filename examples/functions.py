@@ -269,3 +269,102 @@ def find_tone(samples: str) -> str:
     strongest = int(np.argmax(power))
     share = power[strongest] / power.sum()
     return f"{len(values)} samples\ntone at {strongest / len(values):.4f} cycles a sample, {share:.0%} of the power\n"
+
+
+def rotated_baselines(slices: object) -> object:
+    """Return the place of each visibility of a chunk in the grid, in cells: axes time, channel, baseline, (u, v)."""
+    import numpy as np
+
+    turn, arm = 2.399963, np.arange(9)
+    places = np.stack([np.cos(turn * arm), np.sin(turn * arm)]) * np.sqrt(arm + 0.5)
+    one, other = np.triu_indices(len(arm), 1)
+    east, north = 6.5 * (places[:, one] - places[:, other])
+    times, channels = (np.arange(part.start, part.stop) for part in slices[:2])
+    angle, scale = np.pi * times[:, None, None] / 48, 1 + channels[None, :, None] / 64
+    u = scale * (east * np.cos(angle) - north * np.sin(angle))
+    v = scale * (east * np.sin(angle) + north * np.cos(angle))
+    return np.stack([u, v], axis=-1)
+
+
+def true_gains(slices: object) -> object:
+    """Return the gains of the baselines at the times of a chunk: axes time and baseline."""
+    import numpy as np
+
+    times, baselines = (np.arange(slices[axis].start, slices[axis].stop) for axis in (0, -1))
+    phase = 0.1 * times[:, None] * np.cos(baselines)
+    return (1 + 0.3 * np.sin(0.2 * times[:, None] + baselines)) * np.exp(1j * phase)
+
+
+def observe_chunk(slices: object, sources: object, size: int) -> object:
+    """Return the visibilities of a chunk: those of the sources, times the gains."""
+    import numpy as np
+
+    cells = rotated_baselines(slices)
+    seen = sum(flux * np.exp(-2j * np.pi * (cells @ (x, y)) / size) for x, y, flux in sources)
+    return (seen * true_gains(slices)[:, None]).astype(np.complex64)
+
+
+def solve_gains(slices: object) -> object:
+    """Return the gains of a chunk. A real program would find them by an observation of a known source."""
+    import numpy as np
+
+    return true_gains(slices).astype(np.complex64)
+
+
+def apply_gains(vis: object, gains: object) -> object:
+    """Return calibrated visibilities: axes time, channel and baseline."""
+    return vis / gains[:, None]
+
+
+def grid_chunk(vis: object, slices: object, size: int) -> object:
+    """Return the sum of visibilities in each cell of the grid, and how many there are: axes channel, u and v."""
+    import numpy as np
+
+    cells = np.rint(rotated_baselines(slices)).astype(int)
+    grid = np.zeros((vis.shape[1], size, size), dtype=complex)
+    channel = np.broadcast_to(np.arange(vis.shape[1])[None, :, None], vis.shape)
+    for sign, values in ((1, vis), (-1, vis.conj())):
+        np.add.at(grid, (channel, sign * cells[..., 0] % size, sign * cells[..., 1] % size), values)
+    return grid, 2 * vis.shape[0] * vis.shape[2]
+
+
+def add_grids(parts: list) -> object:
+    """Return the sum of grids, and of the numbers of their visibilities."""
+    return sum(grid for grid, _ in parts), sum(count for _, count in parts)
+
+
+def weigh_grid(part: object) -> object:
+    """Return a grid whose image has the fluxes of its sources."""
+    return (part[0] / part[1]).astype("complex64")
+
+
+def image_chunk(grid: object) -> object:
+    """Return the images of the channels of a chunk: axes channel, x and y, with the middle of the sky at the middle."""
+    import numpy as np
+
+    image = np.fft.ifft2(grid).real * grid.shape[1] * grid.shape[2]
+    return np.fft.fftshift(image, axes=(1, 2)).astype(np.float32)
+
+
+def list_peaks(image: str, sources: object) -> str:
+    """Return which of the sources are in the image, a zarr array that is stored without compression."""
+    import itertools
+    import json
+    from pathlib import Path
+
+    import numpy as np
+
+    about = json.loads(Path(image, ".zarray").read_text())
+    whole = np.zeros(about["shape"], dtype=about["dtype"])
+    steps = about["chunks"]
+    for index in itertools.product(*(range(length // step) for length, step in zip(whole.shape, steps, strict=True))):
+        chunk = np.fromfile(Path(image, ".".join(map(str, index))), about["dtype"]).reshape(steps)
+        whole[tuple(slice(at * step, (at + 1) * step) for at, step in zip(index, steps, strict=True))] = chunk
+    lines, middle = [], np.array(whole.shape) // 2
+    for _ in sources:
+        peak = np.array(np.unravel_index(whole.argmax(), whole.shape))
+        lines.append(f"{whole[tuple(peak)]:.1f} at {[int(one) for one in peak - middle]}")
+        whole[tuple(slice(max(at - 4, 0), at + 5) for at in peak)] = 0
+    wanted = {f"[{x}, {y}]" for x, y, _ in sources}
+    found = wanted & {line.split(" at ")[1] for line in lines}
+    return "\n".join([*lines, f"{len(found)} of {len(wanted)} sources found"]) + "\n"

@@ -9,6 +9,7 @@ from dropflow.graph.precedence import Precedence
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.problems import Problem
 from translator.problem_codes import problem
+from translator.unroll.array_stores import STORED
 
 __all__ = ["same_files"]
 
@@ -18,7 +19,9 @@ _HINT = "put {auto} or {uid} into the name, so that each drop has its own; or co
 def same_files(
     templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return LG085 for every file that several drops write without waiting for each other.
+    """Return LG085 for every file that several drops write without waiting for each other; LG135 for stores of arrays.
+
+    A file is replaced as a whole; a store gets chunks of both, so that this is an error.
 
     Parameters
     ----------
@@ -33,7 +36,12 @@ def same_files(
         return []
     order, places = Precedence(templates, links), where or {}
     return [
-        problem("LG085", text, where=places.get(templates[row].key, ""), hint=_HINT)
+        problem(
+            "LG135" if templates[row].component == STORED else "LG085",
+            text,
+            where=places.get(templates[row].key, "") or places.get(templates[row].origin, ""),
+            hint=_HINT,
+        )
         for row, text in (*_alone(templates, names, order), *_in_pairs(templates, names, order))
     ]
 

@@ -32,7 +32,7 @@ __all__ = ["GraphRun", "SubmittedGraph", "connected", "submit"]
 
 _WATCH_SECONDS = 20.0
 _LOGS, _LOG_BYTES = 10, 16_384
-_SINGLE = ("subgraph", "exclusive", "service")
+_SINGLE = ("subgraph", "exclusive", "service", "store")
 """Levels of constructs that do not repeat their nodes."""
 
 
@@ -286,11 +286,14 @@ def submit(
     session: str,
     algorithm: str = "",
     with_parts: "Callable[[PhysicalGraph, Machines], PhysicalGraph] | None" = None,
+    with_places: Callable[[PhysicalGraph], PhysicalGraph] | None = None,
+    replicas: int = 1,
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
-    `with_parts` may divide it for the nodes. If that fails, the client is closed.
+    `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Results are to be on `replicas`
+    nodes. If something fails, the client is closed.
 
     Raises
     ------
@@ -305,7 +308,8 @@ def submit(
         nodes = _alive(client)
         divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
         parted = fit(divided, nodes, PlacementOptions(choice=choice))
-        info = client.submit(parted, SubmitQuery(session=session))
+        placed = parted if with_places is None else with_places(parted)
+        info = client.submit(placed, SubmitQuery(session=session, replicas=replicas))
     except BaseException:
         client.close()
         raise

@@ -42,17 +42,18 @@ def import_path(function: Callable[..., Any]) -> str:
     return name if module == "builtins" else f"{module}.{name}"
 
 
-def code_of(function: types.FunctionType) -> str:
-    """Return the source of a module that defines a function.
+def code_of(*wanted: types.FunctionType) -> str:
+    """Return the source of a module that defines functions.
 
     Raises
     ------
     UsageError
-        Its source is not known, or it uses something that cannot be written into the module.
+        The source of one is not known, or it uses something that cannot be written into the module.
     """
     lines: dict[str, str] = {}
     functions: dict[str, str] = {}
-    _add(function, lines, functions, as_name=function.__name__)
+    for function in wanted:
+        _add(function, lines, functions, as_name=function.__name__)
     head = "".join(f"{line}\n" for line in sorted(lines.values(), key=_order))
     return "\n\n".join(part for part in (head, *reversed(functions.values())) if part)
 

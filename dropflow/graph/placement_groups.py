@@ -1,8 +1,9 @@
-"""Drops that must stay together on one node: the content of an ExclusiveForceNode, ranks of an MPI job, a service.
+"""Drops that must stay together on one node: of an ExclusiveForceNode, an MPI job, a service, the store of an array.
 
 The axes of the templates have these constraints: an axis of the kind ``exclusive`` is that of the content of an
 ExclusiveForceNode, one of the kind ``mpi`` that of the ranks of a job, one of the kind ``service`` that of the drops
-that start and stop a service. The drops of an exclusive group share their node
+that start and stop a service, one of the kind ``store`` that of the drops that write an array into a directory of the
+session. The drops of an exclusive group share their node
 with no other drop, if there are enough nodes.
 """
 
@@ -19,7 +20,7 @@ __all__ = ["FREE", "PlacementGroups", "binding", "kept_together", "placement_gro
 
 FREE = -1
 """Number of the group of a drop without constraint."""
-_EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
+_EXCLUSIVE, _MPI, _SERVICE, _STORE = "exclusive", "mpi", "service", "store"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
 
 def binding(axes: tuple[Axis, ...]) -> int | None:
     """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
-    for kind in (_EXCLUSIVE, _MPI, _SERVICE):
+    for kind in (_EXCLUSIVE, _MPI, _SERVICE, _STORE):
         found = [position for position, axis in enumerate(axes) if axis.kind == kind]
         if found:
             return found[-1]

@@ -21,7 +21,7 @@ from dropflow.nesting import too_deep
 from dropflow.preview.planes import Floats, as_floats
 from dropflow.preview.source import DirectorySource
 
-__all__ = ["ZarrArray", "ZarrHeader", "read_header"]
+__all__ = ["ZarrArray", "ZarrHeader", "read_chunk", "read_header"]
 
 _METADATA_LIMIT = 1 << 20
 _CHUNK_LIMIT = 64 << 20
@@ -151,18 +151,41 @@ class ZarrArray:
         return np.concatenate(pieces, axis=1)[:, :width]
 
     def _chunk(self, where: tuple[int, ...]) -> npt.NDArray[np.generic]:
-        header = self._header
-        name = header.separator.join(map(str, where)) if where or header.version > 2 else "0"  # noqa: PLR2004
-        name = (header.prefix + (header.separator if header.prefix and name else "") + name) or "c"
-        data = self._source.read(header.folder + name, _CHUNK_LIMIT)
-        size = math.prod(header.chunks) * header.dtype.itemsize
-        if data is None:
-            return np.full(header.chunks, header.fill).astype(np.float64)
-        for codec in header.codecs:
-            data = _decompressed(codec, data, size)
-        if len(data) != size:
-            raise BadFileError(f"chunk {name} has {len(data):,} bytes where {size:,} are needed")
-        return np.frombuffer(data, header.dtype).reshape(header.chunks, order="F" if header.order == "F" else "C")
+        return read_chunk(self._source, self._header, where)
+
+
+def read_chunk(
+    source: DirectorySource, header: ZarrHeader, where: Sequence[int], *, limit: int = _CHUNK_LIMIT
+) -> npt.NDArray[np.generic]:
+    """Return the values of a chunk, also those beyond the end of the array.
+
+    Parameters
+    ----------
+    source : DirectorySource
+        The directory of the array.
+    header : ZarrHeader
+        Its metadata.
+    where : sequence of int
+        Index of the chunk along each axis.
+    limit : int
+        Bytes of the largest file that is read.
+
+    Raises
+    ------
+    BadFileError
+        The chunk is damaged, too large, or compressed in a way that is not supported.
+    """
+    name = header.separator.join(map(str, where)) if where or header.version > 2 else "0"  # noqa: PLR2004
+    name = (header.prefix + (header.separator if header.prefix and name else "") + name) or "c"
+    data = source.read(header.folder + name, limit)
+    size = math.prod(header.chunks) * header.dtype.itemsize
+    if data is None:
+        return np.full(header.chunks, header.fill).astype(np.float64)
+    for codec in header.codecs:
+        data = _decompressed(codec, data, size)
+    if len(data) != size:
+        raise BadFileError(f"chunk {name} has {len(data):,} bytes where {size:,} are needed")
+    return np.frombuffer(data, header.dtype).reshape(header.chunks, order="F" if header.order == "F" else "C")
 
 
 def _decompressed(codec: str, data: bytes, size: int) -> bytes:

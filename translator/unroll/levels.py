@@ -13,6 +13,7 @@ import msgspec
 from dropflow.graph.templates import Axis
 
 __all__ = [
+    "CHUNK",
     "EXCLUSIVE",
     "GATHER",
     "GROUPBY",
@@ -20,6 +21,7 @@ __all__ = [
     "MPI",
     "SCATTER",
     "SERVICE",
+    "STORE",
     "SUBGRAPH",
     "Level",
     "LevelId",
@@ -29,6 +31,7 @@ __all__ = [
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
+CHUNK, STORE = "chunk", "store"
 
 
 class LevelId(NamedTuple):
@@ -82,7 +85,7 @@ class Level(msgspec.Struct, frozen=True):
     @property
     def is_transparent(self) -> bool:
         """Whether the level always has exactly one index, so that links ignore it."""
-        return self.kind in (SUBGRAPH, EXCLUSIVE, SERVICE)
+        return self.kind in (SUBGRAPH, EXCLUSIVE, SERVICE, STORE)
 
     @property
     def label(self) -> str:

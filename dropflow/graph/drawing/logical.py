@@ -24,6 +24,8 @@ _COLUMN_GAP = 56.0
 _ROW_GAP = 20.0
 _PADDING = 18.0
 _HEADER = 26.0
+_WITHOUT_FRAME = ("chunk", "store")
+"""Levels of single nodes: the chunks of an array are its drops."""
 _DRAWN_GAPS = (40.0, 24.0)
 _MOST_DRAWN = 2000
 """A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
@@ -125,6 +127,8 @@ def _tree(graph: PhysicalGraph) -> tuple[_Block, list[list[_Block]]]:
         path: tuple[str, ...] = ()
         blocks = []
         for axis in template.axes:
+            if axis.kind in _WITHOUT_FRAME:
+                continue
             around = known[path]
             path = (*path, axis.construct)
             if path not in known:
