@@ -1,53 +1,50 @@
-"""Translates and computes dask arrays of about 1k, 10k and 100k tasks; prints one JSON object.
+"""Computes dask arrays and data frames of about 1k, 10k and 100k tasks on dropflow and others; prints one JSON object.
 
-The arrays are computed as they are, without dask's fusion, so that the number of tasks is known. Chunks are small: it
-is the cost of a task that is measured. The references are of the same run: `dask.order`, which dask's own schedulers
-call before the first task, for the translation; dask's threaded and synchronous schedulers for the computation.
+Programs and systems are those of `array_programs.py` and `array_systems.py`: dropflow in threads of one process, in two
+worker processes, and on two nodes; dask's threads; dask.distributed with two processes; Ray with two workers (left out
+if they are not installed: ``pip install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, without
+fusion, and have computed a small graph before. Each measurement has fresh processes, and one system runs at a time.
 
-With ``--processes``, values travel instead: worker processes, and two nodes with one worker each, against
-dask.distributed with two processes of one thread (``pip install distributed``). All get the same tasks, without fusion.
-Processes and nodes are started before.
+Memory is the peak of the sum over all processes of a system, the client included, as PSS, sampled ten times a second:
+as a whole, and above what they had before the computation. Bytes moved are the contents that nodes, or workers of
+dask.distributed, got from each other; Ray does not tell them. Nodes of dropflow on one machine read larger contents
+where they lie; these count as moved.
 
-    python benchmarks/arrays.py [--sizes 1000 10000] [--repeat 3] [--processes]
+With ``--translation``, only the way to the first task is measured: translation, pickles, and `dask.order`, which dask's
+own schedulers call before it.
+
+    python benchmarks/arrays.py [--sizes 1000 10000] [--side 8] [--programs rechunk] [--systems threads] [--limit 120]
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
+import selectors
+import signal
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+import warnings
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 import dask
-import dask.array as da
-from dask.core import convert_legacy_graph, flatten
+import psutil
+from array_programs import PROGRAMS, graph_of
+from array_systems import SYSTEMS
 from dask.order import order
+from process_memory import MemorySampler
 
-from dropflow.dask import Scheduler
+from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import translate
 
 SIZES = (1_000, 10_000, 100_000)
-_SIDE = 8  # rows and columns of a chunk
-
-
-def programs(tasks: int) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each program, and an array of about this number of tasks."""
-
-    def ones(chunks: int) -> Any:
-        return da.ones((chunks * _SIDE, chunks * _SIDE), chunks=_SIDE)
-
-    side = max(2, int((tasks / 4.3) ** 0.5))
-    yield "chain and sum", ((ones(side) + 1) * 2).sum()
-    yield "x + x.T", (ones(side) + ones(side).T).sum()
-    yield "rechunk", ones(max(2, int((tasks / 4.7) ** 0.5))).rechunk(_SIDE * 3 // 2).sum()
-    cube = max(2, int((tasks / 1.3) ** (1 / 3)))
-    yield "tensordot", da.tensordot(ones(cube), ones(cube), axes=1).sum()
+_NEEDS = {"dask.distributed": "distributed", "Ray": "ray"}
+_START_SECONDS = 120.0
+_SAME = 1e-6
 
 
 def most_held(nodes: Mapping[Hashable, Any], wanted: set[Hashable], place: Mapping[Hashable, int]) -> int:
@@ -66,110 +63,163 @@ def most_held(nodes: Mapping[Hashable, Any], wanted: set[Hashable], place: Mappi
     return most
 
 
-def best(function: Callable[[], object], repeat: int) -> tuple[float, float]:
-    """Return the least wall-clock time, and the least processor time, of several calls, in seconds."""
+def best(function: Callable[[], object], repeat: int) -> float:
+    """Return the least time of several calls, in seconds."""
     found = []
     for _ in range(repeat):
-        wall, processor = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
         function()
-        found.append((time.perf_counter() - wall, time.process_time() - processor))
-    return round(min(one for one, _ in found), 4), round(min(one for _, one in found), 4)
+        found.append(time.perf_counter() - started)
+    return round(min(found), 4)
 
 
-def measure(name: str, array: Any, repeat: int) -> dict[str, Any]:
-    """Return the figures of one program."""
-    with dask.config.set({"optimization.fuse.active": False}):
-        nodes = convert_legacy_graph(dict(array.__dask_graph__()))
-    keys = list(flatten(array.__dask_keys__()))
-    made = translate(nodes, keys, {})
+def translation(program: str, tasks: int, side: int, repeat: int) -> dict[str, Any]:
+    """Return the figures of a program until its first task."""
+    nodes, keys = graph_of(program, tasks, side)
+    made = translate(nodes, keys, {}, runs_constants=True)
     ours = {key: -int(made.graph.priority[row]) for row, key in enumerate(made.keys[: made.tasks])}
     theirs = order(nodes)
     first = -len(nodes)
-    report: dict[str, Any] = {"program": name, "tasks": made.tasks, "templates": len(made.graph.templates)}
-    translated, _ = best(lambda: translate(nodes, keys, {}), repeat)
-    ordered, _ = best(lambda: order(nodes), repeat)
-    report["translate_s"], report["dask_order_s"] = translated, ordered
-    report["held"] = most_held(nodes, set(keys), {key: ours.get(key, first) for key in nodes})
-    report["held_dask_order"] = most_held(nodes, set(keys), theirs)
-    places: dict[str, Any] = {
-        "dropflow_threads": Scheduler().get,
-        "dropflow_inline": Scheduler(runner="inline").get,
-        "dask_threads": dask.threaded.get,
-        "dask_sync": dask.get,
+    return {
+        "program": program,
+        "tasks": made.tasks,
+        "templates": len(made.graph.templates),
+        "translate_s": best(lambda: translate(nodes, keys, {}, runs_constants=True), repeat),
+        "pickles_s": best(lambda: portable(made), repeat),
+        "dask_order_s": best(lambda: order(nodes), repeat),
+        "held": most_held(nodes, set(keys), {key: ours.get(key, first) for key in nodes}),
+        "held_dask_order": most_held(nodes, set(keys), theirs),
     }
-    for place, get in places.items():
-        wall, processor = best(lambda get=get: get(nodes, keys), repeat)
-        report[place] = {"seconds": wall, "us_per_task": round(1e6 * wall / made.tasks, 1), "processor_s": processor}
-    report["threads_ratio"] = round(report["dropflow_threads"]["seconds"] / report["dask_threads"]["seconds"], 2)
+
+
+class _System:
+    """A process that computes a program. Killed with all that it has started if it takes too long."""
+
+    def __init__(self, *arguments: str) -> None:
+        here = Path(__file__).resolve().parent
+        paths = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(here / "array_systems.py"), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("ARRAYS_STDERR") else subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths.rstrip(os.pathsep)},
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdout is not None  # noqa: S101
+        self._input, self._output = self._process.stdin, self._process.stdout
+
+    def begin(self) -> None:
+        """Let it compute once."""
+        self._input.write(b"\n")
+        self._input.flush()
+
+    def line(self, seconds: float) -> str:
+        """Return its next line; empty if it has ended, or says nothing for this time."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            return self._output.readline().decode() if selector.select(seconds) else ""
+
+    def end(self) -> None:
+        """End it: its input ends; what is left of it then is killed."""
+        family = psutil.Process(self.pid).children(recursive=True) if self._process.poll() is None else []
+        self._input.close()
+        self._output.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+        for one in family:
+            if one.is_running():
+                one.kill()
+
+
+def measured(system: str, program: str, tasks: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of a program on a system: the least time, and the most memory and bytes moved."""
+    repeat, limit = options.repeat, options.limit
+    process = _System(system, program, str(tasks), str(options.side), str(repeat))
+    try:
+        if process.line(_START_SECONDS).strip() != "ready":
+            return {"failed": "it did not start"}
+        before = MemorySampler(process.pid).sample()
+        found: list[dict[str, Any]] = []
+        peak = 0
+        for _ in range(repeat):
+            with MemorySampler(process.pid) as memory:
+                process.begin()
+                line = process.line(limit)
+            peak = max(peak, memory.peak)
+            if not line:
+                return {"failed": f"not within {limit:g} s", "peak_mb": peak >> 20, "above_mb": peak - before >> 20}
+            found.append(json.loads(line))
+        least = min(found, key=lambda one: one["seconds"])
+        return {
+            **least,
+            "us_per_task": round(1e6 * least["seconds"] / least["tasks"], 1),
+            "peak_mb": peak >> 20,
+            "above_mb": peak - before >> 20,
+        }
+    finally:
+        process.end()
+
+
+def compared(systems: list[str], program: str, size: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of a program on all systems, and the ratios of dropflow to the others."""
+    report: dict[str, Any] = {"program": program, "tasks": size, "load": round(os.getloadavg()[0], 1)}
+    for system in systems:
+        found = measured(system, program, size, options)
+        report[system] = found
+        report["tasks"] = found.get("tasks", report["tasks"])
+        print(f"{program}, {size} tasks, {system}: {found}", file=sys.stderr, flush=True)
+    sums = [report[system]["sum"] for system in systems if "sum" in report[system]]
+    report["same_values"] = all(abs(one - sums[0]) <= _SAME * max(1.0, abs(sums[0])) for one in sums)
+    for ours, theirs in (
+        ("dropflow threads", "dask threads"),
+        ("dropflow processes", "dask.distributed"),
+        ("dropflow nodes", "dask.distributed"),
+        ("dropflow processes", "Ray"),
+    ):
+        mine, other = report.get(ours, {}), report.get(theirs, {})
+        if "seconds" in mine and "seconds" in other:
+            report[f"{theirs} / {ours}"] = {
+                "seconds": round(other["seconds"] / mine["seconds"], 2),
+                "above_mb": round(other["above_mb"] / max(mine["above_mb"], 1), 2),
+            }
     return report
 
 
-@contextmanager
-def two_nodes() -> Iterator[Any]:
-    """Start an island with two nodes of one worker, and yield a scheduler for it."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    from tests.e2e.cluster import Cluster  # noqa: PLC0415 - only with --processes, and after the line above
-
-    with tempfile.TemporaryDirectory() as home, Cluster(Path(home)) as cluster:
-        nodes = [cluster.node(name, "--workers", 1) for name in ("one", "two")]
-        island = cluster.island(*nodes)
-        yield Scheduler(to=island.ready["url"], token=island.ready["token"], progress=False)
-
-
-def distributed() -> Any:
-    """Return a client of dask.distributed with two worker processes."""
-    try:
-        from distributed import Client  # noqa: PLC0415 - only for the comparison
-    except ImportError:
-        sys.exit("--processes needs dask.distributed: pip install distributed")
-    return Client(n_workers=2, threads_per_worker=1, dashboard_address=None)
-
-
-def measure_processes(sizes: Sequence[int], repeat: int, only: str) -> list[dict[str, Any]]:
-    """Return the figures of all programs where values travel."""
-    found = []
-    with Scheduler(runner="processes", workers=2) as processes, two_nodes() as nodes, distributed() as client:
-        places: dict[str, Callable[..., Any]] = {
-            "dropflow_processes": partial(processes.get, fuse_enabled=False),
-            "dropflow_nodes": partial(nodes.get, fuse_enabled=False),
-            "dask_distributed": client.get,
-        }
-        for get in places.values():
-            get({"x": (abs, -1), "y": (abs, -2)}, ["x", "y"])
-        for size in sizes:
-            for name, array in programs(size):
-                if only not in name:
-                    continue
-                tasks = convert_legacy_graph(dict(array.__dask_graph__()))
-                keys = list(flatten(array.__dask_keys__()))
-                report: dict[str, Any] = {"program": name, "tasks": len(tasks)}
-                for place, get in places.items():
-                    wall, _ = best(lambda get=get, tasks=tasks, keys=keys: get(tasks, keys), repeat)
-                    report[place] = {"seconds": wall, "us_per_task": round(1e6 * wall / len(tasks), 1)}
-                for place in ("dropflow_processes", "dropflow_nodes"):
-                    ratio = report["dask_distributed"]["seconds"] / report[place]["seconds"]
-                    report[f"distributed_by_{place.removeprefix('dropflow_')}"] = round(ratio, 2)
-                found.append(report)
-    return found
-
-
 def main() -> None:
-    """Measure all programs and print the report."""
+    """Measure, and print the report."""
+    warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of tasks")
-    parser.add_argument("--repeat", type=int, default=3, help="how often each is measured; the best counts")
-    parser.add_argument("--program", default="", help="a part of the name of the programs to measure")
-    parser.add_argument("--processes", action="store_true", help="where values travel")
+    parser.add_argument("--side", type=int, default=8, help="rows and columns of a chunk")
+    parser.add_argument("--repeat", type=int, default=1, help="how often each is measured; the least time counts")
+    parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=PROGRAMS, help="what is computed")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS, help="what computes")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds of one computation, after which it is ended"
+    )
+    parser.add_argument("--translation", action="store_true", help="only the way to the first task")
     chosen = parser.parse_args()
-    if chosen.processes:
-        found = measure_processes(chosen.sizes, chosen.repeat, chosen.program)
-    else:
+    if chosen.translation:
         found = [
-            measure(name, array, chosen.repeat)
+            translation(program, size, chosen.side, chosen.repeat)
+            for program in chosen.programs
             for size in chosen.sizes
-            for name, array in programs(size)
-            if chosen.program in name
         ]
+    else:
+        systems = []
+        for system in chosen.systems:
+            module = _NEEDS.get(system)
+            if module is not None and importlib.util.find_spec(module) is None:
+                print(f"{system} is left out: {module} is not installed", file=sys.stderr)
+            else:
+                systems.append(system)
+        found = [compared(systems, program, size, chosen) for program in chosen.programs for size in chosen.sizes]
     machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "dask": dask.__version__}
     print(json.dumps({"arrays": found, "machine": machine}, indent=2))
 

@@ -12,7 +12,8 @@ from dropflow.errors import MissingDependencyError
 
 try:
     from dropflow.dask.explain import ExplainedCollection, ExplainedStep, explain
-    from dropflow.dask.scheduler import RUNNERS, Scheduler, get, scheduler
+    from dropflow.dask.graph_files import load_value, save_graph
+    from dropflow.dask.scheduler import RUNNERS, Scheduler, get, persist, scheduler
 except ImportError as error:
     if (error.name or "").startswith("dropflow"):
         raise
@@ -20,4 +21,15 @@ except ImportError as error:
         f"dropflow.dask needs dask 2025.7 or newer: {error}", hint="pip install 'dropflow[dask]'"
     ) from error
 
-__all__ = ["RUNNERS", "ExplainedCollection", "ExplainedStep", "Scheduler", "explain", "get", "scheduler"]
+__all__ = [
+    "RUNNERS",
+    "ExplainedCollection",
+    "ExplainedStep",
+    "Scheduler",
+    "explain",
+    "get",
+    "load_value",
+    "persist",
+    "save_graph",
+    "scheduler",
+]

@@ -7,6 +7,7 @@ from typing import Any
 from dask.callbacks import local_callbacks, unpack_callbacks
 
 from dropflow.dask.translate import TranslatedGraph
+from dropflow.dask.value_memory import value_of
 from dropflow.engine.api import Handle
 from dropflow.engine.events import Action, Event, Finished, Run
 from dropflow.engine.instruments import Instrument
@@ -44,7 +45,10 @@ class CallbackInstrument(Instrument):
         self._begun: list[tuple[Callable[..., object] | None, ...]] = []
         count = tasks.tasks
         self._state: dict[str, Any] = {
-            "cache": {key: node.value for key, node in zip(tasks.keys[count:], tasks.nodes[count:], strict=True)},
+            "cache": {
+                key: getattr(node, "value", node)
+                for key, node in zip(tasks.keys[count:], tasks.nodes[count:], strict=True)
+            },
             "waiting": dict.fromkeys(tasks.keys[:count], frozenset()),
             "ready": [],
             "running": set(),
@@ -103,4 +107,4 @@ class CallbackInstrument(Instrument):
         state["finished"].add(key)
         handle = self.content(drop + self._tasks.tasks)
         for call in self._after:
-            call(key, getattr(handle, "value", None), self._nodes, state, None)
+            call(key, value_of(getattr(handle, "value", None)), self._nodes, state, None)

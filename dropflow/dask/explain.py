@@ -11,6 +11,7 @@ import numpy as np
 from dask.core import convert_legacy_graph, flatten
 
 from dropflow.dask.fused_chains import with_fused_chains
+from dropflow.dask.graph_optimizations import switch
 from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
 from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.translate import TranslatedGraph, translate
@@ -20,7 +21,7 @@ from dropflow.graph.chains import follower_column, without_fusion
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 
-__all__ = ["ExplainedCollection", "ExplainedStep", "explain", "switch"]
+__all__ = ["ExplainedCollection", "ExplainedStep", "explain"]
 
 _SHOWN = 12
 """Kinds of tasks that are listed for each step."""
@@ -161,20 +162,6 @@ def explain(
             _ordered(tasks),
         )
     )
-
-
-def switch(name: str, value: bool | None) -> bool:  # noqa: FBT001 - the value of a switch
-    """Return a switch: `value`, or else ``dropflow.<name>`` of dask's configuration, or else True.
-
-    Raises
-    ------
-    BadParameterError
-        The configuration has no boolean there.
-    """
-    found = dask.config.get(f"dropflow.{name}", True) if value is None else value
-    if not isinstance(found, bool):
-        raise BadParameterError(f"{name} is {found!r}", hint="give True or False")
-    return found
 
 
 def _optimized(collection: Any, *, tileable: bool, chunk: bool) -> Any:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from dask.highlevelgraph import HighLevelGraph
 
-__all__ = ["layer_volumes"]
+__all__ = ["layer_chunks", "layer_volumes"]
 
 
 def layer_volumes(graph: Any) -> dict[str, float]:
@@ -26,16 +27,34 @@ def layer_volumes(graph: Any) -> dict[str, float]:
     return volumes
 
 
+def layer_chunks(graph: Any) -> dict[str, tuple[tuple[tuple[int, ...], ...], np.dtype[Any]]]:
+    """Return chunks and data type of each array in a dask graph, by the name of its layer, where they are known."""
+    found = {}
+    for layers in _layers(graph):
+        for name, layer in layers.items():
+            known = getattr(layer, "collection_annotations", None) or {}
+            chunks, dtype = known.get("chunks"), known.get("dtype")
+            if chunks is not None and isinstance(dtype, np.dtype):
+                found[str(name)] = (chunks, dtype)
+    return found
+
+
 def _layers(graph: Any) -> Iterator[Mapping[Any, Any]]:
-    """Yield the layers of all graphs in an expression."""
+    """Yield the layers of all graphs in an expression.
+
+    Attributes are looked for in classes and in ``__dict__`` only: an expression of a data frame looks for unknown ones
+    in its columns, for which it needs metadata that it may not be able to compute.
+    """
     left = [graph]
     while left:
         found = left.pop()
-        layers = getattr(found, "layers", None) or getattr(getattr(found, "hlg", None), "layers", None)
-        if isinstance(layers, Mapping):
-            yield layers
+        if isinstance(found, HighLevelGraph):
+            yield found.layers
+        elif hasattr(type(found), "hlg"):
+            left.append(found.hlg)
         else:
-            left += [each for each in getattr(found, "operands", ()) if hasattr(each, "operands")]
+            operands = getattr(found, "__dict__", {}).get("operands", ())
+            left += [each for each in operands if hasattr(type(each), "__dask_graph__")]
 
 
 def _mean_bytes(dtype: Any, shape: Any, chunks: Any) -> float | None:

@@ -1,6 +1,6 @@
 """Contents of drops that are Python objects of this process: values of dask's keys, passed by reference."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dropflow.engine.api import Handle
@@ -16,7 +16,7 @@ class ObjectHandle(Handle, frozen=True, kw_only=True, gc=True, eq=False):
     Attributes
     ----------
     value : object
-        The content.
+        The content, or a `dropflow.dask.value_memory.HeldValue` that has it.
     """
 
     value: Any = None
@@ -29,10 +29,13 @@ class ObjectRepository:
     ----------
     wanted : collection of int
         Drops whose contents are results: they are not removed after their last use.
+    on_release : callable
+        Called with each drop whose content is removed after its last use.
     """
 
-    def __init__(self, wanted: Collection[int]) -> None:
+    def __init__(self, wanted: Collection[int], on_release: Callable[[int], object] = lambda _: None) -> None:
         self._wanted = frozenset(wanted)
+        self._on_release = on_release
 
     def adopt(self, contents: Mapping[int, Handle]) -> None:
         """Do nothing: no contents outlive a process."""
@@ -57,7 +60,10 @@ class ObjectRepository:
 
     def release(self, drop: int, template: Template, handle: Handle) -> bool:  # noqa: ARG002 - protocol
         """Return whether the content is to be removed: it is, unless it is a result."""
-        return drop not in self._wanted
+        if drop in self._wanted:
+            return False
+        self._on_release(drop)
+        return True
 
     def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:  # noqa: ARG002 - protocol
         """Return the content as it is."""

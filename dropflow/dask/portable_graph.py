@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dropflow.dask.chunk_inputs import chunk_inputs
 from dropflow.dask.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
 from dropflow.dask.task_pages import TaskEntry, encode_pages
 from dropflow.dask.translate import TranslatedGraph
+from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link
@@ -25,22 +27,41 @@ def portable(tasks: TranslatedGraph) -> PhysicalGraph:
     """Return a graph whose attempts can run in any process that has the modules that its tasks need.
 
     The drops are those of `tasks`, which has no constants (``runs_constants``). The values of wanted keys are kept,
-    even if there are readers.
+    even if there are readers. Persisted chunks are contents of their sessions, in the places that they have now.
 
     Raises
     ------
     AppError
         A task cannot be pickled.
+    GoneError
+        A persisted chunk was released.
     """
     graph = _with_kept(tasks.graph, _read_results(tasks))
     fields = _fields(tasks, graph)
-    templates = [
-        msgspec.structs.replace(template, component=DASK_TASK, arguments=fields[row])
-        if template.kind is Kind.APP
-        else msgspec.structs.replace(template, component=_MEMORY, category=_CATEGORY)
-        for row, template in enumerate(graph.templates)
-    ]
+    given = _given_contents(tasks, graph)
+    templates = []
+    for row, template in enumerate(graph.templates):
+        if template.kind is Kind.APP:
+            made = msgspec.structs.replace(template, component=DASK_TASK, arguments=fields[row])
+        elif row in given:
+            name, category = KEPT_CONTENT.dropclass, KEPT_CONTENT.category
+            made = msgspec.structs.replace(template, component=name, category=category, arguments=(given[row],))
+        else:
+            made = msgspec.structs.replace(template, component=_MEMORY, category=_CATEGORY)
+        templates.append(made)
     return replace(graph, templates=tuple(templates))
+
+
+def _given_contents(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, Argument]:
+    """Return the field of each template whose drops are persisted chunks."""
+    chunks = chunk_inputs(tasks)
+    drops = np.fromiter(chunks, dtype=np.int32, count=len(chunks))
+    found: dict[int, dict[str, KeptContent]] = {}
+    for (drop, chunk), name in zip(chunks.items(), oids(graph, drops), strict=True):
+        place = chunk.place
+        content = KeptContent(chunk.session.name, chunk.row, place.oid, place.path, place.size, place.checksum)
+        found.setdefault(int(graph.template[drop]), {})[name] = content
+    return {row: kept_contents_field(contents) for row, contents in found.items()}
 
 
 def _read_results(tasks: TranslatedGraph) -> IntColumn:
@@ -112,7 +133,7 @@ def _labels(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, dict[str,
     made = _group_of(tasks, graph)
     found: dict[int, dict[str, str]] = {}
     for link in graph.links:
-        if graph.templates[link.target].kind is Kind.APP and tasks.labels[made[link.source]]:
+        if link.source in made and graph.templates[link.target].kind is Kind.APP and tasks.labels[made[link.source]]:
             head = f"{graph.prefix}_{graph.templates[link.source].key}"
             found.setdefault(link.target, {})[head] = tasks.labels[made[link.source]]
     return found
@@ -130,11 +151,13 @@ def _named_inputs(
 ) -> dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]]:
     """Return the keys of inputs that their ids do not tell, and aliases, of each task that has some."""
     plain = {row for row, label in enumerate(tasks.labels) if not label}
-    if not plain and not tasks.aliases:
-        return {}
     count, keys = tasks.tasks, tasks.keys
+    if not plain and not tasks.aliases and len(keys) == count:
+        return {}
     group = graph.template[:count]
     odd = np.flatnonzero(np.isin(group, np.fromiter(plain, dtype=np.int32))).astype(np.int32)
+    # Persisted chunks have no task whose template has the name of their keys.
+    odd = np.concatenate([odd, np.arange(count, len(keys), dtype=np.int32)])
     names = {keys[row]: name for row, name in zip(odd.tolist(), oids(graph, odd + count), strict=True)}
     found: dict[int, tuple[Mapping[str, Hashable], Mapping[Hashable, Hashable]]] = {}
     for drop in range(count):

@@ -2,45 +2,44 @@
 
 The physical graph is submitted as any other one, with the same authority. Pickles of its tasks are loaded by the worker
 processes of the nodes, and those of values and exceptions by the client; managers forward bytes.
+
+Persisted collections stay at the nodes: their session is deleted when nothing refers to its chunks any more.
 """
 
 import os
 import secrets
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from time import gmtime, strftime
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
-
-from dropflow.builder.results import SubmittedGraph, connected, submit
+from dropflow.builder.results import SubmittedGraph, submit
 from dropflow.clock import SystemClock
-from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
+from dropflow.dask.chunk_inputs import chunk_inputs
+from dropflow.dask.chunk_sources import ManagerChunks, fetched, located
+from dropflow.dask.initial_placement import BREADTH_FIRST, with_drops_on, with_parts
+from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.session_progress import shown
 from dropflow.dask.task_app import exception_in_log
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
-from dropflow.dask.value_encoding import decode_value
-from dropflow.errors import AppError, DropflowError
+from dropflow.errors import AppError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
-from dropflow.rest.content_records import (
-    MAX_CONTENTS,
-    ContentBegin,
-    ContentEnd,
-    ContentError,
-    ContentPiece,
-    ContentRequest,
-    ContentsRequest,
-    read_records,
-)
-from dropflow.rest.error_body import from_body
+from dropflow.rest.patience import PATIENCE, PatientClient
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.states import SessionState
 
 __all__ = ["RemoteSessions"]
+
+_Result = TypeVar("_Result")
+_ENDED = "the scheduler that had it has ended"
+_TRIES = 2
+"""How often a session is submitted in which persisted chunks were not where they had been."""
 
 
 class RemoteSessions:
@@ -60,6 +59,10 @@ class RemoteSessions:
         Whether sessions stay at the manager. Otherwise they are deleted when the values are here.
     progress : bool
         Whether a notebook or a terminal shows the progress.
+    replicas : int
+        On how many nodes persisted chunks are to be.
+    patience : float
+        Seconds for which a manager or node that does not answer is asked again.
     """
 
     def __init__(
@@ -71,13 +74,20 @@ class RemoteSessions:
         algorithm: str,
         keep: bool,
         progress: bool,
+        replicas: int = 1,
+        patience: float = PATIENCE,
     ) -> None:
-        self._url, self._token, self._key = url, token, key
+        self.chunks = ManagerChunks(url, token=token, key=key)
+        """The sessions with chunks of persisted collections."""
         self._algorithm = algorithm
+        self._replicas = replicas
         self._keep = keep
         self._progress = progress
+        self._patience = patience
         self.last: str = ""
         """Name of the last session."""
+        self._remove = partial(_delete, self.chunks)
+        self._persisted: weakref.WeakSet[PersistedSession] = weakref.WeakSet()
 
     def compute(self, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
         """Return the values of the results of a graph, by key.
@@ -92,55 +102,127 @@ class RemoteSessions:
         AppError
             A task cannot be pickled, or the session ended without a value.
         LinkError
-            The manager does not answer. The session goes on.
+            The manager or a node has not answered for a while. The session is cancelled, if the manager takes that.
         BaseException
             What a task has raised.
         """
         if not tasks.results:
             return {}
-        graph = portable(tasks)
-        # Named here, so that an interrupt in the middle of the submission can end it, too.
-        self.last = name = f"dask-{strftime('%Y%m%d-%H%M%S', gmtime(SystemClock().now()))}-{secrets.token_hex(3)}"
-        with (
-            closing(connected(url=self._url, token=self._token, key=self._key)) as client,
-            self._deleted_at_the_end(client, name),
-        ):
-            session = self._submitted(client, graph, name)
-            detail = _end(session, progress=self._progress)
-            failure = next((one for one in detail.failures), None)
-            if detail.status != SessionState.FINISHED.name:
-                raise _error(session, detail, failure, tasks)
-            return _values(session, tasks)
+        return self._run(tasks, lambda manager, name: _values(manager, name, tasks))
 
-    def _submitted(self, client: Client, graph: PhysicalGraph, name: str) -> SubmittedGraph:
+    def persist(self, tasks: TranslatedGraph) -> Mapping[Hashable, PersistedChunk]:
+        """Compute the results of a graph, leave them on the nodes, and return references to them, by key.
+
+        Raises
+        ------
+        As `compute`.
+        """
+        if not tasks.results:
+            return {}
+        name, places = self._run(
+            tasks, lambda manager, session: (session, _places(manager, session, tasks)), is_persisted=True
+        )
+        made = PersistedSession(self.chunks, name, places, None if self._keep else self._remove)
+        self._persisted.add(made)
+        return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
+
+    def close(self) -> None:
+        """Delete the sessions of persisted collections, also of those that are still referred to; idempotent."""
+        close_all(self._persisted, _ENDED)
+
+    def _run(
+        self,
+        tasks: TranslatedGraph,
+        result: Callable[[PatientClient, str], _Result],
+        *,
+        is_persisted: bool = False,
+    ) -> _Result:
+        """Return the result of a session that has computed a graph."""
+        used = chunk_inputs(tasks)
+        for number in range(1, _TRIES + 1):
+            # Named here, so that an interrupt in the middle of the submission can end it, too.
+            self.last = name = f"dask-{strftime('%Y%m%d-%H%M%S', gmtime(SystemClock().now()))}-{secrets.token_hex(3)}"
+            with (
+                closing(PatientClient(self.chunks.connect, seconds=self._patience)) as manager,
+                self._deleted_at_the_end(manager, name, is_kept=self._keep or is_persisted),
+            ):
+                if used:
+                    is_certain = number > 1
+                    manager.ask(lambda client: _locate(client, used.values(), is_certain=is_certain))  # noqa: B023
+                session = self._submitted(
+                    manager.client, portable(tasks), name, used, self._replicas if is_persisted else 1
+                )
+                detail = _end(manager, session, progress=self._progress)
+                if detail.status == SessionState.FINISHED.name:
+                    return result(manager, name)
+                failure = next((one for one in detail.failures), None)
+                is_gone = failure is not None and failure.code == GoneError.code and failure.row in used
+                if not is_gone or number == _TRIES:
+                    raise _error(manager, name, detail, failure, tasks)
+                manager.ask(lambda client: client.cancel(name))  # noqa: B023
+        raise AssertionError  # the last try returns or raises
+
+    def _submitted(
+        self, client: Client, graph: PhysicalGraph, name: str, used: Mapping[int, PersistedChunk], replicas: int
+    ) -> SubmittedGraph:
         is_ours = self._algorithm == BREADTH_FIRST
+        fixed = {drop: chunk.place.node for drop, chunk in used.items()}
         return submit(
             client,
             graph,
             session=name,
             algorithm="" if is_ours else self._algorithm,
-            with_parts=with_parts if is_ours else None,
+            with_parts=partial(with_parts, fixed=fixed) if is_ours else None,
+            with_places=partial(with_drops_on, fixed=fixed),
+            replicas=replicas,
         )
 
     @contextmanager
-    def _deleted_at_the_end(self, client: Client, name: str) -> Iterator[None]:
-        """Delete a session at the end, or cancel it if it is to stay."""
+    def _deleted_at_the_end(self, manager: PatientClient, name: str, *, is_kept: bool) -> Iterator[None]:
+        """Delete a session at the end, unless it is to stay. If it failed, it only stays for users to look at."""
         try:
             yield
         except BaseException:
             with suppress(DropflowError):
-                client.cancel(name)
+                manager.client.cancel(name)
+            is_kept = self._keep
             raise
         finally:
-            if not self._keep:
+            if not is_kept:
                 with suppress(DropflowError):  # the manager may be away; what was computed is here
-                    client.delete(name)
+                    manager.client.delete(name)
 
 
-def _end(session: SubmittedGraph, *, progress: bool) -> SessionDetail:
+def _delete(chunks: ManagerChunks, names: Sequence[str]) -> None:
+    """Delete sessions of a manager."""
+    with closing(chunks.connect()) as client:
+        for name in names:
+            with suppress(DropflowError):  # it may be deleted already, and the manager may be away
+                client.delete(name)
+
+
+def _locate(client: Client, chunks: Iterable[PersistedChunk], *, is_certain: bool) -> None:
+    """Find out where chunks are that were on nodes which are lost; all chunks, if one was not in its place.
+
+    Raises
+    ------
+    GoneError
+        One is not there any more.
+    """
+    alive = {node.name for node in client.nodes() if node.state == "alive"}
+    sessions: dict[PersistedSession, dict[int, ChunkPlace]] = {}
+    for chunk in chunks:
+        if is_certain or chunk.place.node not in alive:
+            sessions.setdefault(chunk.session, {})[chunk.row] = chunk.place
+    for session, places in sessions.items():
+        session.places.update(located(client, session.name, places))
+
+
+def _end(manager: PatientClient, session: SubmittedGraph, *, progress: bool) -> SessionDetail:
     """Wait until a session is over, or a drop of it has failed."""
     with shown(session, is_shown=progress) as show:
-        for detail in session.details():
+        for detail in manager.details(session.session):
+            session.client = manager.client  # the display has a link, and reads logs
             show(detail)
             # The loss of a node is no failure of a drop: its work is repeated.
             if detail.is_over or any(one.drop for one in detail.failures):
@@ -149,68 +231,85 @@ def _end(session: SubmittedGraph, *, progress: bool) -> SessionDetail:
 
 
 def _error(
-    session: SubmittedGraph, detail: SessionDetail, failure: FailureInfo | None, tasks: TranslatedGraph
+    manager: PatientClient, session: str, detail: SessionDetail, failure: FailureInfo | None, tasks: TranslatedGraph
 ) -> BaseException:
     """Return why a session has no values."""
     if failure is None:
-        text = f"the session {session.session} is {detail.status}{f': {detail.text}' if detail.text else ''}"
+        text = f"the session {session} is {detail.status}{f': {detail.text}' if detail.text else ''}"
         return AppError(text, hint="it was cancelled or deleted by another client")
     found = Failure(code=failure.code, kind=failure.kind, text=failure.text, hint=failure.hint, detail=failure.detail)
-    log = _log(session, failure)
+    log = _log(manager, session, failure)
     if failure.drop and exception_in_log(log) is None and not detail.is_over:
         # The node may not be able to answer at this moment. When the session is over, it does.
-        session.cancel()
-        session.wait()
-        log = _log(session, failure)
+        manager.ask(lambda client: client.cancel(session))
+        for _ in manager.details(session):
+            pass
+        log = _log(manager, session, failure)
     key = f", task {tasks.keys[failure.row]!r} of dask" if 0 <= failure.row < tasks.tasks else ""
     return task_error(found, log, f"{failure.drop or failure.name}{key}", failure.node)
 
 
-def _log(session: SubmittedGraph, failure: FailureInfo) -> bytes:
+def _log(manager: PatientClient, session: str, failure: FailureInfo) -> bytes:
     """Return the log of a drop, as far as it can be got."""
     log = b""
     if failure.drop:
         with suppress(DropflowError):
-            log = b"".join(session.client.log(session.session, failure.drop).chunks)
+            log = b"".join(manager.client.log(session, failure.drop).chunks)
     return log
 
 
-def _values(session: SubmittedGraph, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
+def _values(manager: PatientClient, session: str, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
     """Return the values of a session that FINISHED, by key."""
-    where: dict[str, list[int]] = {}
-    wanted = {*tasks.results.values()}
-    for one in session.client.results(session.session).results:
-        if one.drop in wanted:
-            where.setdefault(one.node, []).append(one.drop)
-    values: dict[int, Any] = {}
-    for node, rows in where.items():
-        for start in range(0, len(rows), MAX_CONTENTS):
-            values |= _fetched(session.client, session.session, node, rows[start : start + MAX_CONTENTS])
-    missing = [key for key, drop in tasks.results.items() if drop not in values]
-    if missing:
-        raise AppError(
-            f"{len(missing)} values of the session {session.session} are not there, such as that of {missing[0]!r}",
-            hint="a node may have been lost after it computed them",
-        )
+
+    def request(client: Client) -> Mapping[int, Any]:
+        # Asked for each time: if a node is lost meanwhile, copies may be on others.
+        places = _listed(client, session, tasks)
+        return fetched(client, session, {drop: place.node for drop, place in places.items()})
+
+    values = manager.ask(request)
+    _check(session, tasks, values)
     return {key: values[drop] for key, drop in tasks.results.items()}
 
 
-def _fetched(client: Client, session: str, node: str, rows: Sequence[int]) -> dict[int, Any]:
-    """Return the values of drops on one node, by row."""
-    request = ContentsRequest(node=node, wanted=tuple(ContentRequest(row=row) for row in rows))
-    download = client.contents(session, request)
-    values: dict[int, Any] = {}
-    content, index = bytearray(), 0
-    try:
-        for record in read_records(download.chunks):
-            if isinstance(record, ContentBegin):
-                content, index = bytearray(), record.index
-            elif isinstance(record, ContentPiece):
-                content += record.data
-            elif isinstance(record, ContentEnd):
-                values[rows[index]] = decode_value(content)
-            elif isinstance(record, ContentError):
-                raise from_body(500, {"error": msgspec.to_builtins(record.error)})
-    finally:
-        download.close()
-    return values
+def _places(manager: PatientClient, session: str, tasks: TranslatedGraph) -> Mapping[int, ChunkPlace]:
+    """Return where the results of a session that FINISHED are, by drop."""
+    found = manager.ask(lambda client: _listed(client, session, tasks))
+    _check(session, tasks, found)
+    return found
+
+
+def _listed(client: Client, session: str, tasks: TranslatedGraph) -> Mapping[int, ChunkPlace]:
+    """Return where the results of a session are, by drop, as far as the manager knows.
+
+    Raises
+    ------
+    LinkError
+        Some are not known, because nodes have not answered.
+    """
+    wanted = {*tasks.results.values()}
+    listed = client.results(session)
+    found = {
+        one.drop: ChunkPlace(one.oid, one.node, one.path, one.size, one.checksum or 0)
+        for one in listed.results
+        if one.drop in wanted
+    }
+    if listed.missing and len(found) < len(wanted):
+        text = f"{len(wanted) - len(found)} values of the session {session} are on nodes that do not answer"
+        raise LinkError(f"{text}: {', '.join(listed.missing)}", where=client.url)
+    return found
+
+
+def _check(session: str, tasks: TranslatedGraph, found: Mapping[int, object]) -> None:
+    """Check that every result was found.
+
+    Raises
+    ------
+    AppError
+        A value is not there.
+    """
+    missing = [key for key, drop in tasks.results.items() if drop not in found]
+    if missing:
+        raise AppError(
+            f"{len(missing)} values of the session {session} are not there, such as that of {missing[0]!r}",
+            hint="a node may have been lost after it computed them",
+        )

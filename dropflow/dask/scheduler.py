@@ -1,37 +1,35 @@
 """The scheduler that dask calls: ``get``, and the context in which collections are computed by dropflow."""
 
-import contextvars
 import os
 import threading
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import dask
+from dask.base import get_scheduler, unpack_collections
 from dask.core import convert_legacy_graph, flatten
+from dask.utils import parse_bytes
 
-from dropflow.clock import SystemClock
 from dropflow.dask.callbacks import CallbackInstrument, active_callbacks
-from dropflow.dask.explain import switch
+from dropflow.dask.chunk_inputs import described, read_chunks, wanted_chunks, with_chunks_of
 from dropflow.dask.fused_chains import with_fused_chains
-from dropflow.dask.layer_volumes import layer_volumes
-from dropflow.dask.object_contents import ObjectHandle, ObjectRepository
-from dropflow.dask.task_executor import TaskExecutor
+from dropflow.dask.graph_optimizations import optimization_settings, switch
+from dropflow.dask.in_process import Computation
+from dropflow.dask.layer_volumes import layer_chunks, layer_volumes
+from dropflow.dask.persisted import are_there_chunks
 from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.value_memory import ValueMemory
 from dropflow.dask.worker_processes import WorkerProcesses
-from dropflow.engine.api import Runner
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.engine.session import Session
-from dropflow.errors import BadParameterError, InternalError
-from dropflow.graph.chains import follower_column, without_fusion
-from dropflow.graph.text_ids import oid
+from dropflow.errors import BadParameterError
+from dropflow.graph.chains import without_fusion
+from dropflow.rest.patience import PATIENCE
 
 if TYPE_CHECKING:
     from dropflow.dask.remote_sessions import RemoteSessions
 
-__all__ = ["RUNNERS", "Scheduler", "get", "scheduler"]
+__all__ = ["RUNNERS", "Scheduler", "get", "persist", "scheduler"]
 
 RUNNERS = ("threads", "inline", "processes")
 """Where tasks run: in threads of this process, one after another in the thread that calls, or in worker processes."""
@@ -59,13 +57,19 @@ class Scheduler:
         Whether sessions stay at the manager. Otherwise they are deleted when the values are here.
     progress : bool
         Whether a notebook or a terminal shows the progress of a session of a manager.
+    replicas : int
+        On how many nodes of a manager the chunks of persisted collections are to be: with 2, they survive the loss of
+        a node.
     fuse_enabled : bool, optional
         Whether chains of tasks run as one unit; by default ``dropflow.fuse_enabled`` of dask's configuration, or True.
+    memory_limit : int or str, optional
+        Bytes of values that are in memory at a time, such as ``"4 GB"``; others are in files. By default
+        ``dropflow.memory_limit`` of dask's configuration, or no limit.
 
     Raises
     ------
     BadParameterError
-        There is no such runner, the number of workers is not positive, or runner or workers are given for a manager.
+        There is no such runner, a number is not positive, or runner, workers or a limit are given for a manager.
     """
 
     def __init__(
@@ -79,26 +83,37 @@ class Scheduler:
         algorithm: str = "breadth_first",
         keep: bool = False,
         progress: bool = True,
+        replicas: int = 1,
         fuse_enabled: bool | None = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         if runner is not None and runner not in RUNNERS:
             raise BadParameterError(
                 f"there is no runner {runner!r} for dask graphs", hint=f"one of {', '.join(RUNNERS)}"
             )
-        if to is not None and (runner, workers) != (None, None):
+        if to is not None and (runner, workers, memory_limit) != (None, None, None):
             raise BadParameterError(
-                f"runner and workers are those of the nodes at {to}", hint="leave them out, or leave out 'to'"
+                f"runner, workers and memory_limit are those of the nodes at {to}",
+                hint="leave them out, or leave out 'to'",
             )
         self._runner = runner or RUNNERS[0]
         self._workers = _checked(workers)
         self._fuse_enabled = fuse_enabled
+        self._memory_limit = _limit(memory_limit)
         self._remote: RemoteSessions | None = None
         if to is not None:
             # The client is not needed on this machine.
             from dropflow.dask import remote_sessions  # noqa: PLC0415
 
             self._remote = remote_sessions.RemoteSessions(
-                to, token=token, key=key, algorithm=algorithm, keep=keep, progress=progress
+                to,
+                token=token,
+                key=key,
+                algorithm=algorithm,
+                keep=keep,
+                progress=progress,
+                replicas=replicas,
+                patience=_patience(dask.config.get("dropflow.patience", PATIENCE)),
             )
         self._lock = threading.Lock()
         """Guards the worker processes: several threads may compute at a time."""
@@ -111,11 +126,16 @@ class Scheduler:
         self.close()
 
     def close(self) -> None:
-        """End the worker processes, if there are any. The next computation starts new ones. Idempotent."""
+        """End the worker processes, and remove the chunks of persisted collections that are not in this process.
+
+        The next computation starts new worker processes. Idempotent.
+        """
         with self._lock:
             processes, self._processes = self._processes, None
         if processes is not None:
             processes.close()
+        if self._remote is not None:
+            self._remote.close()
 
     def get(
         self,
@@ -157,11 +177,88 @@ class Scheduler:
             What a task has raised, with a note that names its drop.
         """
         del kwargs
-        is_fused = switch("fuse_enabled", self._fuse_enabled if fuse_enabled is None else fuse_enabled)
-        wanted = list(flatten([keys]))
+        options = _Options(num_workers, callbacks, fuse_enabled)
+        return _nested(keys, self._values(dsk, list(flatten([keys])), options, is_persisted=False))
+
+    def persist(self, collections: Sequence[Any], *, optimize_graph: bool = True, **options: Any) -> tuple[Any, ...]:
+        """Return collections whose chunks are computed; this is what ``dask.persist`` calls.
+
+        With managers and worker processes, the chunks stay there, and the collections refer to them
+        (`dropflow.dask.persisted.PersistedChunk`); otherwise they have the values. Dask before 2026.3 does not call it:
+        use `dropflow.dask.persist`.
+
+        Parameters
+        ----------
+        collections : sequence
+            The collections.
+        optimize_graph : bool
+            Whether dask optimizes their graph.
+        **options
+            As for `get`.
+
+        Raises
+        ------
+        As `get`.
+        """
+
+        def computed(
+            dsk: Any,
+            keys: Any,
+            *,
+            num_workers: int | None = None,
+            callbacks: Any = None,
+            fuse_enabled: bool | None = None,
+            **kwargs: Any,
+        ) -> Any:
+            del kwargs
+            found = self._values(dsk, keys, _Options(num_workers, callbacks, fuse_enabled), is_persisted=True)
+            return [found[key] for key in keys]
+
+        # Without `persist` of its own, this function is one of the schedulers whose values become the chunks.
+        found: tuple[Any, ...] = dask.persist(
+            *collections, traverse=False, optimize_graph=optimize_graph, scheduler=computed, **options
+        )
+        return found
+
+    def _values(self, dsk: Any, wanted: list[Hashable], options: "_Options", *, is_persisted: bool) -> dict[Any, Any]:
+        """Return the values of keys, or the chunks that refer to them."""
         nodes = convert_legacy_graph(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
-        with active_callbacks(callbacks) as found:
-            travels = self._remote is not None or self._runner == "processes"
+        if not are_there_chunks():
+            return dict(self._computed(dsk, nodes, wanted, options, is_persisted=is_persisted))
+        known = wanted_chunks(nodes, wanted)
+        left = [key for key in wanted if key not in known]
+        if self._travels:
+            nodes = with_chunks_of(self._address, nodes, left)
+        stays = is_persisted and self._travels
+        given = {key: chunk.renamed(key) for key, chunk in known.items()} if stays else read_chunks(known)
+        return given | dict(self._computed(dsk, nodes, left, options, is_persisted=is_persisted))
+
+    @property
+    def _travels(self) -> bool:
+        """Whether values are in other processes."""
+        return self._remote is not None or self._runner == "processes"
+
+    @property
+    def _address(self) -> str:
+        """Where chunks of persisted collections stay; empty if there are none."""
+        if self._remote is not None:
+            return self._remote.chunks.address
+        return "" if self._processes is None else self._processes.chunks.address
+
+    def _computed(
+        self,
+        dsk: Any,
+        nodes: Mapping[Hashable, Any],
+        wanted: list[Hashable],
+        options: "_Options",
+        *,
+        is_persisted: bool,
+    ) -> Mapping[Hashable, Any]:
+        """Return the values of keys of a graph, or chunks. None is known yet."""
+        asked = options.fuse_enabled
+        is_fused = switch("fuse_enabled", self._fuse_enabled if asked is None else asked)
+        travels = self._travels
+        with active_callbacks(options.callbacks) as found:
             if travels and is_fused and not found:  # callbacks get the keys of all tasks
                 # One task in the place of a chain: what goes from one of its tasks to the next is not pickled.
                 nodes = with_fused_chains(nodes, wanted)
@@ -169,99 +266,59 @@ class Scheduler:
             if not is_fused:
                 tasks = replace(tasks, graph=without_fusion(tasks.graph))
             instrument = CallbackInstrument(found, nodes, tasks) if found else None
-            values = self._execute(tasks, self._threads(num_workers), instrument)
-        return _nested(keys, values)
+            values = self._execute(tasks, self._threads(options.num_workers), instrument, is_persisted=is_persisted)
+        return described(values, layer_chunks(dsk)) if is_persisted and travels else values
 
     def _threads(self, asked: int | None) -> int:
         found = _checked(asked) or self._workers or _checked(dask.config.get("num_workers", None))
         return found or len(os.sched_getaffinity(0))
 
     def _execute(
-        self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None
+        self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None, *, is_persisted: bool
     ) -> Mapping[Hashable, Any]:
-        """Return the values of the results of a graph, by key."""
+        """Return the values of the results of a graph, or chunks, by key."""
         has_failed = True
         try:
             if instrument is not None:
                 instrument.begin()
             if self._remote is not None:
-                values = self._remote.compute(tasks)
+                values = self._remote.persist(tasks) if is_persisted else self._remote.compute(tasks)
             elif self._runner == "processes":
-                values = self._pool(workers).compute(tasks, instrument)
+                pool = self._pool(workers)
+                values = pool.persist(tasks, instrument) if is_persisted else pool.compute(tasks, instrument)
             else:
-                values = _Computation(tasks, self._runner, workers, instrument).run()
+                values = self._here(tasks, workers, instrument)
             has_failed = False
         finally:
             if instrument is not None:
                 instrument.end(has_failed=has_failed)
         return values
 
+    def _here(
+        self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None
+    ) -> Mapping[Hashable, Any]:
+        limit = self._limit()
+        with nullcontext() if limit is None else closing(ValueMemory(limit, tasks)) as memory:
+            return Computation(tasks, self._runner, workers, instrument, memory).run()
+
+    def _limit(self) -> int | None:
+        limit = self._memory_limit
+        return _limit(dask.config.get("dropflow.memory_limit", None)) if limit is None else limit
+
     def _pool(self, workers: int) -> WorkerProcesses:
         with self._lock:
             if self._processes is None:
-                self._processes = WorkerProcesses(workers)
+                self._processes = WorkerProcesses(workers, self._limit())
             return self._processes
 
 
-class _Computation:
-    """The session of one graph in this process. The first exception of a task ends it."""
+@dataclass(frozen=True)
+class _Options:
+    """Options of one computation."""
 
-    def __init__(
-        self, tasks: TranslatedGraph, runner: str, workers: int, instrument: CallbackInstrument | None
-    ) -> None:
-        self._tasks = tasks
-        clock = SystemClock()
-        executor = TaskExecutor(tasks, clock, contextvars.copy_context(), self._note_error)
-        place: Runner = InlineRunner(executor) if runner == "inline" else ThreadRunner(executor, threads=workers)
-        self._error: BaseException | None = None
-        self._session = Session(
-            tasks.graph,
-            ObjectRepository(tasks.results.values()),
-            place,
-            session=tasks.graph.name,
-            directory="",
-            clock=clock,
-            chains=follower_column(tasks.graph, [1] * len(tasks.graph.templates)),
-            instruments=() if instrument is None else (instrument,),
-        )
-        if instrument is not None:
-            instrument.content = self._session.content
-            instrument.on_error = self._end
-
-    def run(self) -> Mapping[Hashable, Any]:
-        """Execute the graph, and return the values of its results by key."""
-        session = self._session
-        try:
-            session.advance()
-        finally:
-            session.close()
-        error, self._error = self._error, None
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # otherwise the traceback would refer to itself, and keep the values of this graph
-        values = {}
-        for key, drop in self._tasks.results.items():
-            handle = session.content(drop)
-            if not isinstance(handle, ObjectHandle):
-                reports = "; ".join(report.text for report in session.reports())
-                raise InternalError(f"the value of {key!r} is missing at the end: {reports or 'without a reason'}")
-            values[key] = handle.value
-        return values
-
-    def _note_error(self, drop: int, error: BaseException) -> None:
-        """End the computation because a task has raised. Called in its thread."""
-        if self._error is None:
-            with suppress(Exception):  # the class of the exception may be anything
-                error.add_note(f"raised by {oid(self._tasks.graph, drop)}, task {self._tasks.keys[drop]!r} of dask")
-        self._end(error)
-
-    def _end(self, error: BaseException) -> None:
-        """End the computation with an exception, unless it has one. Called in any thread."""
-        if self._error is None:
-            self._error = error
-            self._session.freeze()
+    num_workers: int | None
+    callbacks: Any
+    fuse_enabled: bool | None
 
 
 def _checked(workers: int | None) -> int | None:
@@ -270,6 +327,28 @@ def _checked(workers: int | None) -> int | None:
             f"the number of workers is {workers}", hint="give at least 1, or nothing for one per core"
         )
     return workers
+
+
+def _limit(value: int | str | None) -> int | None:
+    """Return a number of bytes."""
+    try:
+        found = None if value is None else int(parse_bytes(value))
+    except (ValueError, TypeError) as problem:
+        raise BadParameterError(
+            f"memory_limit is {value!r}", hint="give bytes, such as 4_000_000_000 or '4 GB'"
+        ) from problem
+    if found is not None and found < 1:
+        raise BadParameterError(f"memory_limit is {value!r}", hint="give at least 1 byte, or nothing for no limit")
+    return found
+
+
+def _patience(value: object) -> float:
+    """Return a number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise BadParameterError(
+            f"dropflow.patience of dask's configuration is {value!r}", hint="give seconds, such as 60, or leave it out"
+        )
+    return float(value)
 
 
 def _nested(keys: Any, values: Mapping[Hashable, Any]) -> Any:
@@ -284,6 +363,28 @@ def get(dsk: Any, keys: Any, **kwargs: Any) -> Any:
     return Scheduler().get(dsk, keys, **kwargs)
 
 
+def persist(*collections: Any, **options: Any) -> tuple[Any, ...]:
+    """Return collections, or containers of some, whose chunks are computed and stay where the scheduler has them.
+
+    It is ``dask.persist``, which before dask 2026.3 fetches all chunks. Without a scheduler of dropflow it is dask's.
+
+    Parameters
+    ----------
+    *collections
+        Collections of dask, and lists, tuples and dictionaries with some.
+    **options
+        As for ``dask.persist``.
+    """
+    found, repack = unpack_collections(*collections, traverse=options.pop("traverse", True))
+    chosen = options.pop("scheduler", None)
+    owner = getattr(get_scheduler(scheduler=chosen, collections=found), "__self__", None)
+    if found and isinstance(owner, Scheduler):
+        made: tuple[Any, ...] = repack(owner.persist(found, **options))
+        return made
+    made = dask.persist(*collections, scheduler=chosen, **options)
+    return tuple(made)
+
+
 @contextmanager
 def scheduler(
     *,
@@ -295,14 +396,23 @@ def scheduler(
     algorithm: str = "breadth_first",
     keep: bool = False,
     progress: bool = True,
+    optimize_tileable_graph: bool | None = None,
+    optimize_chunk_graph: bool | None = None,
+    replicas: int = 1,
     fuse_enabled: bool | None = None,
+    memory_limit: int | str | None = None,
 ) -> Iterator[Scheduler]:
     """Have dropflow compute all collections of dask meanwhile, in all threads of this process.
 
     Parameters
     ----------
-    runner, workers, to, token, key, algorithm, keep, progress, fuse_enabled
+    runner, workers, to, token, key, algorithm, keep, progress, replicas, fuse_enabled, memory_limit
         As in `Scheduler`.
+    optimize_tileable_graph : bool, optional
+        Whether dask optimizes the layers of arrays: operations block by block become one. By default
+        ``dropflow.optimize_tileable_graph`` of dask's configuration, or True.
+    optimize_chunk_graph : bool, optional
+        Whether dask fuses tasks in a row; by default ``dropflow.optimize_chunk_graph`` of its configuration, or True.
 
     Examples
     --------
@@ -321,7 +431,13 @@ def scheduler(
         algorithm=algorithm,
         keep=keep,
         progress=progress,
+        replicas=replicas,
         fuse_enabled=fuse_enabled,
+        memory_limit=memory_limit,
     )
-    with made, dask.config.set(scheduler=made.get):
+    settings = optimization_settings(
+        tileable=switch("optimize_tileable_graph", optimize_tileable_graph),
+        chunk=switch("optimize_chunk_graph", optimize_chunk_graph),
+    )
+    with made, dask.config.set({"scheduler": made.get, **settings}):
         yield made

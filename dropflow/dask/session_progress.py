@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from dropflow.builder.results import SubmittedGraph
 from dropflow.cli.progress import session_progress
@@ -17,8 +18,16 @@ __all__ = ["shown"]
 def shown(session: SubmittedGraph, *, is_shown: bool) -> Iterator[Callable[[SessionDetail], None]]:
     """Yield a function that shows a session: in a notebook, on a terminal, or nowhere else."""
     if is_shown and _is_notebook():
-        view = notebook_display()(session.view(session.detail()), display_id=True)
-        yield lambda detail: view.update(session.view(detail))
+        display = notebook_display()
+        views: list[Any] = []
+
+        def show_view(detail: SessionDetail) -> None:
+            if views:
+                views[0].update(session.view(detail))
+            else:
+                views.append(display(session.view(detail), display_id=True))
+
+        yield show_view
     elif is_shown and sys.stderr.isatty():
         with session_progress(quiet=False) as show:
             yield lambda detail: show(statistics_of(detail))

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.dask.fused_blocks import run_node
 from dropflow.dask.task_pages import TaskPages
 from dropflow.dask.value_encoding import decode_value, encode_value, read_value
 from dropflow.data.memory import SMALL
@@ -43,7 +44,7 @@ class DaskTask(App):
         for alias, key in entry.aliases.items():
             values[alias] = values[key]
         try:
-            value = entry.node(values)
+            value = run_node(entry.node, values)
         except BaseException as error:
             _log_exception(context, error)
             raise

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dropflow.clock import Clock
+from dropflow.dask.fused_blocks import run_node
 from dropflow.dask.object_contents import ObjectHandle, size_of
+from dropflow.dask.printed_text import keep_printed
 from dropflow.dask.translate import TranslatedGraph
+from dropflow.dask.value_memory import ValueMemory, value_of
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS
@@ -26,7 +29,10 @@ class TaskExecutor:
     context : contextvars.Context
         Context variables for the tasks: each runs in a copy.
     on_error : callable
-        Called, in the thread of the attempt, with the drop of a task that has raised, and the exception.
+        Called, in the thread of the attempt, with the drop of a task that has raised, the exception, and the end of
+        what the task has printed.
+    memory : ValueMemory, optional
+        Keeps values within a budget.
     """
 
     worker = 0
@@ -36,7 +42,8 @@ class TaskExecutor:
         tasks: TranslatedGraph,
         clock: Clock,
         context: contextvars.Context,
-        on_error: Callable[[int, BaseException], None],
+        on_error: Callable[[int, BaseException, str], None],
+        memory: ValueMemory | None = None,
     ) -> None:
         self._keys, self._nodes = tasks.keys, tasks.nodes
         self._tasks = tasks.tasks
@@ -44,6 +51,7 @@ class TaskExecutor:
         self._clock = clock
         self._context = context
         self._on_error = on_error
+        self._memory = memory
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
 
@@ -52,16 +60,18 @@ class TaskExecutor:
         started = self._clock.monotonic()
         drop, handles = task.drop, dict[int, Handle]()
         failure = None
+        printed: list[str] = []
         try:
-            if drop < self._tasks:
-                value = self._context.copy().run(self._nodes[drop], self._values(task))
-            else:
-                value = self._nodes[drop - self._tasks].value
             # Constants are their own output.
             target = task.outputs[0].drop if task.outputs else drop
-            handles[target] = ObjectHandle(kind="object", size=size_of(value), value=value)
+            if drop < self._tasks:
+                value = self._context.copy().run(_run, self._nodes[drop], self._values(task), printed)
+                kept = value if self._memory is None else self._memory.keep(target, value)
+            else:
+                kept = value = self._nodes[drop - self._tasks].value
+            handles[target] = ObjectHandle(kind="object", size=size_of(value), value=kept)
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, which its caller gets
-            self._on_error(drop, error)
+            self._on_error(drop, error, "".join(printed))
             failure = Failure.of(error)
         return AttemptResult(drop, task.attempt, handles, failure=failure, seconds=self._clock.monotonic() - started)
 
@@ -74,11 +84,18 @@ class TaskExecutor:
     def _values(self, task: Task) -> dict[Any, Any]:
         """Return the values that a task needs, by the keys that it has for them."""
         keys, first = self._keys, self._tasks
+        if self._memory is not None:
+            self._memory.begin(task.drop, [each.drop for each in task.inputs])
         values = {}
         for each in task.inputs:
             assert isinstance(each.handle, ObjectHandle)  # noqa: S101 - all contents here are
-            values[keys[each.drop - first]] = each.handle.value
+            values[keys[each.drop - first]] = value_of(each.handle.value)
         for key in self._nodes[task.drop].dependencies:
             if key not in values:
                 values[key] = values[self._aliases[key]]
         return values
+
+
+def _run(node: Any, values: dict[Any, Any], printed: list[str]) -> Any:
+    keep_printed(printed)
+    return run_node(node, values)

@@ -15,6 +15,7 @@ from dask.utils import key_split
 
 from dropflow.dask.key_groups import KeyGroups, group_keys
 from dropflow.dask.object_contents import size_of
+from dropflow.dask.persisted import PersistedChunk
 from dropflow.dask.visiting_order import best_order
 from dropflow.errors import BadGraphError
 from dropflow.graph.builder import from_columns
@@ -84,7 +85,8 @@ def translate(
     volumes : mapping of str to float
         Bytes of a value, by the name of its keys, where they are known.
     runs_constants : bool
-        Whether constants are tasks, too: their values are not in the process that reads them.
+        Whether constants are tasks, too: their values are not in the process that reads them. Persisted chunks are
+        data without producers then, which are read where they are; otherwise they are tasks, which fetch them.
 
     Raises
     ------
@@ -97,9 +99,10 @@ def translate(
     # In the order of the graph, and not in that of sets, which differs between processes.
     tasks: list[Hashable] = []
     constants: list[Hashable] = []
+    is_given = PersistedChunk if runs_constants else DataNode
     for key in nodes:
         if key in reached:
-            (constants if isinstance(nodes[key], DataNode) and not runs_constants else tasks).append(key)
+            (constants if isinstance(nodes[key], is_given) else tasks).append(key)
     ordered = tasks + constants
     rows = dict(zip(ordered, range(len(ordered)), strict=True))
     for alias, key in aliases.items():
@@ -110,7 +113,7 @@ def translate(
     inputs = np.fromiter(map(rows.__getitem__, chain.from_iterable(needed)), dtype=np.int32, count=int(lengths.sum()))
     consumers = np.repeat(np.arange(count, dtype=np.int32), lengths)
     given = group_keys(constants)
-    weights = _constant_weights(given, [nodes[key].value for key in constants])
+    weights = _constant_weights(given, [nodes[key] if runs_constants else nodes[key].value for key in constants])
     made = group_keys(tasks)
     if runs_constants:
         volumes = {**_constant_volumes(made, [nodes[key] for key in tasks]), **volumes}

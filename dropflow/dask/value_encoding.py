@@ -4,6 +4,7 @@
 large plain array      npy, which other applications, previews and users read, too
 with large buffers     a pickle (protocol 5), the buffers after it on multiples of 64 bytes, and a trailer with their
                        places
+array that repeats     a pickle of the elements without their repetition
 everything else        a pickle
 =====================  ====================================================================================
 """
@@ -41,7 +42,9 @@ def encode_value(value: Any) -> list[bytes | memoryview]:
         It cannot be pickled.
     """
     if type(value) is np.ndarray and value.nbytes >= _LARGE and value.dtype.kind in _NPY_KINDS:
-        return _encode_array(value)
+        if 0 not in value.strides:
+            return _encode_array(value)
+        value = _RepeatedArray(value)
     buffers: list[memoryview] = []
 
     def is_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -67,6 +70,17 @@ def encode_value(value: Any) -> list[bytes | memoryview]:
         end += gap + buffer.nbytes
     pieces.append(struct.pack(f"<{len(places)}Q", *places) + _NUMBER.pack(len(buffers)) + _TRAILER)
     return pieces
+
+
+class _RepeatedArray:
+    """An array that repeats its elements without a copy, such as a chunk of `dask.array.ones`; unpickled as such."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        once = array[tuple(slice(None) if stride else slice(1) for stride in array.strides)]
+        self._arguments = np.ascontiguousarray(once), array.shape
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return np.broadcast_to, self._arguments
 
 
 def _encode_array(array: np.ndarray[Any, Any]) -> list[bytes | memoryview]:

@@ -6,22 +6,27 @@ Each graph is a session in a temporary directory; the worker processes are share
 import shutil
 import tempfile
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 
 from dropflow.apps.runner_factory import make_runner
-from dropflow.clock import SystemClock
+from dropflow.clock import Clock, SystemClock
 from dropflow.dask.callbacks import CallbackInstrument
+from dropflow.dask.chunk_sources import DirectoryChunks
+from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.value_encoding import read_value
+from dropflow.data.memory_limit import MemoryLimitedRepository
 from dropflow.data.read_content import open_content
 from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import Handle
 from dropflow.engine.events import Event, Failed
 from dropflow.engine.instruments import Instrument
 from dropflow.engine.runners.pool import WorkerPool
@@ -35,26 +40,38 @@ from dropflow.states import DropState
 
 __all__ = ["WorkerProcesses"]
 
+_Result = TypeVar("_Result")
+
 
 class WorkerProcesses:
     """Worker processes for dask graphs. They start with the first graph, and end when this is closed or collected.
+
+    Chunks of persisted collections stay in the directories of their sessions until nothing refers to them.
 
     Parameters
     ----------
     workers : int
         How many.
+    memory_limit : int, optional
+        Bytes of values that are in memory at a time, for each graph; others are in files.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, memory_limit: int | None = None) -> None:
         self.workers = workers
+        self._memory_limit = memory_limit
         root = Path(tempfile.mkdtemp(prefix="dropflow-dask-", dir=dask.config.get("temporary-directory", None)))
         self._root = root
         self._numbers = count()
         self._pool = pool = WorkerPool(workers, logs=root)
         self._end = weakref.finalize(self, _end, pool, root)
+        self.chunks = DirectoryChunks(str(root))
+        """The sessions with chunks of persisted collections."""
+        self._remove = partial(_remove, root)
+        self._persisted: weakref.WeakSet[PersistedSession] = weakref.WeakSet()
 
     def close(self) -> None:
-        """End the processes, and remove the directory; idempotent."""
+        """End the processes, and remove the directory with all chunks of persisted collections; idempotent."""
+        close_all(self._persisted, "the worker processes that had it have ended")
         self._end()
 
     def compute(self, tasks: TranslatedGraph, instrument: CallbackInstrument | None) -> Mapping[Hashable, Any]:
@@ -71,12 +88,57 @@ class WorkerProcesses:
         ------
         AppError
             A task, or its value, cannot be pickled.
+        GoneError
+            A persisted chunk that a task reads was released.
         BaseException
             What a task, or a callback, has raised.
         """
-        directory = self._root / f"dask-{next(self._numbers)}"
+        directory = self._directory()
+        try:
+            return self._run(tasks, instrument, directory, _loaded)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def persist(
+        self, tasks: TranslatedGraph, instrument: CallbackInstrument | None
+    ) -> Mapping[Hashable, PersistedChunk]:
+        """Compute the results of a graph, leave them in its directory, and return references to them, by key.
+
+        Parameters and exceptions are those of `compute`.
+        """
+        directory = self._directory()
+        try:
+            handles = self._run(tasks, instrument, directory, _content)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        places = {
+            drop: ChunkPlace(
+                oid(tasks.graph, drop),
+                "",
+                str(Path(handles[key].location).relative_to(directory)),
+                handles[key].size,
+                handles[key].checksum,
+            )
+            for key, drop in tasks.results.items()
+        }
+        made = PersistedSession(self.chunks, directory.name, places, self._remove)
+        self._persisted.add(made)
+        return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
+
+    def _directory(self) -> Path:
+        return self._root / f"dask-{next(self._numbers)}"
+
+    def _run(
+        self,
+        tasks: TranslatedGraph,
+        instrument: CallbackInstrument | None,
+        directory: Path,
+        result: "Callable[[Session, int, Hashable], _Result]",
+    ) -> dict[Hashable, _Result]:
+        """Return the `result` of each wanted key of a graph, executed in a directory."""
         clock, graph = SystemClock(), portable(tasks)
-        repository = LocalRepository(directory, directory.name, clock, graph)
+        repository = self._repository(directory, clock, graph)
         failed = _FirstFailure()
         instruments: tuple[Instrument, ...] = (failed,) if instrument is None else (failed, instrument)
         try:
@@ -93,11 +155,15 @@ class WorkerProcesses:
                 raise failed.error
             if failed.drop is not None:
                 raise _error(session, graph, failed.drop, tasks.keys[failed.drop])
-            return {key: _loaded(session, drop, key) for key, drop in tasks.results.items()}
+            return {key: result(session, drop, key) for key, drop in tasks.results.items()}
         finally:
             failed.forget()
             repository.close()
-            shutil.rmtree(directory, ignore_errors=True)
+
+    def _repository(self, directory: Path, clock: Clock, graph: PhysicalGraph) -> LocalRepository:
+        if self._memory_limit is None:
+            return LocalRepository(directory, directory.name, clock, graph)
+        return MemoryLimitedRepository(directory, directory.name, clock, graph, limit=self._memory_limit)
 
 
 class _FirstFailure(Instrument):
@@ -141,13 +207,23 @@ def _error(session: Session, graph: PhysicalGraph, drop: int, key: Hashable) -> 
     return task_error(failure, log, f"{name}, task {key!r} of dask")
 
 
-def _loaded(session: Session, drop: int, key: Hashable) -> Any:
+def _content(session: Session, drop: int, key: Hashable) -> Handle:
     handle = session.content(drop)
     if handle is None:
         reports = "; ".join(report.text for report in session.reports())
         raise InternalError(f"the value of {key!r} is missing at the end: {reports or 'without a reason'}")
-    with open_content(handle) as stream:
+    return handle
+
+
+def _loaded(session: Session, drop: int, key: Hashable) -> Any:
+    with open_content(_content(session, drop, key)) as stream:
         return read_value(stream)
+
+
+def _remove(root: Path, names: Sequence[str]) -> None:
+    """Remove the directories of sessions."""
+    for name in names:
+        shutil.rmtree(root / name, ignore_errors=True)
 
 
 def _end(pool: WorkerPool, root: Path) -> None:

@@ -140,7 +140,8 @@ class MemoryWriter:
         slot = self._slot
         # A content that is kept is written to disk, so that its commit is a rename and no copy.
         # The repository makes the directory in shared memory; without a repository (tests, tools) the disk is used.
-        if slot.kept or not os.path.isdir(slot.workspace.shared):  # noqa: PTH112 - text
+        workspace = slot.workspace
+        if slot.kept or not os.path.isdir(workspace.shared) or os.path.exists(workspace.full):  # noqa: PTH110, PTH112 - text
             return self._disk_path()
         return slot.workspace.shared_part_name(slot.drop, slot.attempt, slot.number)
 

@@ -1,8 +1,11 @@
 """Dask's own tests pass with dropflow as scheduler."""
 
+import json
+
 import pytest
 
-from tests.conformance.run_dask_tests import FAST, Findings, compare, main, run
+from tests.conformance.dask_suites import SUITES, Suite, fast
+from tests.conformance.run_dask_tests import EXCEPTIONS, Findings, compare, main, run
 
 
 def test_only_what_dask_itself_passes_counts() -> None:
@@ -18,14 +21,25 @@ def test_only_what_dask_itself_passes_counts() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # 10 s of processor time, on a machine that may be busy
 def test_a_part_of_the_tests_of_dask_passes() -> None:
-    """The fast part of dask's tests passes; `run_dask_tests.py` without arguments runs all of them."""
+    """The fast part of the tests of dask and xarray passes; `run_dask_tests.py` runs all of them."""
     assert main(["--fast", "--workers", "1"]) == 0
 
 
 @pytest.mark.slow
 def test_what_cannot_be_run_is_an_error() -> None:
     """Tests that do not exist are no success."""
-    with pytest.raises(RuntimeError, match=r"dask's tests could not be run"):
-        run("threads", ["array/tests/test_missing.py"], 1)
+    with pytest.raises(RuntimeError, match=r"the tests of dask could not be run"):
+        run("threads", Suite("dask", ("dask/array/tests/test_missing.py",)), 1)
+    with pytest.raises(RuntimeError, match=r"dask_that_is_missing is not installed"):
+        run("threads", Suite("dask_that_is_missing", ("tests",)), 1)
 
-    assert FAST
+
+def test_reasons_name_tests_of_the_suites() -> None:
+    """Each test with a reason belongs to a suite, and has a reason that tells more than that it fails."""
+    known: dict[str, dict[str, str]] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
+    places = tuple(name for suite in SUITES.values() for name in suite.names)
+
+    assert all(
+        test.startswith(places) and len(reason) > 20 for tests in known.values() for test, reason in tests.items()
+    )
+    assert fast().names[0].startswith(places)

@@ -7,6 +7,9 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 import pytest
+from dask.callbacks import Callback
+from dask.core import convert_legacy_graph
+from dask.task_spec import DataNode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,3 +117,21 @@ def test_fusion_is_switched_for_a_computation() -> None:
     with dropflow.dask.scheduler(fuse_enabled=False):
         assert x.compute(optimize_graph=False) == -45
     assert x.compute(scheduler=dropflow.dask.get, fuse_enabled=False) == -45
+
+
+@pytest.mark.parametrize("tileable", [True, False])
+@pytest.mark.parametrize("chunk", [True, False])
+def test_computations_have_the_steps_that_are_explained(tileable: bool, chunk: bool) -> None:  # noqa: FBT001
+    """With the switches of `scheduler`, as many tasks are executed as `explain` shows, and the value is the same."""
+    x = da.arange(36, chunks=6).reshape(6, 6)
+    y = ((x + x.T) * 2)[:4].map_blocks(np.negative).sum()
+    switches = {"optimize_tileable_graph": tileable, "optimize_chunk_graph": chunk}
+    seen: list[Any] = []
+
+    with dropflow.dask.scheduler(runner="inline", **switches), Callback(pretask=lambda key, *_: seen.append(key)):
+        value = y.compute()
+
+    assert value == y.compute(scheduler="sync")
+    constants = sum(isinstance(node, DataNode) for node in convert_legacy_graph(y.__dask_graph__()).values())
+    # Dask adds a task that gives the value; constants are tasks in explanations only.
+    assert len(seen) - 1 <= dropflow.dask.explain(y, **switches)["optimized"].tasks <= len(seen) + constants

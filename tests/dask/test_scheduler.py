@@ -50,6 +50,34 @@ def test_collections_have_the_values_of_dask(runner: str) -> None:
         assert np.array_equal(ours, theirs)
 
 
+def test_an_exception_has_what_its_task_has_printed(runner: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its notes have the end of it, without the output of other tasks; all is printed as before."""
+
+    def fails(number: int) -> int:
+        for line in range(1000):
+            sys.stderr.write(f"line {line} of {number}\n")
+        raise _Unusual(1, 2)
+
+    def prints(number: int) -> int:
+        sys.stdout.writelines([f"task {number}\n", "ends\n"])
+        return number
+
+    before = sys.stdout, sys.stderr
+    first = dask.delayed(prints)(7)
+    with pytest.raises(_Unusual, match="1 and 2") as caught, dropflow.dask.scheduler(runner=runner):
+        dask.delayed(fails)(first).compute()
+
+    note = caught.value.__notes__[1]
+    assert note.startswith("the end of its log:\n")
+    assert note.splitlines()[-1] == "line 999 of 7"
+    assert "task 7" not in note
+    assert len(note) < 1000
+    assert (sys.stdout, sys.stderr) == before
+    output = capsys.readouterr()
+    assert output.out == "task 7\nends\n"
+    assert output.err.count("\n") == 1000
+
+
 def test_all_ways_to_choose_the_scheduler(runner: str) -> None:
     """A collection is computed here by an argument, by dask's configuration, and in the context."""
     get = dropflow.dask.Scheduler(runner=runner).get

@@ -120,6 +120,28 @@ def test_volumes_of_layers() -> None:
     assert unknown.name not in volumes
 
 
+def test_expressions_are_asked_for_no_unknown_attributes() -> None:
+    """Expressions of data frames made from delayed values raise for attributes that they do not have."""
+    known = da.ones((4, 6), chunks=(2, 4), dtype="f4")
+
+    class Expression:
+        def __init__(self, *operands: object) -> None:
+            self.operands = list(operands)
+
+        def __getattr__(self, name: str) -> None:
+            raise NotImplementedError(name)
+
+        def __dask_graph__(self) -> None:
+            raise NotImplementedError("a graph")
+
+    class WithLayers(Expression):
+        hlg = known.dask
+
+    volumes = layer_volumes(Expression("text", Expression(WithLayers()), {}))
+
+    assert volumes == layer_volumes(known.dask)
+
+
 @pytest.mark.parametrize(
     ("keys", "group"),
     [

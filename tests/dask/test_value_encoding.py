@@ -85,3 +85,18 @@ def test_a_mapped_content_is_not_changed(tmp_path: Path) -> None:
             array = read_value(stream)
         assert array.sum() == 0
         array += 1
+
+
+@pytest.mark.parametrize("shape", [(100, 100), (1, 10_000), (3, 100, 100)])
+def test_repeated_elements_are_written_once(shape: tuple[int, ...]) -> None:
+    """An array that repeats its elements stays small, and has its type and values afterwards. It stays read-only."""
+    one = np.broadcast_to(np.float32(2.5), shape)
+    rows = np.broadcast_to(np.arange(shape[-1], dtype=">i4"), shape)
+    for array, most in ((one, 500), (rows, 500 + rows[..., :1, :].size * 4)):
+        content = bytearray(b"".join(encode_value(array)))
+        found = decode_value(content)
+
+        assert len(content) < most
+        assert found.dtype == array.dtype
+        assert np.array_equal(found, array)
+        assert not found.flags.writeable

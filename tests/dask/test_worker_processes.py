@@ -1,8 +1,12 @@
 """Collections of dask, computed in worker processes and on nodes."""
 
+import gc
 import operator
 import os
+import pickle
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,8 +22,9 @@ from dask.callbacks import Callback
 
 import dropflow.dask
 import tests.dask.test_worker_processes as here
-from dropflow.dask import Scheduler, remote_sessions
-from dropflow.errors import AppError, BadParameterError, HttpError
+from dropflow.dask import Scheduler, chunk_sources, remote_sessions
+from dropflow.dask.persisted import PersistedChunk
+from dropflow.errors import AppError, BadParameterError, GoneError, HttpError
 from tests.e2e.cluster import Cluster, until
 
 cloudpickle.register_pickle_by_value(here)
@@ -80,6 +85,60 @@ def _check_values(scheduler: Scheduler) -> None:
     assert scheduler.get({}, []) == ()
 
 
+def _chunks(collection: Any) -> list[PersistedChunk]:
+    """Return the chunks of a persisted collection; all are references."""
+    chunks = list(collection.__dask_graph__().values())
+    assert all(type(chunk) is PersistedChunk for chunk in chunks)
+    return chunks
+
+
+def _check_persisted() -> da.Array:
+    """Persist collections, compute with their chunks, and return a persisted array of (2 * ones)."""
+    base = np.arange(1600.0).reshape(40, 40)
+    x = (da.from_array(base, chunks=(15, 40)) + 1).persist()
+    expected = base + 1
+    assert {(chunk.shape, str(chunk.dtype)) for chunk in _chunks(x)} == {((15, 40), "float64"), ((10, 40), "float64")}
+    assert np.array_equal((x + x.T).sum(axis=0).compute(), (expected + expected.T).sum(axis=0))
+    assert np.array_equal(x[3:15, :2].compute(), expected[3:15, :2])
+    assert np.array_equal(x.compute(scheduler="synchronous"), expected)  # in another scheduler, chunks are fetched
+    number, other = dask.persist(dask.delayed(operator.add)(1, 2), x.sum())
+    assert dask.compute(dask.delayed(sum)([number, number]), other) == (6, expected.sum())
+    again = pickle.loads(pickle.dumps(x))  # noqa: S301 - our own
+    twice = x.persist()
+    assert [chunk.session for chunk in _chunks(twice)] == [chunk.session for chunk in _chunks(x)]
+    assert dropflow.dask.persist({"x": x})[0]["x"].sum().compute() == expected.sum()
+    del x, twice
+    gc.collect()
+    assert float(again.sum().compute()) == expected.sum()
+    return (da.ones((20, 20), chunks=10) * 2).persist()
+
+
+def _check_commands(directory: Path, url: str, token: str) -> None:
+    """Run the commands of the how-to, which submit, wait, fetch, cancel and delete with curl."""
+    text = (Path(__file__).parents[2] / "docs/howto/rest-jobs.md").read_text(encoding="utf-8")
+    for name, code in re.findall(r"^```python\n# (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        (directory / name).write_text(code)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    said = []
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        done = subprocess.run(
+            ["/bin/bash", "-euo", "pipefail", "-c", block],
+            cwd=directory,
+            env={**os.environ, "PATH": path, "URL": url, "TOKEN": token},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        said.append(done.stdout)
+    submitted, ended, fetched, cancelled = said
+    assert '"session":"total"' in submitted.replace(" ", "")
+    assert '"status":"FINISHED"' in ended.replace(" ", "")
+    x = da.random.default_rng(1).random((1_000, 1_000), chunks=250)
+    assert float(fetched.rpartition("}")[2]) == pytest.approx(float(x.sum().compute(scheduler="synchronous")))
+    assert '"status":"CANCELLED"' in cancelled.replace(" ", "") or '"status":"FINISHED"' in cancelled.replace(" ", "")
+
+
 def _check_exception() -> None:
     """A task's exception is raised as it is, and its notes have the drop, the traceback and the log."""
     x = da.ones(4, chunks=2).map_blocks(_raise, dtype=float, name="fails", meta=np.ones(0))
@@ -96,8 +155,8 @@ def _check_exception() -> None:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Scheduler]:
-    """A scheduler with two worker processes."""
-    with dropflow.dask.scheduler(runner="processes", workers=2) as found:
+    """A scheduler with two worker processes. Most values are above its limit, and so on the disk."""
+    with dropflow.dask.scheduler(runner="processes", workers=2, memory_limit="64 kB") as found:
         yield found
 
 
@@ -124,11 +183,25 @@ def test_worker_processes(processes: Scheduler, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler) -> None:
+    """They are files there until nothing refers to them, or the processes end."""
+    x = _check_persisted()
+    gc.collect()
+    root = Path(_chunks(x)[0].session.source.address)
+    assert until(lambda: [path.name for path in root.glob("dask-*")] == [_chunks(x)[0].session.name])
+    processes.close()
+    assert not root.exists()
+    with pytest.raises(GoneError, match=r"the chunk \('mul-.* is gone: the worker processes that had it have ended"):
+        x.sum().compute()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_two_nodes(tmp_path: Path) -> None:
     """Each computation is a session of the manager; its values and exceptions come back, and it is deleted."""
     with Cluster(tmp_path) as cluster:
-        island = cluster.island(*cluster.nodes("one", "two"))
+        one, two = cluster.nodes("one", "two")
+        island = cluster.island(one, two)
         url, token = island.ready["url"], island.ready["token"]
         client = cluster.client(island)
 
@@ -153,10 +226,39 @@ def test_two_nodes(tmp_path: Path) -> None:
         with pytest.raises(HttpError, match=r"the token is wrong"):
             da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
 
+        _check_commands(tmp_path, url, token)
+        assert client.sessions() == ()
+        assert until(lambda: all(node.state == "alive" for node in client.nodes()))
+        with dropflow.dask.scheduler(to=url, token=token, replicas=2) as scheduler:
+            kept = _check_persisted()
+            gc.collect()
+            # A thread deletes the others.
+            assert until(lambda: [one.session for one in client.sessions()] == [_chunks(kept)[0].session.name])
+            # Tasks run on the nodes that have their chunks.
+            x = da.ones(8, chunks=1).map_blocks(lambda block: block * os.getppid(), dtype=float).persist()
+            assert {chunk.place.node for chunk in _chunks(x)} == {"one", "two"}
+            assert not x.map_blocks(lambda block: block - os.getppid(), dtype=float).compute().any()
+            client.delete(_chunks(x)[0].session.name)
+            with pytest.raises(GoneError, match=r"the session .* does not exist any more at .*it was deleted"):
+                x.sum().compute()
+            with dropflow.dask.scheduler(to=url, token=token):
+                single = (da.ones(8, chunks=1) + 1).persist()
+                # A node is lost: its chunks are read from copies, or it is said which are lost.
+                two.stop(signal.SIGKILL)
+                assert until(lambda: any(node.state != "alive" for node in client.nodes()))
+                assert float(kept.sum().compute()) == 800
+                with pytest.raises(GoneError, match=r"4 persisted chunks .* on node two.*replicas=2"):
+                    single.sum().compute()
+        assert until(lambda: client.sessions() == ())
+        with pytest.raises(GoneError, match=r"is gone: the scheduler that had it has ended"):
+            kept.sum().compute(scheduler=scheduler.get)
+
 
 def test_options_of_managers_are_checked() -> None:
     """The runner and the workers of nodes are not chosen by the client."""
-    with pytest.raises(BadParameterError, match=r"runner and workers are those of the nodes at http://x:1"):
+    with pytest.raises(
+        BadParameterError, match=r"runner, workers and memory_limit are those of the nodes at http://x:1"
+    ):
         Scheduler(to="http://x:1", workers=2)
 
 
@@ -180,7 +282,7 @@ def test_an_interrupt_in_the_middle_of_a_submission_ends_the_session(monkeypatch
         calls.append(("submit", session))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(remote_sessions, "connected", lambda **_: Manager())
+    monkeypatch.setattr(chunk_sources, "connected", lambda **_: Manager())
     monkeypatch.setattr(remote_sessions, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
         da.ones(2).sum().compute(scheduler=Scheduler(to="http://x:1").get)

@@ -1,0 +1,148 @@
+"""What computes the programs of `arrays.py`, each in a process of its own, which it calls.
+
+Run: ``python benchmarks/array_systems.py SYSTEM PROGRAM TASKS SIDE REPEAT``. Prints ``ready`` when the system has
+started and has computed a small graph of the program, waits for a line on its standard input, and prints one line of
+JSON for each computation.
+"""
+
+import contextlib
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from array_programs import graph_of
+
+__all__ = ["SYSTEMS"]
+
+_WARM = 40
+"""Tasks of the graph that is computed first, so that all processes have their modules."""
+
+Computes = Callable[..., Any]
+Moved = Callable[[], int | None]
+
+
+@contextmanager
+def threads() -> Iterator[tuple[Computes, Moved]]:
+    """Dropflow in this process."""
+    from dropflow.dask import Scheduler  # noqa: PLC0415 - only this system
+
+    yield partial(Scheduler(workers=2).get, fuse_enabled=False), lambda: 0
+
+
+@contextmanager
+def processes() -> Iterator[tuple[Computes, Moved]]:
+    """Dropflow with two worker processes."""
+    from dropflow.dask import Scheduler  # noqa: PLC0415 - only this system
+
+    with Scheduler(runner="processes", workers=2) as found:
+        yield partial(found.get, fuse_enabled=False), lambda: 0
+
+
+@contextmanager
+def nodes() -> Iterator[tuple[Computes, Moved]]:
+    """Dropflow with an island, and two nodes with a worker process each."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from dropflow.dask import Scheduler  # noqa: PLC0415 - only this system
+    from dropflow.times.octets import read_sections  # noqa: PLC0415
+    from tests.e2e.cluster import Cluster  # noqa: PLC0415 - after the line above
+
+    with tempfile.TemporaryDirectory() as home, Cluster(Path(home)) as cluster:
+        island = cluster.island(*(cluster.node(name, "--workers", 1) for name in ("one", "two")))
+        client = cluster.client(island)
+        found = Scheduler(to=island.ready["url"], token=island.ready["token"], progress=False, keep=True)
+        moved = 0
+
+        def count() -> int:
+            """Return what all sessions have moved, and delete the last one. What is read in place counts, too."""
+            nonlocal moved
+            for info in client.sessions():
+                sections = read_sections(client.times(info.session).chunks)
+                moved += sum(one.size + one.shared_size for each in sections for one in each.received.received)
+                client.delete(info.session)
+            return moved
+
+        yield partial(found.get, fuse_enabled=False), count
+
+
+@contextmanager
+def dask_threads() -> Iterator[tuple[Computes, Moved]]:
+    """Dask's scheduler with two threads."""
+    import dask.threaded  # noqa: PLC0415 - only this system
+
+    yield partial(dask.threaded.get, num_workers=2), lambda: 0
+
+
+@contextmanager
+def distributed() -> Iterator[tuple[Computes, Moved]]:
+    """dask.distributed with two worker processes of one thread."""
+    from distributed import Client  # noqa: PLC0415 - only this system
+
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None, set_as_default=False) as client:
+        yield client.get, lambda: sum(client.run(_sent).values())
+
+
+def _sent(dask_worker: Any) -> int:
+    """Return the bytes that a worker of dask.distributed has sent to others."""
+    return int(dask_worker.transfer_outgoing_bytes_total)
+
+
+@contextmanager
+def ray() -> Iterator[tuple[Computes, Moved]]:
+    """Ray with two workers, called by its scheduler for dask."""
+    import ray  # noqa: PLC0415 - only this system
+    from ray.util.dask import ray_dask_get  # noqa: PLC0415
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        yield ray_dask_get, lambda: None
+    finally:
+        ray.shutdown()
+
+
+SYSTEMS: Mapping[str, Callable[[], Any]] = {
+    "dropflow threads": threads,
+    "dask threads": dask_threads,
+    "dropflow processes": processes,
+    "dropflow nodes": nodes,
+    "dask.distributed": distributed,
+    "Ray": ray,
+}
+
+
+def main() -> None:
+    """Compute, and print what was measured."""
+    warnings.simplefilter("ignore")
+    system, program, tasks, side, repeat = sys.argv[1:]
+    with contextlib.redirect_stdout(sys.stderr), SYSTEMS[system]() as (get, moved):
+        get(*graph_of(program, _WARM, int(side)))
+        graph, keys = graph_of(program, int(tasks), int(side))
+        print("ready", file=sys.__stdout__, flush=True)
+        for _ in range(int(repeat)):
+            if not sys.stdin.readline():
+                return
+            before, started, used = moved(), time.perf_counter(), time.process_time()
+            values = get(graph, keys)
+            seconds = time.perf_counter() - started
+            used = time.process_time() - used
+            after = moved()
+            report = {
+                "tasks": len(graph),
+                "seconds": round(seconds, 3),
+                "client_processor_s": round(used, 3),
+                "moved": None if before is None or after is None else after - before,
+                "sum": float(sum(np.sum(np.asarray(value)) for value in values)),
+            }
+            del values
+            print(json.dumps(report), file=sys.__stdout__, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""Chunks of persisted collections: references to contents of sessions, and the end of what nothing refers to.
+
+`PersistedChunk` is a node of dask graphs. It has the place of a value, and never the value: it can be copied, pickled
+and put into any graph. A scheduler that has the place gives the reference to a session, which reads the content where
+it is; in any other scheduler, also dask's own, the chunk is a task that fetches the value.
+
+All chunks of one computation share a `PersistedSession`. When the last of them is gone, the contents are removed by a
+thread (`releasing`), so that no garbage collection waits for a manager.
+"""
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from dask.task_spec import GraphNode
+
+from dropflow.dask.releasing import Remove, releaser
+from dropflow.errors import GoneError
+
+__all__ = [
+    "PERSIST_AGAIN",
+    "ChunkPlace",
+    "ChunkSource",
+    "PersistedChunk",
+    "PersistedSession",
+    "are_there_chunks",
+    "close_all",
+]
+
+PERSIST_AGAIN = "persist the collection again"
+
+
+class ChunkPlace(NamedTuple):
+    """Where the content of a drop is.
+
+    Attributes
+    ----------
+    oid : str
+        Text id of the data drop in its session.
+    node : str
+        The node that has it; empty on this machine.
+    path : str
+        Relative to the directory of the session there.
+    size, checksum : int
+        Bytes, and CRC-32 (0 if it is not known).
+    """
+
+    oid: str
+    node: str
+    path: str
+    size: int
+    checksum: int
+
+
+class ChunkSource(Protocol):
+    """What holds sessions with chunks: a manager, or a directory of this machine."""
+
+    @property
+    def address(self) -> str:
+        """Address of the manager, or path of the directory."""
+        ...
+
+    def read(self, session: str, places: Mapping[int, ChunkPlace]) -> Mapping[int, Any]:
+        """Return the values of drops of a session, by row.
+
+        Raises
+        ------
+        DropflowError
+            They cannot be read.
+        """
+        ...
+
+
+class PersistedSession:
+    """The contents that one computation has left, for all chunks that refer to them.
+
+    Parameters
+    ----------
+    source : ChunkSource
+        What holds it.
+    name : str
+        Name of the session.
+    places : mapping of int to ChunkPlace
+        Its contents, by row of its graph.
+    remove : callable, optional
+        Removes sessions of the source, by name: called by a thread when no chunk refers to them any more.
+    """
+
+    def __init__(
+        self,
+        source: ChunkSource,
+        name: str,
+        places: Mapping[int, ChunkPlace],
+        remove: Remove | None = None,
+    ) -> None:
+        self.source = source
+        self.name = name
+        self.places = dict(places)
+        self.why_gone = ""
+        """Why its contents cannot be read any more; empty as long as they can."""
+        release = _nothing if remove is None else partial(releaser().release, remove)
+        self._end: Callable[[], object] = weakref.finalize(self, release, name)
+        _SESSIONS[source.address, name] = self
+
+    def close(self, reason: str) -> None:
+        """Have the contents removed although chunks refer to them; `reason` is for those who use the chunks later."""
+        self.why_gone = self.why_gone or reason
+        self._end()
+
+    def check(self, key: Hashable) -> None:
+        """Raise if the contents were released.
+
+        Raises
+        ------
+        GoneError
+            They were.
+        """
+        if self.why_gone:
+            text = f"the chunk {key!r} of session {self.name!r} at {self.source.address} is gone: {self.why_gone}"
+            raise GoneError(text, hint=PERSIST_AGAIN)
+
+    def read(self, rows: Mapping[int, Hashable]) -> Mapping[int, Any]:
+        """Return the values of drops, by row.
+
+        Parameters
+        ----------
+        rows : mapping of int to key
+            The drops, and their keys for messages.
+
+        Raises
+        ------
+        GoneError
+            They were released.
+        DropflowError
+            They cannot be read.
+        """
+        for key in rows.values():
+            self.check(key)
+        return self.source.read(self.name, {row: self.places[row] for row in rows})
+
+
+_SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
+"""All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
+
+
+def are_there_chunks() -> bool:
+    """Return whether this process has chunks of persisted collections."""
+    return len(_SESSIONS) > 0
+
+
+class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotations
+    """A value of a persisted collection, as a node of a dask graph: a reference to the content of a drop.
+
+    Parameters
+    ----------
+    key : key
+        In the graph.
+    session : PersistedSession
+        The session whose drop has the content.
+    row : int
+        The drop.
+    shape : tuple of int, optional
+        Shape of the value, if it is an array, as far as it is known.
+    dtype : numpy.dtype, optional
+        Its data type.
+    """
+
+    __slots__ = ("dtype", "row", "session", "shape")
+    key: Hashable
+    _dependencies: frozenset[Hashable]
+
+    def __init__(
+        self,
+        key: Hashable,
+        session: PersistedSession,
+        row: int,
+        shape: tuple[int, ...] | None = None,
+        dtype: np.dtype[Any] | None = None,
+    ) -> None:
+        self.key = key  # type: ignore[misc]  # a slot of dask
+        self._dependencies = frozenset()  # type: ignore[misc]
+        self.session = session
+        self.row = row
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def place(self) -> ChunkPlace:
+        """Where the content is, as far as it is known."""
+        return self.session.places[self.row]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the content."""
+        return self.place.size
+
+    @property
+    def block_fusion(self) -> bool:
+        """True: tasks that read the chunk are not fused with it, so that it stays a node of the graph."""
+        return True
+
+    def renamed(self, key: Hashable) -> "PersistedChunk":
+        """Return the same chunk under another key."""
+        return PersistedChunk(key, self.session, self.row, self.shape, self.dtype)
+
+    def copy(self) -> "PersistedChunk":
+        """Return an equal node."""
+        return self.renamed(self.key)
+
+    def substitute(self, subs: Mapping[Hashable, Any], key: Hashable | None = None) -> "PersistedChunk":  # noqa: ARG002
+        """Return the node under another key: it depends on no other one."""
+        return self if key is None or key == self.key else self.renamed(key)
+
+    def __call__(self, values: object = ()) -> Any:  # noqa: ARG002 - as all nodes
+        """Return the value, fetched from where it is.
+
+        Raises
+        ------
+        GoneError
+            It was released.
+        DropflowError
+            It cannot be read.
+        """
+        return self.session.read({self.row: self.key})[self.row]
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        return type(self).__name__, self.session.source.address, self.session.name, self.row, self.key
+
+    def __reduce__(self) -> Any:
+        where = self.session.source.address, self.session.name, self.row
+        return _unpickled, (self.key, where, tuple(self.place), (self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        place = self.place
+        kind = f" {self.dtype}{list(self.shape)}" if self.shape is not None and self.dtype is not None else ""
+        where = f" on {place.node}" if place.node else ""
+        return f"<PersistedChunk {self.key!r}:{kind} {place.size} bytes, {place.oid} of {self.session.name}{where}>"
+
+
+def _unpickled(
+    key: Hashable, where: tuple[str, str, int], place: tuple[Any, ...], kind: tuple[Any, Any]
+) -> PersistedChunk:
+    """Return a chunk; in the process that made it, one that keeps the content."""
+    address, name, row = where
+    session = _SESSIONS.get((address, name))
+    if session is None:
+        from dropflow.dask.chunk_sources import source_at  # noqa: PLC0415 - only in other processes
+
+        session = PersistedSession(source_at(address), name, {})
+    session.places.setdefault(row, ChunkPlace(*place))
+    return PersistedChunk(key, session, row, *kind)
+
+
+def close_all(sessions: Iterable[PersistedSession], reason: str) -> None:
+    """Have the contents of sessions removed although chunks refer to them; wait for that, ten seconds at most."""
+    found = list(sessions)
+    for session in found:
+        session.close(reason)
+    if found:
+        releaser().flush()
+
+
+def _nothing(name: str) -> None:
+    """Remove nothing: another process owns the session, or it is to stay."""

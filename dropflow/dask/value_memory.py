@@ -1,0 +1,155 @@
+"""Values of this process within a memory budget: what is needed last is written to files, and read back on use."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.sizeof import sizeof
+
+from dropflow.dask.memory_budget import MemoryBudget
+from dropflow.dask.translate import TranslatedGraph
+from dropflow.dask.value_encoding import encode_value, read_value
+from dropflow.data.storage_errors import storage_errors
+
+__all__ = ["HeldValue", "ValueMemory", "value_of"]
+
+_SMALL = 4096
+"""Bytes below which a value is not counted, and stays in memory: a file of its own would take as much."""
+
+
+class HeldValue:
+    """A value that is in memory, or in a file.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, value: Any) -> None:
+        # One attribute, so that a reader in another thread sees either the value or the file.
+        self._place: tuple[Any, Path | None] = (value, None)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is not in a file."""
+        return self._place[1] is None
+
+    def load(self) -> Any:
+        """Return the value. Large arrays of one that is in a file are mapped, and may be written to.
+
+        Raises
+        ------
+        StorageError
+            The file cannot be read.
+        """
+        value, path = self._place
+        if path is None:
+            return value
+        with storage_errors("read back", str(path)), path.open("rb") as stream:
+            return read_value(stream)
+
+    def move(self, path: Path) -> None:
+        """Replace the value by a file that has it."""
+        self._place = (None, path)
+
+
+def value_of(content: Any) -> Any:
+    """Return the value of a handle's content, which may be held in a `ValueMemory`."""
+    return content.load() if type(content) is HeldValue else content
+
+
+class ValueMemory:
+    """The values of one computation. Those above the budget are in files of a temporary directory.
+
+    Any thread may call it: the one that adds a value writes those that leave memory for it, and so waits for the disk.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of values in memory. What a running task reads is freed when it ends.
+    tasks : TranslatedGraph
+        The graph.
+    """
+
+    def __init__(self, limit: int, tasks: TranslatedGraph) -> None:
+        self._budget = MemoryBudget(limit, tasks)
+        self._values: dict[int, HeldValue] = {}
+        self._lock = threading.Lock()
+        """Guards budget and values: threads of tasks and that of the session call."""
+        self._directory: Path | None = None
+        self.written = 0
+        """Bytes that were written to files."""
+
+    def keep(self, drop: int, value: Any) -> HeldValue:
+        """Keep the value of a data drop. Others may be written to files for it, or itself.
+
+        Raises
+        ------
+        StorageError
+            The disk is full, for example.
+        """
+        held = HeldValue(value)
+        size = sizeof(value)
+        if size < _SMALL:
+            return held
+        with self._lock:
+            self._values[drop] = held
+            self._budget.add(drop, size)
+            leaving = [(one, self._values[one]) for one in self._budget.leaving()]
+            if leaving and self._directory is None:
+                self._directory = _temporary_directory()
+        for one, old in leaving:
+            self._write(one, old)
+        return held
+
+    def begin(self, task: int, drops: Sequence[int]) -> None:
+        """Note that a task begins, which reads these values."""
+        with self._lock:
+            self._budget.begin(task, drops)
+
+    def release(self, drop: int) -> None:
+        """Forget a value after its last use, and remove its file."""
+        with self._lock:
+            self._budget.remove(drop)
+            held = self._values.pop(drop, None)
+        if held is not None and not held.is_in_memory:
+            self._path(drop).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove all files. Values that were loaded from them stay. Idempotent."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _write(self, drop: int, held: HeldValue) -> None:
+        try:
+            pieces = encode_value(held.load())
+        except Exception:  # noqa: BLE001 - pickles raise nearly anything; what cannot be pickled stays in memory
+            return
+        path = self._path(drop)
+        with storage_errors("write", str(path)), path.open("wb") as stream:
+            for piece in pieces:
+                stream.write(piece)
+            size = stream.tell()
+        with self._lock:
+            self.written += size
+            held.move(path)
+            is_released = self._values.get(drop) is not held
+        if is_released:
+            path.unlink(missing_ok=True)
+
+    def _path(self, drop: int) -> Path:
+        assert self._directory is not None  # noqa: S101 - made before the first value is written
+        return self._directory / str(drop)
+
+
+def _temporary_directory() -> Path:
+    parent = dask.config.get("temporary-directory", None)
+    with storage_errors("make a directory in", str(parent or tempfile.gettempdir())):
+        return Path(tempfile.mkdtemp(prefix="dropflow-dask-", dir=parent))

@@ -1,0 +1,205 @@
+"""Computations on managers that answer late, or not at all."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("dask", reason="needs the extra 'dask'")
+
+import dask
+from dask._task_spec import convert_legacy_graph
+
+from dropflow.builder.results import SubmittedGraph
+from dropflow.dask import Scheduler, remote_sessions
+from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.errors import AppError, BadParameterError, DropflowError, LinkError, NotFoundError
+from dropflow.rest.client import Client
+from dropflow.rest.operation_records import ResultList, ResultsQuery
+from dropflow.rest.patience import PatientClient
+from dropflow.rest.schema import ResultInfo
+from dropflow.rest.stream_slots import StreamSlots
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_manager import FakeManager
+from dropflow.testing.serving import serve
+from dropflow.testing.shapes import fan
+from managers.routes.operation_handlers import api_v1_routes
+
+AWAY = LinkError("nothing listens there")
+
+
+class LateManager(FakeManager):
+    """A manager with a session of one result, whose node answers only when `answers` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(role="node", nodes=("n1",))
+        self.add(fan(4), "dask-1")
+        self.answers = True
+        self.silent: tuple[str, ...] = ("n2",)
+
+    def results(self, session: str, query: ResultsQuery = ResultsQuery()) -> ResultList:  # noqa: ARG002, B008
+        """List the result, if its node answers."""
+        if not self.answers:
+            return ResultList(results=(), missing=self.silent)
+        return ResultList(results=(ResultInfo(drop=self.row, oid="x", name="x", node="n2", path="x", size=1),))
+
+    row = 0
+
+
+@pytest.fixture
+def manager() -> LateManager:
+    """The manager of a test."""
+    return LateManager()
+
+
+class Connections:
+    """Connections to a manager; each one after the first takes half a minute and calls `next`."""
+
+    def __init__(self, url: str) -> None:
+        self.clock = VirtualClock()
+        self.next: Callable[[], object] = lambda: None
+        self.count = 0
+        self._url = url
+
+    def connect(self) -> Client:
+        """Return a connection."""
+        if self.count:
+            self.clock.advance(30)
+            self.next()
+        self.count += 1
+        return Client(self._url)
+
+
+@pytest.fixture
+def connections(manager: LateManager) -> Iterator[Connections]:
+    """Those to the manager."""
+    with serve(api_v1_routes(manager, StreamSlots(2))) as server:
+        yield Connections(server.url)
+
+
+@pytest.fixture
+def client(connections: Connections) -> Iterator[PatientClient]:
+    """A client that asks for a minute."""
+    made = PatientClient(connections.connect, seconds=60, clock=connections.clock, pause=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tasks() -> TranslatedGraph:
+    """A graph with one result."""
+    graph: dict[Hashable, Any] = {"x": (abs, -1)}
+    return translate(convert_legacy_graph(graph), ["x"], {}, runs_constants=True)
+
+
+def _wait(client: PatientClient) -> str:
+    session = SubmittedGraph(client.client, "dask-1", fan(4))
+    return remote_sessions._end(client, session, progress=False).status
+
+
+def test_a_session_goes_on_while_its_manager_is_away(
+    client: PatientClient, connections: Connections, manager: LateManager
+) -> None:
+    """One answer that does not come is no end: the manager is asked again over a new connection."""
+    manager.refuse("session", AWAY)
+
+    def back() -> None:
+        manager.complete("dask-1")
+        manager.allow("session")
+
+    connections.next = back
+
+    assert _wait(client) == "FINISHED"
+    assert connections.count == 2
+
+
+def test_each_absence_may_take_the_whole_time(
+    client: PatientClient, connections: Connections, manager: LateManager
+) -> None:
+    """An answer ends an absence; the next one is measured from its own beginning."""
+    connections.next = lambda: manager.allow("session")
+    for _ in range(5):
+        manager.refuse("session", AWAY)
+        client.ask(lambda manager: manager.session("dask-1"))
+
+    assert connections.clock.monotonic() == 150
+
+
+def test_a_manager_that_stays_away(client: PatientClient, manager: LateManager) -> None:
+    """After the patience of the client, the error has it and the cause."""
+    manager.refuse("session", AWAY)
+
+    with pytest.raises(LinkError, match="no answer for 60 s: nothing listens there"):
+        _wait(client)
+
+
+@pytest.mark.parametrize("refusal", [NotFoundError("no such session"), AppError("it raised")])
+def test_refusals_are_final(
+    client: PatientClient, connections: Connections, manager: LateManager, refusal: DropflowError
+) -> None:
+    """Asking again would not help."""
+    manager.refuse("session", refusal)
+
+    with pytest.raises(type(refusal), match=refusal.text):
+        _wait(client)
+
+    assert connections.count == 1
+
+
+def _fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int, Any]:
+    del client, session
+    return {row: f"from {node}" for row, node in nodes.items()}
+
+
+def test_values_of_a_late_node(
+    client: PatientClient,
+    connections: Connections,
+    manager: LateManager,
+    tasks: TranslatedGraph,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not missing: the node is asked again, for the list of results and for contents."""
+    found: list[object] = []
+
+    def late(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int, Any]:
+        found.append(session)
+        if len(found) == 1:
+            raise AWAY
+        return _fetched(client, session, nodes)
+
+    monkeypatch.setattr(remote_sessions, "fetched", late)
+    manager.row, manager.answers = tasks.results["x"], False
+    connections.next = lambda: setattr(manager, "answers", True)
+
+    assert remote_sessions._values(client, "dask-1", tasks) == {"x": "from n2"}
+    assert connections.count == 3
+
+
+def test_values_of_a_node_that_stays_away(client: PatientClient, manager: LateManager, tasks: TranslatedGraph) -> None:
+    """The error names the node."""
+    manager.answers = False
+
+    with pytest.raises(LinkError, match=r"no answer for 60 s: 1 values of the session dask-1 .* do not answer: n2"):
+        remote_sessions._values(client, "dask-1", tasks)
+
+
+def test_values_that_are_lost(
+    client: PatientClient, connections: Connections, manager: LateManager, tasks: TranslatedGraph
+) -> None:
+    """If all nodes answer and none has a value, it is not there."""
+    manager.answers, manager.silent = False, ()
+
+    with pytest.raises(AppError, match="1 values of the session dask-1 are not there, such as that of 'x'"):
+        remote_sessions._values(client, "dask-1", tasks)
+
+    assert connections.count == 1
+
+
+@pytest.mark.parametrize("value", [-1, "long", True, float("nan")])
+def test_a_patience_that_is_no_time(value: object) -> None:
+    """It is refused before anything is submitted."""
+    with (
+        dask.config.set({"dropflow.patience": value}),
+        pytest.raises(BadParameterError, match=r"dropflow\.patience of dask's configuration is"),
+    ):
+        Scheduler(to="http://localhost:1")
