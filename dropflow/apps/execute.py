@@ -67,7 +67,7 @@ class LocalExecutor:
         self._owns_process = owns_process
         self._process = os.getpid()
         self._clock = clock or SystemClock()
-        self._workspace = Workspace(spec.directory, spec.session, spec.durable, spec.tag)
+        self._workspace = Workspace(spec.directory, spec.session, spec.durable, spec.tag, spec.is_detached)
         self._plans = TemplateCache(spec.templates, spec.links)
         self._apps: dict[int, App] = {}
         self._running: dict[tuple[int, int], AttemptContext] = {}

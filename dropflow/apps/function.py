@@ -72,7 +72,7 @@ class PyFuncApp(App):
     def __init__(self, template: Template) -> None:
         super().__init__(template)
         name, source = str(self.parameters["func_name"]).strip(), str(self.parameters["func_code"])
-        if not name and not source.strip():
+        if self.needs_function and not name and not source.strip():
             raise BadParameterError(
                 f"the node '{template.name}' names no function: func_name and func_code are both blank",
                 hint="give the dotted name of a function in func_name, or its source in func_code",
@@ -93,6 +93,11 @@ class PyFuncApp(App):
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
         """Return True: any field may be an argument of the function."""
+        return True
+
+    @property
+    def needs_function(self) -> bool:
+        """Whether the node must name a function."""
         return True
 
     def check(self) -> None:

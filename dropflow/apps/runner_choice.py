@@ -3,14 +3,16 @@
 import importlib
 import importlib.util
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from dropflow.apps.streaming_links import streaming_links
-from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError
 from dropflow.exception_text import summary_of
-from dropflow.graph.physical import PhysicalGraph
+
+if TYPE_CHECKING:
+    from dropflow.engine.api import ExecutorSpec, Runner
+    from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["ENGINES", "RUNNERS", "RunnerChoice", "parse_runner"]
 
@@ -19,7 +21,7 @@ ENGINES = ("dask", "ray")
 """Those that have an address: ``dask=tcp://host:8786``."""
 _PACKAGES = {"dask": ("distributed", "dask-runner"), "ray": ("ray", "ray")}
 
-RunnerFactory = Callable[[ExecutorSpec, int | None], Runner]
+RunnerFactory = Callable[["ExecutorSpec", int | None], "Runner"]
 """Makes a runner of the user, from what executors are built from and the wanted number of workers."""
 
 
@@ -47,7 +49,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         """Whether all attempts run on this machine, so that contents can be in its shared memory."""
         return not self.address
 
-    def refuse_unusable(self, graph: PhysicalGraph) -> None:
+    def refuse_unusable(self, graph: "PhysicalGraph") -> None:
         """Raise if this runner cannot run a graph, before anything runs.
 
         Raises
@@ -57,6 +59,8 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         BadGraphError
             The graph has streams or MPI jobs that this runner cannot run.
         """
+        from dropflow.apps.streaming_links import streaming_links  # noqa: PLC0415 - all components; names need none
+
         if self.kind in _PACKAGES:
             package, extra = _PACKAGES[self.kind]
             if importlib.util.find_spec(package) is None:
@@ -103,10 +107,14 @@ def parse_runner(text: str) -> RunnerChoice:
     Raises
     ------
     BadParameterError
-        It names none.
+        It names none, or the address cannot be that of its engine.
     """
     kind, has_address, address = text.partition("=")
     if kind in RUNNERS and (kind in ENGINES or not has_address) and bool(address) == bool(has_address):
+        if address:
+            from dropflow.engine.external.engine_address import check_address  # noqa: PLC0415 - imports the engine
+
+            check_address(kind, address)
         return RunnerChoice(kind, address)
     module, has_function, function = text.partition(":")
     if has_function and function.isidentifier() and all(part.isidentifier() for part in module.split(".")):

@@ -12,7 +12,9 @@ from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import app_class
 from dropflow.apps.runner_choice import RUNNERS, RunnerChoice, parse_runner
 from dropflow.data.workspace import Workspace
+from dropflow.data.workspace_parts import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
+from dropflow.engine.external.content_relay import ContentRelay
 from dropflow.engine.external.engine import Engine
 from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
@@ -92,7 +94,9 @@ def make_runner(
     elif kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     elif choice.is_engine:
-        computing = _external(graph, spec, choice, workers)
+        computing = _external(graph, spec, workspace, choice, workers)
+        # Initial contents are on this host.
+        waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
     else:
         computing = choice.factory()(spec, workers)
     if not any(waits):
@@ -100,7 +104,9 @@ def make_runner(
     return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)
 
 
-def _external(graph: PhysicalGraph, spec: ExecutorSpec, choice: RunnerChoice, workers: int | None) -> ExternalRunner:
+def _external(
+    graph: PhysicalGraph, spec: ExecutorSpec, workspace: Workspace, choice: RunnerChoice, workers: int | None
+) -> ExternalRunner:
     count = workers or len(os.sched_getaffinity(0))
     engine: Engine
     if choice.kind == "dask":
@@ -112,6 +118,7 @@ def _external(graph: PhysicalGraph, spec: ExecutorSpec, choice: RunnerChoice, wo
 
         engine = RayEngine(choice.address, workers if choice.address else count)
     places = graph.places
+    engine = ContentRelay(engine, WorkspaceParts(workspace))
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 
 

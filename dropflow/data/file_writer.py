@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.data.read_content import checksum_of, measure
+from dropflow.data.file_checksum import checksum_of
+from dropflow.data.read_content import measure
 from dropflow.data.special_files import refuse_made, refuse_special
 from dropflow.data.storage_errors import storage_error, storage_errors
 from dropflow.data.store import Slot
@@ -38,8 +39,9 @@ def temporary_path(slot: Slot, final: str) -> str:
         Nothing can be written there.
     """
     workspace = slot.workspace
-    refuse_special(final)
-    if workspace.is_inside(final):
+    if not workspace.is_detached:
+        refuse_special(final)
+    if workspace.is_detached or workspace.is_inside(final):
         return workspace.part_name(slot.drop, slot.attempt, slot.number)
     return workspace.part_beside(final)
 

@@ -13,7 +13,7 @@ from dropflow.data.storage_errors import storage_error
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError, UsageError
 
-__all__ = ["EMPTY", "NULL", "checksum_of", "is_same", "measure", "open_content", "open_file", "read", "verify", "view"]
+__all__ = ["EMPTY", "NULL", "is_same", "measure", "open_content", "open_file", "read", "verify", "view"]
 
 EMPTY = Handle()
 """The empty content, in memory."""
@@ -21,7 +21,6 @@ EMPTY = Handle()
 NULL = Handle(kind="null")
 """The content of a drop that never has one."""
 
-_BLOCK = 1 << 20
 _IN_PLACE = ("bytes", "null")
 
 
@@ -121,15 +120,6 @@ def verify(handle: Handle) -> None:
         f"{handle.location or 'content in memory'} has {found}",
         hint="it was changed after its commit, or the storage is failing",
     )
-
-
-def checksum_of(path: str) -> int:
-    """Return the CRC-32 of a regular file, read in blocks."""
-    checksum = 0
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - see view
-        while block := stream.read(_BLOCK):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
 
 
 def is_same(path: str, other: str) -> bool:

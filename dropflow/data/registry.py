@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
+from dropflow.data.array import ARRAY, ARRAY_STORE, ArrayStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
 from dropflow.data.file import FILE, FileStore
 from dropflow.data.json_file import JSON, JsonStore
+from dropflow.data.kept_content import KEPT_CONTENT, KeptContentStore
 from dropflow.data.memory import MEMORY, PYTHON_OBJECT, MemoryStore
 from dropflow.data.null import END, NULL_DROP, NullStore
 from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
@@ -25,12 +27,15 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (DIRECTORY, DirectoryStore),
     (JSON, JsonStore),
     (PARAMETER_SET, ParameterSetStore),
+    (ARRAY, MemoryStore),
+    (ARRAY_STORE, ArrayStore),
     (NULL_DROP, NullStore),
     (END, NullStore),
+    (KEPT_CONTENT, KeptContentStore),
 )
 
-DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES)
-"""The definitions of all data classes, for the palette and the reference."""
+DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
+"""The definitions of the data classes that users choose, for the palette and the reference."""
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
@@ -95,7 +100,7 @@ def _row(template: Template) -> int:
     if not name:
         component = _BY_CATEGORY.get(category)
         if component is not None:
-            return DATA_COMPONENTS.index(component)
+            return _BY_CLASS[component.dropclass]
         raise _later(template, category) or UnknownComponentError(
             f"data node '{template.name}' has no class, and category '{template.category}' implies none",
             where=template.name,

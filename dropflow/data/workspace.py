@@ -61,12 +61,15 @@ class Workspace:
         process; this also survives the loss of power, and takes milliseconds for each file.
     tag : str
         In the names of uncommitted contents.
+    is_detached : bool
+        Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
     """
 
     directory: str
     session: str
     durable: bool = False
     tag: str = ""
+    is_detached: bool = False
 
     @property
     def files(self) -> Path:
@@ -97,6 +100,11 @@ class Workspace:
     def shared(self) -> Path:
         """Directory of contents that are too large for a message: in shared memory, or on disk if there is none."""
         return Path(self.directory, "tmp", "shm")
+
+    @property
+    def full(self) -> str:
+        """File that is there while no more contents are to be written to `shared`."""
+        return f"{self.shared}/.full"
 
     @property
     def outside(self) -> Path:
@@ -140,8 +148,8 @@ class Workspace:
     def part_beside(self, final: str) -> str:
         """Return a temporary path on the file system of `final`, and make a missing parent directory.
 
-        Below the session directory that is a path in `tmp`. Elsewhere it is the base name of `final` in a new directory
-        beside it, which no other user can enter or make in advance.
+        Below the session directory, and for what is committed on another host, that is a path in `tmp`. Elsewhere it is
+        the base name of `final` in a new directory beside it, which no other user can enter or make in advance.
 
         Raises
         ------
@@ -149,7 +157,7 @@ class Workspace:
             Nothing can be written there.
         """
         token = secrets.token_hex(_RANDOM_BYTES)
-        if self.is_inside(final):
+        if self.is_detached or self.is_inside(final):
             return f"{self.directory}/tmp/{token}"  # noqa: S108 - our own tmp
         parent, _, name = final.rpartition("/")
         folder = f"{parent}/{BESIDE}{safe_name(self.session)}-{token}{PART_FOLDER}"

@@ -214,6 +214,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     tag : str
         In the names of uncommitted parts: another one for each process that works in the directory.
+    is_detached : bool
+        Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
     """
 
     session: str
@@ -225,6 +227,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool = False
     until: float = 0.0
     tag: str = ""
+    is_detached: bool = False
 
 
 class Executor(Protocol):

@@ -1,12 +1,14 @@
 """Why drops of a running session failed, which infrastructure faults they had, and which nodes it has lost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.engine.faults import Fault, culprit, fault_note
-from dropflow.engine.reports import FailureReport, cause_reports
+from dropflow.engine.reports import FailureReport, RankedCauses, cause_reports, ranked_causes
 from dropflow.engine.retry_rule import NextAttempt
 from dropflow.engine.statistics import given_up
 from dropflow.failure import Failure
@@ -95,13 +97,40 @@ class FailureTable:
         taken, self._unrecorded = self._unrecorded, {}
         return taken
 
-    def reports(self) -> tuple[FailureReport, ...]:
-        """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
-        rows = None if self._exchange is None else self._exchange.rows.data
-        caused = cause_reports(self._graph, self._core, self._directory, self._failures, rows=rows)
+    @property
+    def lost_count(self) -> int:
+        """The number of lost nodes, which are the first reports."""
+        return len(self.lost)
+
+    def causes(self) -> RankedCauses:
+        """Return the drops that are root causes so far, without lost nodes."""
+        return ranked_causes(self._core, None if self._exchange is None else self._exchange.rows.data)
+
+    def reports(self, start: int = 0, stop: int | None = None) -> tuple[FailureReport, ...]:
+        """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR.
+
+        Parameters
+        ----------
+        start, stop : int
+            Which of them; by default all.
+        """
+        ranked, lost = self.causes(), self._lost_reports()
+        part = slice(max(start - len(lost), 0), None if stop is None else max(stop - len(lost), 0))
+        return (*lost[start:stop], *self._reports_of(RankedCauses(*(column[part] for column in ranked))))
+
+    def reports_in(self, rows: Sequence[int]) -> tuple[FailureReport, ...]:
+        """Return the root causes among drops, whose rows are those in the whole graph."""
+        ranked = self.causes()
+        is_wanted = np.isin(ranked.rows, np.array(rows, np.int64))
+        return self._reports_of(RankedCauses(*(column[is_wanted] for column in ranked)))
+
+    def _reports_of(self, ranked: RankedCauses) -> tuple[FailureReport, ...]:
+        return tuple(cause_reports(self._graph, self._core, self._directory, self._failures, ranked=ranked))
+
+    def _lost_reports(self) -> list[FailureReport]:
         # The first loss ended the session, so all drops that were not settled count for that one.
-        counts = (given_up(self._core), *([0] * len(self.lost)))
-        return (*(self._lost_report(one, count) for one, count in zip(self.lost, counts, strict=False)), *caused)
+        counts = (given_up(self._core), *([0] * len(self.lost))) if self.lost else ()
+        return [self._lost_report(one, count) for one, count in zip(self.lost, counts, strict=False)]
 
     def _lost_report(self, lost: Lost, count: int) -> FailureReport:
         there = () if self._exchange is None else self._exchange.on_node(lost.node)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.engine.core import Core
-from dropflow.engine.events import row_of_foreign
 from dropflow.engine.statistics import errors_by_cause
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -15,7 +17,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 from dropflow.states import SessionState
 
-__all__ = ["FailureReport", "SessionResult", "cause_reports"]
+__all__ = ["FailureReport", "RankedCauses", "SessionResult", "cause_reports", "ranked_causes"]
 
 
 class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,45 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     infrastructure_faults: int = 0
 
 
+class RankedCauses(NamedTuple):
+    """Root causes as columns, those with the most drops in ERROR first.
+
+    Attributes
+    ----------
+    rows : array of int64
+        Rows in the whole graph. Causes with equal numbers are sorted by them, so that nodes that list only the first of
+        many causes list the same ones.
+    counts, took_along : array of int64
+        As of `FailureReport`.
+    causes : array of int64
+        Rows of the drops here; negative for drops of other nodes.
+    """
+
+    rows: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    took_along: npt.NDArray[np.int64]
+    causes: npt.NDArray[np.int64]
+
+
+def ranked_causes(core: Core, rows: Sequence[int] | None = None) -> RankedCauses:
+    """Return all root causes of drops in ERROR.
+
+    Parameters
+    ----------
+    rows : sequence of int, optional
+        Row in the whole graph of every drop, where the core has a slice of it.
+    """
+    causes, counts, along = errors_by_cause(core)
+    if rows is None:
+        whole = causes
+    else:
+        known = np.asarray(rows)
+        # Of a drop elsewhere, its number here is made from its row (`dropflow.engine.events.foreign`).
+        whole = np.where(causes < 0, -causes - 2, known[np.maximum(causes, 0)]) if len(known) else -causes - 2
+    order = np.lexsort((whole, -counts))
+    return RankedCauses(whole[order], counts[order], along[order], causes[order])
+
+
 def cause_reports(
     graph: PhysicalGraph,
     core: Core,
@@ -94,11 +135,9 @@ def cause_reports(
     failures: Mapping[int, Failure],
     *,
     rows: Sequence[int] | None = None,
+    ranked: RankedCauses | None = None,
 ) -> list[FailureReport]:
-    """Return the reports of all root causes of drops in ERROR, those with the most such drops first.
-
-    Causes with equal numbers are sorted by their row in the whole graph. So nodes that list only the first of many
-    causes list the same ones.
+    """Return the reports of root causes of drops in ERROR, those with the most such drops first.
 
     Parameters
     ----------
@@ -108,12 +147,15 @@ def cause_reports(
         The last failure of each drop, as far as it is known here.
     rows : sequence of int, optional
         Row in the whole graph of every drop, where `graph` is a slice of it.
+    ranked : RankedCauses, optional
+        The causes that are reported; by default all.
     """
-    reports = [
-        _cause_report(graph, core, directory, cause, failures.get(cause), counts=counts, rows=rows)
-        for cause, counts in errors_by_cause(core).items()
+    chosen = ranked_causes(core, rows) if ranked is None else ranked
+    columns = (column.tolist() for column in chosen)
+    return [
+        _cause_report(graph, core, directory, cause, failures.get(cause), counts=(count, along), row=row)
+        for row, count, along, cause in zip(*columns, strict=True)
     ]
-    return sorted(reports, key=lambda report: (-report.count, report.row))
 
 
 def _cause_report(
@@ -124,13 +166,11 @@ def _cause_report(
     failure: Failure | None,
     *,
     counts: tuple[int, int],
-    rows: Sequence[int] | None,
+    row: int,
 ) -> FailureReport:
     count, along = counts
     if cause < 0:
-        row = row_of_foreign(cause)
         return FailureReport(drop="", name="", code="", kind="", text="", count=count, took_along=along, row=row)
-    row = cause if rows is None else int(rows[cause])
     name, node = oid(graph, cause), graph.templates[graph.template[cause]]
     if failure is None:
         return FailureReport(

@@ -140,7 +140,6 @@ class Session:
         "_continuation",
         "_directory",
         "_exchange",
-        "_failures",
         "_followers",
         "_has_begun",
         "_inputs",
@@ -159,6 +158,7 @@ class Session:
         "_streams",
         "_until",
         "core",
+        "failure_table",
         "graph",
         "handover",
         "has_given_up",
@@ -233,7 +233,7 @@ class Session:
             exchange.attach(self.inbox.put, partial(self._contents.needs, self.core.drops))
         self._streams = OpenStreams(repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
-        self._failures = FailureTable(graph, self.core, directory, exchange)
+        self.failure_table = FailureTable(graph, self.core, directory, exchange)
         self.times = times
         """Where the times of attempts are recorded; for the session's thread."""
         self._followers = Followers(self.core, chains, runner.window)
@@ -242,7 +242,7 @@ class Session:
             self._contents,
             self._streams,
             self._outgoing,
-            self._failures,
+            self.failure_table,
             followers=self._followers,
             times=times,
         )
@@ -266,7 +266,7 @@ class Session:
             self._contents,
             self._inputs,
             followers=self._followers,
-            failures=self._failures,
+            failures=self.failure_table,
             ready=self._ready,
             exchange=exchange,
         )
@@ -385,7 +385,7 @@ class Session:
             self.runner.start(self.inbox.put)
         if before is not None:
             self._contents.restore(before.contents)
-            self._failures.restore(before.failures)
+            self.failure_table.restore(before.failures)
             begin = Begin(before.known)
         if frozen is not None:
             self._contents.restore_parts(frozen.parts)
@@ -477,14 +477,14 @@ class Session:
         self._set_aside()
         if self.core.status is SessionState.FINISHED:
             # What is here was settled before, but others have lost theirs.
-            self._failures.lost += [item for item in self._left_over if isinstance(item, Lost)]
+            self.failure_table.lost += [item for item in self._left_over if isinstance(item, Lost)]
         self._left_over = []
         try:
             self._repository.confirm()
         except DropflowError as error:
-            self._failures.lost.append(Lost(self._directory, Failure.of(error)))
+            self.failure_table.lost.append(Lost(self._directory, Failure.of(error)))
         status = self.core.status
-        if status is SessionState.FINISHED and self._failures.lost:
+        if status is SessionState.FINISHED and self.failure_table.lost:
             status = SessionState.FAILED
         return SessionResult(
             session=self._name,
@@ -496,7 +496,7 @@ class Session:
             failures=self.reports(),
             directory=self._directory,
             notes=(*self.notes, note) if (note := self.fault_note()) else tuple(self.notes),
-            infrastructure_faults=self._failures.fault_count,
+            infrastructure_faults=self.failure_table.fault_count,
         )
 
     # What others see, in the session's own thread.
@@ -510,24 +510,24 @@ class Session:
         replaced = {*self._contents.replaced()}
         return {drop: content for drop, content in self._contents.contents.items() if drop not in replaced}
 
-    def reports(self) -> tuple[FailureReport, ...]:
-        """Return the root causes so far, lost nodes first, then those that put the most drops in ERROR."""
-        return self._failures.reports()
+    def reports(self, start: int = 0, stop: int | None = None) -> tuple[FailureReport, ...]:
+        """Return root causes so far, all or a part; lost nodes first, then those that put the most drops in ERROR."""
+        return self.failure_table.reports(start, stop)
 
     def fault_note(self) -> str:
         """Return how many infrastructure faults there were; empty if there was none."""
-        return self._failures.fault_note()
+        return self.failure_table.fault_note()
 
     def faults(self, drop: int) -> tuple[Fault, ...]:
         """Return the infrastructure faults of a drop, oldest first."""
-        return tuple(self._failures.faults.get(drop, ()))
+        return tuple(self.failure_table.faults.get(drop, ()))
 
     # Events in.
 
     def _process(self, events: list[Event]) -> None:
         """Pass events to the core and carry out its actions, until no action leads to another event."""
         while events:
-            contents, failures = self._contents.take_unrecorded(), self._failures.take_unrecorded()
+            contents, failures = self._contents.take_unrecorded(), self.failure_table.take_unrecorded()
             if self._journal is not None:
                 with suppress(DropflowError):  # the journal keeps it, and writes it when there is room
                     self._journal.append(events, contents, failures)
@@ -547,10 +547,10 @@ class Session:
         self._outgoing.send()
         if self.times is not None:
             self.times.flush()
-        has_lost = self.is_over and bool(self._failures.lost)
+        has_lost = self.is_over and bool(self.failure_table.lost)
         if not self.has_given_up and (has_lost or self.core.status in _CANCELLED_STATES):
             self.has_given_up = True
-            self._outgoing.give_up(self._inputs.reason, self._failures.lost[0] if has_lost else None)
+            self._outgoing.give_up(self._inputs.reason, self.failure_table.lost[0] if has_lost else None)
         if self._statistics is not None:
             self._statistics.update(self.core, self._began, self.attempts, is_last=self.is_over)
 
@@ -570,7 +570,7 @@ class Session:
                 self._streams.remove_all(action.drop)
                 _release(self.graph, self._contents, action.drop, self.notes)
             elif isinstance(action, Assemble):
-                events.append(_assemble(self._contents, self._failures, action.drop))
+                events.append(_assemble(self._contents, self.failure_table, action.drop))
             elif isinstance(action, Withdraw):
                 self._outgoing.withdraw(action.drop, action.attempt)
                 self._streams.remove(action.drop, action.attempt)

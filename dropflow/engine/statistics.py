@@ -1,14 +1,27 @@
 """Snapshots of a session: how many drops are in each state, and where attempts are."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dropflow.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.engine.core import Core
 from dropflow.states import DropState, SessionState
 
-__all__ = ["Attempts", "NodeStatistics", "Statistics", "by_name", "errors_by_cause", "given_up", "snapshot", "totals"]
+__all__ = [
+    "Attempts",
+    "ErrorCauses",
+    "NodeStatistics",
+    "Statistics",
+    "by_name",
+    "errors_by_cause",
+    "given_up",
+    "snapshot",
+    "totals",
+]
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
@@ -136,21 +149,44 @@ def by_name(counts: Sequence[int]) -> dict[str, int]:
     return {DropState(state).name: count for state, count in enumerate(counts) if count}
 
 
-def errors_by_cause(core: Core) -> dict[int, tuple[int, int]]:
+class ErrorCauses(NamedTuple):
+    """Root causes as columns: the drop that failed, and the local drops that are in ERROR because of it.
+
+    Attributes
+    ----------
+    causes : array of int64
+        Rows of drops; of causes on other nodes as `dropflow.engine.events.foreign` has them.
+    counts, took_along : array of int64
+        How many drops are in ERROR because of each, and how many of those are others.
+    """
+
+    causes: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    took_along: npt.NDArray[np.int64]
+
+
+def errors_by_cause(core: Core) -> ErrorCauses:
     """Return the number of local drops in ERROR by their root cause, and how many of them it took along.
 
     The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on
     another node are counted here, so the sums over all nodes of a session add up too. A drop that was cancelled alone
     is a cause too; it is not in ERROR itself.
     """
-    found: dict[int, tuple[int, int]] = {}
-    states = core.drops.states
-    for drop, cause in core.drops.error_causes().items():
-        if drop not in core.drops.remote:
-            errors, along = found.get(cause, (0, 0))
-            is_error = states[drop] == DropState.ERROR
-            found[cause] = (errors + is_error, along + (is_error and drop != cause))
-    return found
+    table = core.drops
+    drops = np.fromiter(table.causes, np.int64, len(table.causes))
+    causes = np.fromiter(table.causes.values(), np.int64, len(table.causes))
+    cancelled = np.fromiter(table.cancelled, np.int64, len(table.cancelled))
+    states = np.frombuffer(bytes(table.states), np.uint8)
+    is_error = (states[drops] == DropState.ERROR) & ~np.isin(drops, cancelled)
+    drops, causes = np.append(drops[is_error], cancelled), np.append(causes[is_error], cancelled)
+    remote = table.remote
+    is_local = np.fromiter((drop not in remote for drop in drops.tolist()), bool, len(drops))
+    drops, causes = drops[is_local], causes[is_local]
+    found, places = np.unique(causes, return_inverse=True)
+    in_error = states[drops] == DropState.ERROR
+    counts = np.bincount(places[in_error], minlength=len(found))
+    along = np.bincount(places[in_error & (drops != causes)], minlength=len(found))
+    return ErrorCauses(found, counts, along)
 
 
 def given_up(core: Core) -> int:

@@ -3,6 +3,7 @@
 The classes and functions use pytest's fixture ``tmp_path``, and do not import pytest.
 """
 
+import contextlib
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from dropflow.data.read_content import read
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
+from dropflow.errors import UsageError
 from dropflow.graph.chains import follower_column
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
@@ -45,7 +47,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
     failures : tuple
         Of each root cause: drop, code, text, how many drops are in ERROR because of it.
     contents : dict of str to int
-        Checksum of the content of each data drop that has one at the end, by its id; of a directory, none.
+        Checksum of the content of each data drop that has one at the end, by its id; none of directories and devices.
     infrastructure_faults : int
         How many attempts were lost with their worker, and repeated. Not a part of what must be equal.
     """
@@ -71,11 +73,11 @@ def outcome_of(session: Session) -> RunOutcome:
     >>> mine = outcome_of(sessions[0])  # doctest: +SKIP
     """
     graph = session.graph
-    contents = {
-        oid(graph, drop): zlib.crc32(read(content))
-        for drop, content in session.contents().items()
-        if content.kind in ("bytes", "file")
-    }
+    contents = {}
+    for drop, content in session.contents().items():
+        if content.kind in ("bytes", "file"):
+            with contextlib.suppress(UsageError):  # a device, which may have no end
+                contents[oid(graph, drop)] = zlib.crc32(read(content))
     result = session.result()
     failures = tuple(sorted((one.drop, one.code, one.text, one.count) for one in result.failures))
     return RunOutcome(result.status, result.states, failures, contents, result.infrastructure_faults)

@@ -19,23 +19,37 @@ from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
 
-_RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
-_CLEAN = [path for path in _RUNS if daliuge_runs()[path.name]["runs_clean"] == "yes"]
-_OTHERS = [path for path in _RUNS if path not in _CLEAN]
+RUNS = [path for path in corpus_files() if path.name in daliuge_runs()]
+_CLEAN = [path for path in RUNS if daliuge_runs()[path.name]["runs_clean"] == "yes"]
+_SLEEPY = (
+    "EAGLE-graph-repo__examples__parallel_sleep",
+    "EAGLE_test_repo__eagle_test_graphs__daliuge_tests__translator__logical_graphs__testLoop",
+)
+"""How long their applications sleep is data, or in a command: 100 s and 18 s in all."""
+_OTHERS = [
+    pytest.param(path, marks=pytest.mark.exhaustive if path.stem in _SLEEPY else ())
+    for path in RUNS
+    if path not in _CLEAN
+]
 
 
 def _awake(template: Template) -> Template:
-    """Return the template with a sleeping time of zero, if it has one."""
-    if "Sleep" not in template.component and "Sleep" not in template.category:
+    """Return the template with a sleeping time of zero, if it has one, or makes random ones."""
+    if "Sleep" in template.component or "Sleep" in template.category:
+        new = {"sleep_time": 0.0}
+    elif "RandomArray" in template.component:
+        new = {"low": 0, "high": 1}
+    else:
         return template
-    kept = tuple(each for each in template.arguments if each.name not in ("sleep_time", "execution_time"))
-    return msgspec.structs.replace(template, arguments=(*kept, Argument(name="sleep_time", value=0.0)))
+    kept = tuple(each for each in template.arguments if each.name not in (*new, "execution_time"))
+    changed = tuple(Argument(name=name, value=value) for name, value in new.items())
+    return msgspec.structs.replace(template, arguments=(*kept, *changed))
 
 
-def run(path: Path, directory: Path) -> SessionResult:
-    """Translate and run a file in worker processes."""
+def awake(path: Path) -> PhysicalGraph:
+    """Return the graph of a file, whose applications do not sleep."""
     graph = translate(path).graph
-    awake = PhysicalGraph(
+    return PhysicalGraph(
         name=graph.name,
         prefix=graph.prefix,
         templates=tuple(_awake(template) for template in graph.templates),
@@ -46,7 +60,11 @@ def run(path: Path, directory: Path) -> SessionResult:
         successors=graph.successors,
         oids=graph.oids,
     )
-    return local.run(awake, directory=local.prepare_directory(directory / "run"), workers=2)
+
+
+def run(path: Path, directory: Path) -> SessionResult:
+    """Translate and run a file in worker processes."""
+    return local.run(awake(path), directory=local.prepare_directory(directory / "run"), workers=2)
 
 
 @needs_corpus

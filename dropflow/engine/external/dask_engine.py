@@ -13,18 +13,22 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-import msgspec
 from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from dropflow.engine.api import ExecutorSpec
-from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_spec, encode
+from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
+from dropflow.engine.external.engine_address import refuse_silent
 from dropflow.engine.external.host import Host, HostView, look
-from dropflow.engine.external.probe import probe_file, refuse_unusable_workers
-from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerStartError
+from dropflow.engine.external.own_directory import OwnDirectory
+from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory
+from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
+from dropflow.version import __version__
 
 __all__ = ["DaskEngine"]
 
@@ -32,9 +36,6 @@ _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
 """How long a cluster may take to have its first worker."""
 _CLOSE_SECONDS = 8.0
-_encode = msgspec.msgpack.Encoder().encode
-_decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
-_decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
 
 
 class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
@@ -48,17 +49,24 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
         The `ExecutorSpec`.
     factory : str
         ``package.module:function`` that makes an `Executor` from it.
+    is_shared : bool
+        Whether workers use the session directory, or have directories of their own.
     """
 
-    def __init__(self, name: str, spec: bytes, factory: str) -> None:
+    def __init__(self, name: str, spec: bytes, factory: str, *, is_shared: bool) -> None:
         self.name = name
-        self._spec, self._factory = spec, factory
+        self._spec, self._factory, self._is_shared = spec, factory, is_shared
         self.host: Host | None = None
 
     def setup(self, worker: Worker) -> None:
         """Make the host. Its processes start with the first batch."""
-        spec = msgspec.msgpack.decode(self._spec, type=ExecutorSpec)
-        self.host = Host(spec, workers=worker.state.nthreads, name=worker.address, factory=self._factory)
+        self.host = Host(
+            decode_spec(self._spec),
+            workers=worker.state.nthreads,
+            name=worker.address,
+            factory=self._factory,
+            own=None if self._is_shared else OwnDirectory(worker.local_directory),
+        )
 
     async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
         """Stop what runs."""
@@ -90,6 +98,14 @@ def _ping(name: str, dask_worker: Worker) -> None:
     _host(dask_worker, name).ping()
 
 
+async def _serve(name: str, data: bytes, dask_worker: Worker) -> bytes:
+    return await asyncio.to_thread(_host(dask_worker, name).serve, data)
+
+
+async def _look(path: str, token: str, dask_worker: Worker) -> HostView:
+    return await asyncio.to_thread(look, path, token, dask_worker.local_directory)
+
+
 class DaskEngine:
     """`dropflow.engine.external.engine.Engine` of Dask.
 
@@ -111,6 +127,7 @@ class DaskEngine:
         self._events: EngineEvents | None = None
         self._directory = ""
         self._closing = False
+        self._is_shared = True
         # Of the thread of the client's loop.
         self._futures: dict[int, Any] = {}
         self._number_of: dict[str, int] = {}
@@ -138,9 +155,14 @@ class DaskEngine:
                 threads_per_worker=self._count,
                 processes=False,
                 dashboard_address=None,
+                # Otherwise its HTTP servers listen on all interfaces, and warn if another cluster has port 8787.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                worker_dashboard_address="127.0.0.1:0",
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
             )
+        else:
+            refuse_silent("dask", self._address, _CONNECT_SECONDS)
         try:
             self._client = Client(self._cluster or self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
@@ -159,17 +181,18 @@ class DaskEngine:
             text = f"the Dask cluster has no workers, and none came in {_WORKER_SECONDS:g} s"
             raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
         views = await self._look([])
-        refuse_unusable_workers(self.name, self._directory, views)
-        self._views = views
+        refuse_other_versions(self.name, views)
+        self._views, self._is_shared = views, share_directory(views)
         client.subscribe_topic("all", self._on_event)
-        await client.register_plugin(SessionPlugin(self._plugin, _encode(spec), factory), name=self._plugin)
+        plugin = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
+        await client.register_plugin(plugin, name=self._plugin)
         return await self._workers()
 
     async def _look(self, workers: Collection[str]) -> dict[str, HostView]:
         """Return what workers find: these, or all."""
         with probe_file(self._directory) as (path, token):
             found: Mapping[str, Any] = await self._client.run(
-                look, path, token, workers=list(workers) or None, on_error="return"
+                _look, path, token, workers=list(workers) or None, on_error="return"
             )
         views = {}
         for address, view in found.items():
@@ -192,14 +215,19 @@ class DaskEngine:
             with contextlib.suppress(DropflowError):
                 found = await self._look(new)
             for address in new:
-                try:
-                    refuse_unusable_workers(self.name, self._directory, {address: found[address]})
-                    self._views[address] = found[address]
-                except (DropflowError, KeyError):
+                view = found.get(address)
+                if view is not None and view.version == __version__ and not (self._is_shared and view.problem):
+                    self._views[address] = view
+                else:
                     self._unusable.add(address)
         self._unusable &= slots.keys()
         return [
-            WorkerView(address, count, (get_address_host(address), self._views[address].host))
+            WorkerView(
+                address,
+                count,
+                (get_address_host(address), self._views[address].host),
+                0 if self._is_shared else self._views[address].room,
+            )
             for address, count in slots.items()
             if address in self._views
         ]
@@ -220,15 +248,29 @@ class DaskEngine:
         with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
             self._report().workers(await self._workers())
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
         """Make a batch a task of Dask."""
         key = f"{name}-{self._plugin[9:]}-{batch.number}"
-        self._post(lambda: self._follow(batch.number, key, _encode(batch), workers))
+        self._post(lambda: self._follow(batch.number, key, encode(batch), workers, only=only))
 
-    async def _follow(self, number: int, key: str, data: bytes, workers: Sequence[str]) -> None:
+    def call(self, worker: str, data: bytes) -> "Future[bytes]":
+        """Call the host of a worker, in the thread of the client's loop."""
+        return asyncio.run_coroutine_threadsafe(self._served(worker, data), self._client.loop.asyncio_loop)
+
+    async def _served(self, worker: str, data: bytes) -> bytes:
+        found = await self._client.run(_serve, self._plugin, data, workers=[worker], on_error="return")
+        answer = found.get(worker)
+        if isinstance(answer, bytes):
+            return answer
+        raise answer if isinstance(answer, Exception) else WorkerDiedError(f"the Dask worker {worker} has left")
+
+    async def _follow(self, number: int, key: str, data: bytes, workers: Sequence[str], *, only: bool) -> None:
         """Submit a batch, and report its answer."""
         chosen = [one for one in workers if one in self._views]
-        is_hint = bool(chosen) and not self._unusable
+        if only and not chosen:
+            self._report().lost(number, f"the Dask worker {', '.join(workers)} has left the cluster")
+            return
+        is_hint = bool(chosen) and not self._unusable and not only
         if not chosen and self._unusable:
             chosen = list(self._views)
         client = self._client
@@ -243,7 +285,7 @@ class DaskEngine:
                 allow_other_workers=is_hint,
             )
             self._futures[number], self._number_of[key] = future, number
-            answer = _decode_answer(await future)
+            answer = decode_answer(await future)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
             if number in self._futures or client.status == "closed":
                 self._lose(number, summary_of(error))
@@ -273,7 +315,7 @@ class DaskEngine:
     async def _collect(self, numbers: Sequence[int]) -> None:
         for data in (await self._run_all(_recall, numbers)).values():
             if isinstance(data, bytes):
-                for answer in _decode_answers(data):
+                for answer in decode_answers(data):
                     self._report().answered(answer, False)
 
     def discard(self, number: int) -> None:

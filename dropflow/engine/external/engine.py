@@ -1,13 +1,15 @@
 """What another engine does for a session: it runs batches of attempts in its workers."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
+from dropflow.engine.external.listed_content import ContentEntry
 
-__all__ = ["AttemptKey", "Batch", "BatchAnswer", "Engine", "EngineEvents", "WorkerView"]
+__all__ = ["AttemptKey", "AttemptLog", "Batch", "BatchAnswer", "Engine", "EngineEvents", "WorkerView"]
 
 AttemptKey = tuple[int, int]
 """Drop and attempt."""
@@ -20,24 +22,42 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tasks: tuple[Task, ...]
 
 
+class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The log of an attempt on a worker with a directory of its own: its path there, and its bytes."""
+
+    drop: int
+    attempt: int
+    oid: str
+    path: str
+    size: int
+
+
 class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of a batch so far: results, and the attempts that have not begun and were taken back.
 
-    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine.
+    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine. If it has a
+    directory of its own, paths are relative to that one, and there are the listings of contents, by their paths, and
+    the logs.
     """
 
     number: int
     worker: str
     results: tuple[AttemptResult, ...] = ()
     returned: tuple[Task, ...] = ()
+    listings: tuple[tuple[str, tuple[ContentEntry, ...]], ...] = ()
+    logs: tuple[AttemptLog, ...] = ()
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host."""
+    """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host.
+
+    If it has a directory of its own, because it cannot use that of the session, `room` is how many bytes it may keep.
+    """
 
     name: str
     slots: int
     hosts: tuple[str, ...] = ()
+    room: int = 0
 
 
 class EngineEvents(msgspec.Struct, frozen=True):
@@ -62,6 +82,8 @@ class Engine(Protocol):
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
         """Connect to the engine, or start it, and return its workers.
 
+        If one of them cannot use the session directory, all of them get directories of their own.
+
         Parameters
         ----------
         spec : ExecutorSpec
@@ -74,15 +96,23 @@ class Engine(Protocol):
         Raises
         ------
         DropflowError
-            It cannot be reached, or its workers cannot run attempts of this session: another version of dropflow, or
-            no access to the session directory.
+            It cannot be reached, or its workers cannot run attempts of this session, such as for another version of
+            dropflow.
         """
         ...
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
         """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
 
-        `name` is what people see on the pages of the engine.
+        With `only`, no other one runs it: it is lost if they have left. `name` is what people see on the pages of the
+        engine.
+        """
+        ...
+
+    def call(self, worker: str, data: bytes) -> Future[bytes]:
+        """Have the `dropflow.engine.external.host.Host` of a worker `serve` a message; return its answer, or an error.
+
+        It does not wait for batches. From any thread.
         """
         ...
 

@@ -10,17 +10,20 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from dropflow.clock import SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, StreamOpened, Task
+from dropflow.clock import Clock, SystemClock
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task
 from dropflow.engine.chained_tasks import members
+from dropflow.engine.external.batch_encoding import decode_batch, encode
 from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer
+from dropflow.engine.external.own_directory import OwnDirectory
+from dropflow.engine.external.worker_files import room_below
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.runners.pool import PooledRunner, WorkerPool
+from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import WorkerDiedError
 from dropflow.version import __version__
 
@@ -42,14 +45,17 @@ class HostView(msgspec.Struct, frozen=True):
         Name of its host.
     problem : str
         Why it cannot use the session directory; empty if it can.
+    room : int
+        How many bytes it may keep in a directory of its own.
     """
 
     version: str
     host: str
     problem: str
+    room: int = 0
 
 
-def look(probe: str, token: str) -> HostView:
+def look(probe: str, token: str, base: str = "") -> HostView:
     """Return whether a worker can use the session directory: it reads the file `probe`, and writes one beside it.
 
     Parameters
@@ -58,6 +64,8 @@ def look(probe: str, token: str) -> HostView:
         Path of a file that the session has written into its private directory.
     token : str
         What is in it.
+    base : str
+        Where the worker may have a directory of its own; empty for the directory of temporary files.
     """
     problem = ""
     try:
@@ -69,7 +77,7 @@ def look(probe: str, token: str) -> HostView:
             own.unlink()
     except OSError as error:
         problem = f"{error.filename or probe}: {error.strerror or error}"
-    return HostView(__version__, socket.gethostname(), problem)
+    return HostView(__version__, socket.gethostname(), problem, room_below(base))
 
 
 class _Work:
@@ -96,24 +104,42 @@ class Host:
         Name of the worker of the engine.
     factory : str
         ``package.module:function`` that makes an `Executor` from the spec.
+    own : OwnDirectory, optional
+        Its own directory, if it cannot use that of the session. It is removed with the host.
+    open_runner : callable, optional
+        Returns the runner for a spec, and what closes it; by default that of a new pool of worker processes.
+    clock : Clock, optional
+        Tells how long the session has been silent; by default that of the machine.
     """
 
-    def __init__(self, spec: ExecutorSpec, *, workers: int, name: str, factory: str) -> None:
-        self._spec, self._workers, self._factory = spec, workers, factory
+    def __init__(
+        self,
+        spec: ExecutorSpec,
+        *,
+        workers: int,
+        name: str,
+        factory: str,
+        own: OwnDirectory | None = None,
+        open_runner: Callable[[ExecutorSpec], tuple[Runner, Callable[[], None]]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._own = own
+        self._spec = spec if own is None else own.spec(spec)
+        self._workers, self._factory = workers, factory
+        self._open_runner = open_runner or self._open_pool
         self.name = name
-        self._logs = Path(spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(Batch).decode
+        self._logs = Path(self._spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
         # Guards what is below: threads of the engine and the thread of the pool meet here.
         self._lock = threading.Lock()
-        self._pool: WorkerPool | None = None
-        self._runner: PooledRunner | None = None
+        self._close_runner: Callable[[], None] = lambda: None
+        self._runner: Runner | None = None
         self._batches: dict[int, _Work] = {}
         self._work_of: dict[AttemptKey, _Work] = {}
         self._stopped: dict[AttemptKey | int, None] = {}
         """Attempts and batches that were stopped before they came here, the oldest first."""
         self._closed = threading.Event()
-        self._clock = SystemClock()
+        self._is_watched = False
+        self._clock = clock or SystemClock()
         self._pinged = self._clock.monotonic()
 
     def run(self, data: bytes) -> bytes:
@@ -124,17 +150,23 @@ class Host:
         WorkerDiedError
             The host was closed, or the batch discarded.
         """
-        batch = self._decode(data)
+        batch = decode_batch(data)
         work = _Work(batch)
+        tasks: Sequence[Task] = batch.tasks
+        if self._own is not None:
+            tasks = self._own.incoming(batch.number, batch.tasks)
         with self._lock:
             if self._closed.is_set() or batch.number in self._stopped:
                 raise self._lost()
+            self.ping()  # before the lease is watched, which the first batch begins
             runner = self._open()
             self._batches[batch.number] = work
             self._work_of.update(dict.fromkeys(work.open, work))
             stopped = [key for key in work.open if key in self._stopped]
+        # Outside of the lock: a pool may wait until its thread, which takes the lock, has read earlier messages. So
+        # `close` may come first. A runner that is closed begins nothing, and `close` ends the batch after it.
         try:
-            runner.submit(batch.tasks)
+            runner.submit(tasks)
             for key in stopped:
                 runner.abort(*key, _DISCARD_GRACE)
         except OSError:  # it was closed meanwhile
@@ -144,7 +176,23 @@ class Host:
             self._batches.pop(batch.number, None)
             if work.open:
                 raise self._lost()
-            return self._encode(self._answer(work))
+            answer = self._answer(work)
+        return encode(self._sent(answer, is_last=True))
+
+    def serve(self, data: bytes) -> bytes:
+        """Write, read and remove contents in the host's own directory, as the session asks.
+
+        Raises
+        ------
+        WorkerDiedError
+            The host was closed, or uses the session directory.
+        """
+        if self._own is None or self._closed.is_set():
+            raise self._lost()
+        self.ping()
+        with self._lock:
+            self._watch_session()
+        return self._own.serve(data)
 
     def abort(self, attempts: Iterable[AttemptKey], grace: float) -> None:
         """Stop attempts that are here, or come later."""
@@ -163,7 +211,7 @@ class Host:
         with self._lock:
             runner = self._runner
             if runner is None or self._batches.keys().isdisjoint(numbers):
-                return self._encode([])
+                return encode([])
         # What a worker process was given ahead comes back a moment after the hold, and leaves with the next call.
         with contextlib.suppress(OSError):  # it was closed meanwhile
             runner.hold(is_held=True)
@@ -173,7 +221,8 @@ class Host:
                 for task in returned:
                     self._take_back(task)
         with self._lock:
-            return self._encode([self._answer(work) for work in self._batches.values()])
+            answers = [self._answer(work) for work in self._batches.values()]
+        return encode([self._sent(answer) for answer in answers])
 
     def discard(self, number: int) -> None:
         """Stop what runs of a batch, and do not wait for it."""
@@ -198,24 +247,39 @@ class Host:
             if self._closed.is_set():
                 return
             self._closed.set()
-            pool, self._pool, self._runner = self._pool, None, None
-        if pool is not None:
-            pool.close()
-            with contextlib.suppress(OSError):  # there are logs in it
-                self._logs.rmdir()
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            self._close_runner()
+        if self._own is not None:
+            self._own.close()
         with self._lock:
             for work in self._batches.values():
                 work.over.set()
 
-    def _open(self) -> PooledRunner:
+    def _open(self) -> Runner:
         """Return the runner, with its worker processes, which the first batch starts."""
         if self._runner is None:
-            self._logs.mkdir(parents=True, exist_ok=True)
-            self._pool = WorkerPool(self._workers, logs=self._logs, factory=self._factory)
-            self._runner = self._pool.runner(self._spec)
+            self._runner, self._close_runner = self._open_runner(self._spec)
             self._runner.start(self._take_results)
-            threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
+            self._watch_session()
         return self._runner
+
+    def _watch_session(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
+
+    def _open_pool(self, spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
+        """Return the runner of a new pool, and what closes the pool."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        pool = WorkerPool(self._workers, logs=self._logs, factory=self._factory)
+
+        def close() -> None:
+            pool.close()
+            with contextlib.suppress(OSError):  # there are logs in it
+                self._logs.rmdir()
+
+        return pool.runner(spec), close
 
     def _watch(self) -> None:
         """Close the host when nothing has been heard of its session for too long."""
@@ -226,6 +290,8 @@ class Host:
 
     def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
         with self._lock:
+            if self._closed.is_set():
+                return  # the close may have ended these attempts: that is no failure of theirs
             for result in results:
                 if isinstance(result, AttemptResult):  # streams are refused before a session begins
                     work = self._leave((result.drop, result.attempt))
@@ -253,6 +319,15 @@ class Host:
     def _answer(self, work: _Work) -> BatchAnswer:
         return BatchAnswer(work.number, self.name, tuple(work.results), tuple(work.returned))
 
+    def _sent(self, answer: BatchAnswer, *, is_last: bool = False) -> BatchAnswer:
+        """Return an answer as it leaves the worker."""
+        if self._own is None:
+            return answer
+        found = self._own.outgoing(answer)
+        if is_last:
+            self._own.end(answer.number)
+        return found
+
     def _remember(self, stopped: AttemptKey | int) -> None:
         self._stopped[stopped] = None
         if len(self._stopped) > _MOST_REMEMBERED:
@@ -262,7 +337,7 @@ class Host:
         return WorkerDiedError(f"the batch was stopped on the worker {self.name}")
 
 
-def _abort(runner: PooledRunner | None, attempts: Iterable[AttemptKey], grace: float) -> None:
+def _abort(runner: Runner | None, attempts: Iterable[AttemptKey], grace: float) -> None:
     if runner is not None:
         with contextlib.suppress(OSError):  # it was closed meanwhile
             for drop, attempt in attempts:

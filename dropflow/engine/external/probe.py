@@ -9,7 +9,7 @@ from dropflow.engine.external.host import HostView
 from dropflow.errors import ConflictError, StorageError
 from dropflow.version import __version__
 
-__all__ = ["probe_file", "refuse_unusable_workers"]
+__all__ = ["probe_file", "refuse_other_versions", "share_directory"]
 
 _SHOWN = 3
 _TOKEN_BYTES = 16
@@ -37,8 +37,8 @@ def probe_file(directory: str) -> Iterator[tuple[str, str]]:
         path.unlink(missing_ok=True)
 
 
-def refuse_unusable_workers(engine: str, directory: str, views: Mapping[str, HostView]) -> None:
-    """Raise if workers of an engine cannot run attempts of a session.
+def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
+    """Raise if workers of an engine have another version of dropflow.
 
     Parameters
     ----------
@@ -48,9 +48,7 @@ def refuse_unusable_workers(engine: str, directory: str, views: Mapping[str, Hos
     Raises
     ------
     ConflictError
-        They have another version of dropflow.
-    StorageError
-        They cannot read and write the session directory.
+        They have.
     """
     others = {name: view.version for name, view in views.items() if view.version != __version__}
     if others:
@@ -58,14 +56,11 @@ def refuse_unusable_workers(engine: str, directory: str, views: Mapping[str, Hos
             f"{_listed(others)} of {engine} have another version of dropflow than this process ({__version__})",
             hint="install the same version in the environment of the workers",
         )
-    blind = {name: f"on {view.host}: {view.problem}" for name, view in views.items() if view.problem}
-    if blind:
-        raise StorageError(
-            f"workers of {engine} cannot use the session directory: {_listed(blind)}",
-            where=directory,
-            hint="give a directory on a file system that all hosts share, with --keep DIR; the workers must run as the "
-            "same user",
-        )
+
+
+def share_directory(views: Mapping[str, HostView]) -> bool:
+    """Return whether all workers can use the session directory."""
+    return not any(view.problem for view in views.values())
 
 
 def _listed(found: Mapping[str, str]) -> str:

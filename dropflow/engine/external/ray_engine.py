@@ -11,31 +11,32 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-import msgspec
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dropflow.engine.api import ExecutorSpec
-from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_spec, encode
+from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
+from dropflow.engine.external.engine_address import refuse_silent
 from dropflow.engine.external.host import Host, HostView, look
-from dropflow.engine.external.probe import probe_file, refuse_unusable_workers
-from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerStartError
+from dropflow.engine.external.own_directory import OwnDirectory
+from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory
+from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
 
 __all__ = ["RayEngine"]
 
 _START_SECONDS = 90.0
 """How long Ray may take to start the first actor."""
+_CONNECT_SECONDS = 10.0
 _CLOSE_SECONDS = 4.0
 _CALLS = 8
 """Calls that an actor processes at a time: two batches, and messages beside them."""
 _MOST_REPLACED = 100
 """How many actors are replaced that end before they have run a batch."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
-_decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
 
 
 class HostActor:
@@ -52,32 +53,48 @@ class HostActor:
     """
 
     def __init__(self, name: str, spec: bytes, factory: str) -> None:
-        self._host = Host(msgspec.msgpack.decode(spec, type=ExecutorSpec), workers=1, name=name, factory=factory)
+        self._name, self._spec, self._factory = name, spec, factory
+        self._host: Host | None = None
 
-    def look(self, path: str, token: str) -> tuple[str, str, str]:
+    def look(self, path: str, token: str) -> tuple[str, str, str, int]:
         """Return what `dropflow.engine.external.host.look` finds, as a tuple."""
         view = look(path, token)
-        return view.version, view.host, view.problem
+        return view.version, view.host, view.problem, view.room
+
+    def begin(self, is_shared: bool) -> None:  # noqa: FBT001 - Ray passes it on
+        """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
+        own = None if is_shared else OwnDirectory()
+        self._host = Host(decode_spec(self._spec), workers=1, name=self._name, factory=self._factory, own=own)
 
     def run(self, data: bytes) -> bytes:
         """Run a batch."""
-        return self._host.run(data)
+        return self._begun().run(data)
 
     def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
         """Stop attempts."""
-        self._host.abort(attempts, grace)
+        self._begun().abort(attempts, grace)
 
     def recall(self, numbers: Sequence[int]) -> bytes:
         """Take back what has not begun."""
-        return self._host.recall(numbers)
+        return self._begun().recall(numbers)
 
     def ping(self) -> None:
         """Note that the session is alive."""
-        self._host.ping()
+        self._begun().ping()
+
+    def serve(self, data: bytes) -> bytes:
+        """Write, read and remove contents."""
+        return self._begun().serve(data)
 
     def close(self) -> None:
         """Stop everything."""
-        self._host.close()
+        if self._host is not None:
+            self._host.close()
+
+    def _begun(self) -> Host:
+        if self._host is None:
+            raise WorkerDiedError("the actor has not begun")
+        return self._host
 
 
 class _Actor:
@@ -90,6 +107,7 @@ class _Actor:
         self.batches: set[int] = set()
         self.hosts: tuple[str, ...] = ()
         """Names of its host, once it has answered."""
+        self.room = 0
         self.has_run = False
 
 
@@ -118,11 +136,12 @@ class RayEngine:
         self._actor_of: dict[int, _Actor] = {}
         self._replaced = 0
         self._spec, self._factory, self._directory = b"", "", ""
+        self._is_shared = True
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
         """Connect to the cluster, or start one, and start the actors."""
         self._events, self._directory = events, spec.directory
-        self._spec, self._factory = _encode(spec), factory
+        self._spec, self._factory = encode(spec), factory
         self._connect()
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
@@ -139,11 +158,15 @@ class RayEngine:
     def _connect(self) -> None:
         if ray.is_initialized():
             return
+        # Connected by "auto" itself, Ray 2.60 ended the actors of a session on a cluster of two nodes.
+        address = _resolved(self._address)
+        if address:
+            refuse_silent("ray", address, _CONNECT_SECONDS)
         quiet = {"log_to_driver": False, "configure_logging": False}
         try:
             with _signal_handlers_kept():
-                if self._address:
-                    ray.init(address=self._address, **quiet)
+                if address:
+                    ray.init(address=address, **quiet)
                 else:
                     ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
@@ -195,9 +218,14 @@ class RayEngine:
                 where=self._address,
                 hint="its processors may be taken by other programs: see ray status",
             )
-        refuse_unusable_workers(self.name, self._directory, views)
+        refuse_other_versions(self.name, views)
+        self._is_shared = share_directory(views)
+        try:
+            ray.get([looks[ref].handle.begin.remote(self._is_shared) for ref in ready], timeout=_START_SECONDS)
+        except ray.exceptions.RayError as error:
+            raise WorkerStartError(f"a Ray actor cannot make its directory: {summary_of(error)}") from error
         for ref in ready:
-            self._use(looks[ref], views[looks[ref].name].host)
+            self._use(looks[ref], views[looks[ref].name])
         for ref in late:
             self._look_again(looks[ref])
 
@@ -211,37 +239,76 @@ class RayEngine:
                 probe.__exit__(None, None, None)
             try:
                 view = HostView(*done.result())
-                refuse_unusable_workers(self.name, self._directory, {actor.name: view})
+                refuse_other_versions(self.name, {actor.name: view})
+                if self._is_shared and view.problem:
+                    raise WorkerStartError(view.problem)
             except (ray.exceptions.RayError, DropflowError):
                 self._remove(actor, "it cannot be used", replace=False)
                 return
-            self._use(actor, view.host)
-            self._report().workers(self._views())
+            begun = actor.handle.begin.remote(self._is_shared).future()
+            begun.add_done_callback(lambda done: self._begun(actor, view, done))
 
         actor.handle.look.remote(path, token).future().add_done_callback(looked)
 
-    def _use(self, actor: _Actor, host: str) -> None:
+    def _begun(self, actor: _Actor, view: HostView, done: Any) -> None:
+        if done.exception() is not None:
+            self._remove(actor, "it cannot be used", replace=False)
+            return
+        self._use(actor, view)
+        self._report().workers(self._views())
+
+    def _use(self, actor: _Actor, view: HostView) -> None:
+        host = view.host
+        actor.room = 0 if self._is_shared else view.room
         actor.hosts = (str(actor.node["NodeManagerAddress"]), host)
         if host == socket.gethostname():
             actor.hosts += ("localhost", "127.0.0.1")
 
     def _views(self) -> list[WorkerView]:
         with self._lock:
-            return [WorkerView(one.name, 1, one.hosts) for one in self._actors.values() if one.hosts]
+            return [WorkerView(one.name, 1, one.hosts, one.room) for one in self._actors.values() if one.hosts]
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:  # noqa: ARG002 - Ray shows actors
+    def submit(
+        self,
+        batch: Batch,
+        name: str,  # noqa: ARG002 - Ray shows actors
+        workers: Sequence[str],
+        *,
+        only: bool = False,
+    ) -> None:
         """Call an actor: the one with the fewest batches, among them one of `workers`."""
         with self._lock:
-            usable = [actor for actor in self._actors.values() if actor.hosts]
+            usable = [one for one in self._actors.values() if one.hosts and (not only or one.name in workers)]
             if not usable:
-                self._report().lost(batch.number, "there is no Ray actor now")
+                missing = f"the Ray actor {', '.join(workers)} has ended" if only else "there is no Ray actor now"
+                self._report().lost(batch.number, missing)
                 return
             wanted = [one for one in usable if one.name in workers]
             actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
             actor.batches.add(batch.number)
             self._actor_of[batch.number] = actor
-        future = actor.handle.run.remote(_encode(batch)).future()
+        future = actor.handle.run.remote(encode(batch)).future()
         future.add_done_callback(lambda done: self._ended(actor, batch.number, done))
+
+    def call(self, worker: str, data: bytes) -> "Future[bytes]":
+        """Call an actor."""
+        answer: Future[bytes] = Future()
+        with self._lock:
+            actor = self._actors.get(worker)
+        if actor is None:
+            answer.set_exception(WorkerDiedError(f"the Ray actor {worker} has ended"))
+            return answer
+
+        def pass_on(done: Any) -> None:
+            if answer.set_running_or_notify_cancel():
+                error = done.exception()
+                if error is None:
+                    answer.set_result(done.result())
+                else:
+                    answer.set_exception(error)
+
+        actor.handle.serve.remote(data).future().add_done_callback(pass_on)
+        return answer
 
     def _ended(self, actor: _Actor, number: int, done: Any) -> None:
         """Report how a call of an actor has ended. Called by threads of Ray."""
@@ -252,7 +319,7 @@ class RayEngine:
         if error is None:
             actor.has_run = True
             if is_known:
-                self._report().answered(_decode_answer(done.result()), True)
+                self._report().answered(decode_answer(done.result()), True)
             return
         if isinstance(error, ray.exceptions.RayActorError):
             self._remove(actor, "its process has ended")
@@ -292,7 +359,7 @@ class RayEngine:
 
     def _recalled(self, done: Any) -> None:
         if done.exception() is None:
-            for answer in _decode_answers(done.result()):
+            for answer in decode_answers(done.result()):
                 self._report().answered(answer, False)
 
     def discard(self, number: int) -> None:
@@ -337,6 +404,17 @@ class RayEngine:
             if self._is_ours:
                 with _signal_handlers_kept():
                     ray.shutdown()
+
+
+def _resolved(address: str) -> str:
+    """Return the host and port of a cluster: of ``auto``, those of the one that was started last on this host."""
+    if address != "auto":
+        return address
+    with contextlib.suppress(Exception):  # not a public function of Ray
+        from ray._private.services import canonicalize_bootstrap_address  # noqa: PLC0415 - see above
+
+        return str(canonicalize_bootstrap_address(address) or address)
+    return address
 
 
 def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

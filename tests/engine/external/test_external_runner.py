@@ -1,7 +1,7 @@
 """The runner of other engines, with an engine that a test plays: no package of an engine is needed."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, Engi
 from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.external.host import HostView
 from dropflow.engine.external.place_queue import workers_of_places
-from dropflow.engine.external.probe import refuse_unusable_workers
-from dropflow.errors import ConflictError, StorageError
+from dropflow.engine.external.probe import refuse_other_versions, share_directory
+from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import draw
 from dropflow.version import __version__
@@ -41,9 +41,10 @@ class PlayedEngine:
         self.events = events
         return self.workers
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str]) -> None:
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
         """Note a batch."""
         del name
+        assert not only
         self.hints[batch.number] = tuple(workers)
         self.batches[batch.number] = batch
 
@@ -51,6 +52,10 @@ class PlayedEngine:
         """Note."""
         del grace
         self.calls.append(("abort", tuple(attempts)))
+
+    def call(self, worker: str, data: bytes) -> "Future[bytes]":
+        """Refuse: only workers with directories of their own are called."""
+        raise AssertionError(f"{worker} was called with {len(data)} bytes")
 
     def recall(self, numbers: Sequence[int]) -> None:
         """Note."""
@@ -257,16 +262,16 @@ def test_places_are_spread_over_workers(places: list[str], found: list[tuple[str
     assert not counts or max(counts) - min(counts) <= 1
 
 
-def test_workers_that_cannot_be_used_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    """Another version, or no access to the session directory: which workers, why, and what to do."""
-    good = HostView(__version__, "h1", "")
-    refuse_unusable_workers("Dask", str(tmp_path), {"w1": good})
-    with pytest.raises(ConflictError, match=r"w2 \(0\.0\) of Dask have another version of dropflow"):
-        refuse_unusable_workers("Dask", str(tmp_path), {"w1": good, "w2": HostView("0.0", "h2", "")})
-    with pytest.raises(StorageError, match=r"cannot use the session directory: w2 \(on h2: /x: No such file") as caught:
-        refuse_unusable_workers("Dask", str(tmp_path), {"w2": HostView(__version__, "h2", "/x: No such file")})
+def test_workers_with_another_version_are_refused_with_what_to_do() -> None:
+    """The error names the workers and their versions; a worker without the session directory is no reason."""
+    good, blind = HostView(__version__, "h1", ""), HostView(__version__, "h2", "/x: No such file")
+    refuse_other_versions("Dask", {"w1": good, "w2": blind})
+    with pytest.raises(ConflictError, match=r"w2 \(0\.0\) of Dask have another version of dropflow") as caught:
+        refuse_other_versions("Dask", {"w1": good, "w2": HostView("0.0", "h2", "")})
 
-    assert "file system that all hosts share" in caught.value.hint
+    assert "same version" in caught.value.hint
+    assert share_directory({"w1": good})
+    assert not share_directory({"w1": good, "w2": blind})
 
 
 def test_results_have_numbers_of_worker_processes_that_differ_between_hosts(played: Played) -> None:

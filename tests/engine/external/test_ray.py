@@ -1,8 +1,6 @@
 """The runner of Ray keeps the promises of all runners. Skipped where Ray is not installed: it is large."""
 
-import os
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +9,10 @@ import pytest
 
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.engine.session import Session
 from dropflow.testing.runner_conformance import RunnerConformance
 from tests.e2e.cluster import until
-from tests.engine.external.test_conformance import EXAMPLES, NAMES, run_graph
-from translator.pipeline import translate
+from tests.engine.external.lost_worker import LostWorker
+from tests.engine.external.test_conformance import NAMES, run
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,25 +45,20 @@ class TestRay(RunnerConformance):
         return ExternalRunner(RayEngine("auto", 2), spec, factory=factory)
 
 
-def _kill_an_actor(session: Session) -> None:
-    assert until(lambda: len(session.runner.running) > 0)
-    names = [process for process in psutil.process_iter(["cmdline"]) if _is_actor(process)]
-    os.kill(min(process.pid for process in names), signal.SIGKILL)
-
-
 def _is_actor(process: psutil.Process) -> bool:
-    return any("HostActor" in word for word in process.info["cmdline"] or ())
+    return any("HostActor" in word for word in process.cmdline())
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_all_examples_give_the_same_on_ray(name: str, tmp_path: Path) -> None:
-    """States, root causes and contents are those of a run in one process, although an actor is killed."""
-    graph = translate(EXAMPLES / f"{name}.graph").graph
+    """States, root causes and contents are those of a run in one process, although an actor is killed.
 
-    def watch(session: Session) -> None:
-        threading.Thread(target=_kill_an_actor, args=[session], daemon=True).start()
+    The attempt that runs there ends with all that it has started, counts as one fault, and is repeated elsewhere.
+    """
+    lost = LostWorker(tmp_path / "ray", lambda found: next(one for one in found if _is_actor(one)))
+    found = run(name, tmp_path / "ray", "ray", lost)
 
-    found = run_graph(graph, tmp_path / "ray", "ray", watch)
-
-    assert found.without_faults() == run_graph(graph, tmp_path / "inline", "inline")
+    assert found.infrastructure_faults == 1
+    assert found.without_faults() == run(name, tmp_path / "inline", "inline")
+    assert until(lambda: not any(psutil.pid_exists(step) for step in lost.steps))

@@ -1,0 +1,277 @@
+"""Contents go by the engine where its workers cannot use the session directory."""
+
+import dataclasses
+import os
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dropflow import local
+from dropflow.engine.external.worker_files import PIECE_BYTES, Get, Put, Remove
+from dropflow.engine.session import Session
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.states import SessionState
+from dropflow.testing.runner_conformance import RunOutcome, outcome_of
+from tests.engine.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
+from translator.pipeline import translate
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def argument(name: str, value: object) -> Argument:
+    """A parameter of a component."""
+    return Argument(name=name, value=value, parameter_type="ComponentParameter")
+
+
+class Drawing:
+    """A graph of commands and files."""
+
+    def __init__(self) -> None:
+        self.builder = GraphBuilder("g")
+
+    def bash(self, name: str, command: str) -> None:
+        """Add a command."""
+        self.builder.app(
+            name,
+            component="dlg.apps.bash_shell_app.BashShellApp",
+            category="BashShellApp",
+            arguments=(argument("command", command),),
+        )
+
+    def file(self, name: str, path: str = "") -> None:
+        """Add a file drop."""
+        self.builder.data(
+            name,
+            component="dlg.data.drops.file.FileDROP",
+            category="File",
+            arguments=(argument("filepath", path),) if path else (),
+        )
+
+    def memory(self, name: str) -> None:
+        """Add a memory drop."""
+        self.builder.data(name, component="dlg.data.drops.memory.InMemoryDROP", category="Memory")
+
+    def directory(self, name: str, path: str) -> None:
+        """Add a directory drop."""
+        self.builder.data(
+            name,
+            component="dlg.data.drops.directorycontainer.DirectoryContainer",
+            category="Directory",
+            arguments=(argument("dirname", path),),
+        )
+
+    def connect(self, *names: str) -> None:
+        """Connect nodes in a row."""
+        for source, target in pairwise(names):
+            self.builder.connect(source, target)
+
+    def build(self) -> PhysicalGraph:
+        """Return the graph."""
+        return self.builder.build()
+
+
+def here(graph: PhysicalGraph, directory: Path) -> RunOutcome:
+    """What a graph gives in this process."""
+    sessions: list[Session] = []
+    local.run(graph, directory=local.prepare_directory(directory), runner="inline", on_session=sessions.append)
+    return outcome_of(sessions[0])
+
+
+def nothing_is_left(base: Path) -> bool:
+    """Whether workers have removed their directories."""
+    return not [path for path in base.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", ["hello", "nested-scatter-gather", "error-threshold"])
+def test_examples_give_the_same(name: str, tmp_path: Path) -> None:
+    """States, root causes and contents are those of a run in one process, and workers leave nothing behind."""
+    graph = translate(EXAMPLES / f"{name}.graph").graph
+    engine = Elsewhere(tmp_path / "workers")
+    found = outcome_of(run_elsewhere(graph, tmp_path / "run", engine))
+
+    assert found == here(graph, tmp_path / "here")
+    assert engine.batches
+    assert nothing_is_left(tmp_path / "workers")
+
+
+def test_large_contents_go_in_pieces_once_to_each_worker(tmp_path: Path) -> None:
+    """A file is sent to a worker once, for all that read it there; what was made there is not sent."""
+    big = tmp_path / "big.dat"
+    size = 2 * PIECE_BYTES + 4321
+    big.write_bytes(os.urandom(size))
+    big.chmod(0o644)
+    drawing = Drawing()
+    drawing.file("in", str(big))
+    for number in range(4):
+        drawing.bash(f"Copy{number}", "cat %i[0] %i[0] > %o[0]")
+        drawing.file(f"copy{number}", f"sub/copy{number}.dat")
+        drawing.bash(f"Sum{number}", "cksum < %i[0] > %o[0]; echo summed")
+        drawing.memory(f"sum{number}")
+        drawing.connect("in", f"Copy{number}", f"copy{number}", f"Sum{number}", f"sum{number}")
+    graph = drawing.build()
+    engine = Elsewhere(tmp_path / "workers")
+    session = run_elsewhere(graph, tmp_path / "run", engine)
+
+    assert session.result().status is SessionState.FINISHED, session.result().failures
+    assert outcome_of(session) == here(graph, tmp_path / "here")
+    assert (tmp_path / "run" / "files" / "sub" / "copy0.dat").read_bytes() == 2 * big.read_bytes()
+    # What a worker has made is sent to the other one at most.
+    assert set(engine.sent().values()) <= {size + many * 2 * size for many in range(5)}
+    assert sum(engine.sent().values()) <= 2 * size + 4 * 2 * size
+    assert max(one.length for _, one in engine.requests if isinstance(one, Get)) <= PIECE_BYTES
+    logs = [path.read_text() for path in (tmp_path / "run" / "logs").glob("*Sum*.log")]
+    assert len(logs) == 4
+    assert all("summed" in text for text in logs)
+
+
+def test_directories_go_with_their_files_links_and_permissions(tmp_path: Path) -> None:
+    """A directory arrives as it was, there and back."""
+    drawing = Drawing()
+    drawing.bash("Make", "mkdir -p %o[0]/a/b; cd %o[0]; echo 1 > a/b/x; : > empty; ln -s a/b/x link; chmod 750 a/b/x")
+    drawing.directory("made", "made")
+    drawing.bash("List", "cd %i[0] && find . -printf '%P %y %m %l\\n' | sort && cat link")
+    drawing.memory("listed")
+    drawing.connect("Make", "made", "List", "listed")
+    graph = drawing.build()
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    found = outcome_of(run_elsewhere(graph, tmp_path / "run", engine))
+
+    assert found == here(graph, tmp_path / "here")
+    assert found.status is SessionState.FINISHED
+    made = tmp_path / "run" / "files" / "made"
+    assert (made / "link").readlink() == Path("a/b/x")
+    assert (made / "a" / "b" / "x").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_worker_removes_what_is_not_used_when_it_has_no_room(tmp_path: Path) -> None:
+    """With room for little, contents that no batch uses are removed."""
+    drawing = Drawing()
+    for number in range(6):
+        path = tmp_path / f"in{number}"
+        path.write_bytes(os.urandom(10_000))
+        drawing.file(f"in{number}", str(path))
+        drawing.bash(f"Sum{number}", "cksum < %i[0]")
+        drawing.memory(f"sum{number}")
+        drawing.connect(f"in{number}", f"Sum{number}", f"sum{number}")
+    engine = Elsewhere(tmp_path / "workers", workers=1, room=25_000)
+    session = run_elsewhere(drawing.build(), tmp_path / "run", engine)
+
+    assert session.result().status is SessionState.FINISHED
+    removed = [path for _, one in engine.requests if isinstance(one, Remove) for path in one.paths]
+    assert [path for path in removed if path.startswith("contents/")]
+
+
+def test_attempts_run_where_the_plan_places_them(tmp_path: Path) -> None:
+    """A plan with a place for each worker is kept as long as the worker of a place is free, which it is in a chain."""
+    drawing = Drawing()
+    for lane in range(2):
+        for step in range(4):
+            drawing.bash(f"Step{lane}-{step}", "cat %i[0] > %o[0]" if step else "echo x > %o[0]")
+            drawing.file(f"file{lane}-{step}", f"file{lane}-{step}")
+        drawing.connect(*[name for step in range(4) for name in (f"Step{lane}-{step}", f"file{lane}-{step}")])
+    graph = drawing.build()
+    lanes = [int(template.name.removeprefix("Step").removeprefix("file")[0]) for template in graph.templates]
+    part = np.array([lanes[row] for row in graph.template], dtype=np.int32)
+    graph = dataclasses.replace(graph, part=part, places=("w0", "w1"))
+    engine = Elsewhere(tmp_path / "workers")
+    session = run_elsewhere(graph, tmp_path / "run", engine)
+
+    assert session.result().status is SessionState.FINISHED
+    ran = [(worker, lanes[task.template]) for worker, batch in engine.batches for task in batch.tasks]
+    assert sorted(ran) == [("w0", 0)] * 4 + [("w1", 1)] * 4
+    assert engine.sent() == {}  # what a lane has made was there
+
+
+def test_an_input_that_is_gone_fails_its_attempt_and_no_other(tmp_path: Path) -> None:
+    """The failure names the file; what does not need it completes."""
+    for name in ("good", "bad"):
+        (tmp_path / name).write_text("x")
+    drawing = Drawing()
+    for name in ("good", "bad"):
+        drawing.file(name, str(tmp_path / name))
+        drawing.bash(f"Read-{name}", "cat %i[0]")
+        drawing.memory(f"out-{name}")
+        drawing.connect(name, f"Read-{name}", f"out-{name}")
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    session, repository = session_elsewhere(drawing.build(), tmp_path / "run", engine)
+    start = engine.start
+
+    def remove_and_start(*arguments):  # noqa: ANN002, ANN202 - as start
+        (tmp_path / "bad").unlink()
+        return start(*arguments)
+
+    engine.start = remove_and_start  # type: ignore[method-assign]
+    (tmp_path / "bad").chmod(0o000)
+    try:
+        session.run()
+    finally:
+        repository.close()
+
+    texts = [failure.text for failure in session.result().failures]
+    assert len(texts) == 1
+    assert f"{tmp_path / 'bad'}" in texts[0]
+    assert session.result().states["COMPLETED"] >= 3
+
+
+@pytest.mark.parametrize("kind", [Put, Get])
+def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(kind: type, tmp_path: Path) -> None:
+    """Its attempts are repeated on another worker, and the results are the same."""
+    (tmp_path / "in").write_bytes(os.urandom(100_000))
+    drawing = Drawing()
+    drawing.file("in", str(tmp_path / "in"))
+    drawing.bash("Copy", "cat %i[0] > %o[0]")
+    drawing.file("copy", "copy.dat")
+    drawing.connect("in", "Copy", "copy")
+    engine = Elsewhere(tmp_path / "workers")
+    killed: list[str] = []
+
+    def kill(worker, requests):  # noqa: ANN001, ANN202 - as before_call
+        if not killed and any(isinstance(one, kind) for one in requests):
+            killed.append(worker)
+            engine.lose(worker)
+
+    engine.before_call = kill
+    session = run_elsewhere(drawing.build(), tmp_path / "run", engine)
+
+    assert killed
+    assert session.result().status is SessionState.FINISHED
+    assert session.result().infrastructure_faults == 1
+    assert (tmp_path / "run" / "files" / "copy.dat").read_bytes() == (tmp_path / "in").read_bytes()
+
+
+def test_a_cancel_does_not_wait_for_contents(tmp_path: Path) -> None:
+    """An attempt whose input is on its way is answered immediately."""
+    (tmp_path / "in").write_bytes(bytes(3 * PIECE_BYTES))
+    drawing = Drawing()
+    drawing.file("in", str(tmp_path / "in"))
+    drawing.bash("Copy", "cat %i[0] > %o[0]")
+    drawing.file("copy", "copy.dat")
+    drawing.connect("in", "Copy", "copy")
+    engine = Elsewhere(tmp_path / "workers")
+    is_sending, may_go_on = threading.Event(), threading.Event()
+
+    def stop(_worker, _requests):  # noqa: ANN001, ANN202 - as before_call
+        is_sending.set()
+        may_go_on.wait()
+
+    engine.before_call = stop
+    session, repository = session_elsewhere(drawing.build(), tmp_path / "run", engine)
+    thread = threading.Thread(target=session.run, daemon=True)
+    thread.start()
+    try:
+        assert is_sending.wait(30)
+        session.cancel("enough", 0.0)
+        thread.join(30)
+        assert not thread.is_alive()
+    finally:
+        may_go_on.set()
+        thread.join(30)
+        repository.close()
+
+    assert session.result().status is SessionState.CANCELLED
+    assert not (tmp_path / "run" / "files" / "copy.dat").exists()
