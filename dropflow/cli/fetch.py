@@ -61,12 +61,13 @@ def command(
         found = client.results(session) if drop is None else _one_result(client, session, drop)
         files = [WantedFile(result, path) for result, path in result_paths(found.results)]
         sizes = sum(file.result.size for file in files)
+        download = None
         try:
             with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
                 download = ResultDownload(client, session, results, count)
                 fetched = download.run(files)
         except OSError as error:
-            raise StorageError(f"results cannot be stored: {error.strerror}", where=str(root)) from error
+            raise _not_stored(root, error, left=download.left if download is not None else 0) from error
     reply = FetchReply.of(
         session,
         str(root),
@@ -76,6 +77,20 @@ def command(
     )
     output.answer(reply)
     return reply.status
+
+
+def _not_stored(root: Path, error: OSError, *, left: int) -> StorageError:
+    """Return the error for results that cannot be written, `left` bytes of them."""
+    from dropflow.data.storage_errors import storage_error
+    from dropflow.formatting import format_size
+
+    found = storage_error("write results", root, error)
+    more = f"; {format_size(left)} are left to fetch. What is here stays: fetch again, with the same -o" if left else ""
+    return StorageError(
+        f"results cannot be stored: {error.strerror}",
+        where=str(root),
+        hint=(found.hint or "choose another place") + more,
+    )
 
 
 def _archive_format(target: str | None) -> Literal["tar", "zip"] | None:

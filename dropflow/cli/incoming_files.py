@@ -9,15 +9,14 @@ import os
 import secrets
 import shutil
 import stat
-import tarfile
 import zlib
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
 from dropflow.content_digest import digest
+from dropflow.data.file_checksum import checksum_of
 from dropflow.data.fingerprint import fingerprint
-from dropflow.data.read_content import checksum_of
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.private import private_directory
 from dropflow.rest.content_records import ContentBegin
@@ -33,7 +32,7 @@ _PART = ".part"
 
 
 class KeptPart(NamedTuple):
-    """The beginning of a content that broke off: how much is here, and the CRC-32 of the whole content."""
+    """The beginning of a content that broke off: how much is here, and the checksum with which the content began."""
 
     size: int = 0
     checksum: int = 0
@@ -163,7 +162,7 @@ class ResultDirectory:
 
 
 class _Part(NamedTuple):
-    """An incomplete file, and its file descriptor; `checksum` is that of the whole content."""
+    """An incomplete file, and its file descriptor; `checksum` is the one with which the content began."""
 
     path: Path
     file: int
@@ -248,6 +247,8 @@ class IncomingFile:
         return self.part.path.with_name(f"{self.part.path.name}.d")
 
     def _unpacked(self) -> Path:
+        import tarfile  # most results are files
+
         if not hasattr(tarfile, "data_filter"):
             raise MissingDependencyError(
                 "this Python cannot unpack directories safely",

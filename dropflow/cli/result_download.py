@@ -84,6 +84,8 @@ class ResultDownload:
         self._count = count
         self.is_interrupted = False
         """Whether Ctrl-C ended it."""
+        self.left = 0
+        """Bytes that are not here, if the directory cannot be written."""
 
     def run(self, files: Sequence[WantedFile]) -> dict[WantedFile, _Outcome]:
         """Return the result for each file. After Ctrl-C, those that had not arrived are missed.
@@ -98,6 +100,10 @@ class ResultDownload:
             self._fetch(files, found)
         except KeyboardInterrupt:
             self.is_interrupted = True
+        except OSError:
+            missing = [file for file in files if file not in found]
+            self.left = sum(max(file.result.size - self._directory.kept(file.path).size, 0) for file in missing)
+            raise
         left = LinkError("interrupted before it was fetched", hint="fetch again")
         for file in files:
             if file not in found:

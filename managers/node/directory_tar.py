@@ -2,17 +2,55 @@
 
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from dropflow.data.read_content import open_file
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import StorageError
 from dropflow.rest.archive_writers import ArchiveMember, TarWriter
 
-__all__ = ["directory_tar"]
+__all__ = ["DirectoryListing", "directory_listing", "directory_tar"]
 
 _BLOCK = 1 << 18
+
+
+class DirectoryListing(NamedTuple):
+    """What is in a directory, without reading its files.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the files together.
+    checksum : int
+        CRC-32 of what a tar file has of them besides their bytes: names, kinds, sizes, times and targets of links. As
+        long as it is the same, so is the tar file, unless a file was changed without a trace; never 0.
+    """
+
+    size: int
+    checksum: int
+
+
+def directory_listing(root: Path) -> DirectoryListing:
+    """Return the listing of a directory.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read.
+    """
+    size = checksum = 0
+    for path in (root, *_below(root)):
+        with storage_errors("pack", path):
+            found = path.lstat()
+            target = str(path.readlink()) if stat.S_ISLNK(found.st_mode) else ""
+        is_file = stat.S_ISREG(found.st_mode)
+        size += found.st_size if is_file else 0
+        entry = (str(path.relative_to(root)), found.st_mode, found.st_mtime_ns, found.st_size * is_file, target)
+        checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
+    return DirectoryListing(size, checksum or 1)
 
 
 def directory_tar(root: Path, top: str) -> Iterator[bytes]:

@@ -3,13 +3,14 @@
 import os
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from dropflow.content_digest import digest
 from dropflow.data.read_content import open_file
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError, StorageError
+from dropflow.errors import GoneError, RangeError, StorageError
+from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
 from dropflow.rest.schema import Download
 from managers.node.directory_tar import directory_tar
 
@@ -28,16 +29,13 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
     StorageError
         The file cannot be read.
     """
-    try:
-        stream = open_file(str(path))
-        size = os.fstat(stream.fileno()).st_size
-    except OSError as error:
-        raise StorageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    stream = _opened(path)
+    size = os.fstat(stream.fileno()).st_size
     return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, size))
 
 
-def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
-    """Return the size of the content of a data drop, and its bytes from `start`; None and a tar file for a directory.
+def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int, Iterator[bytes]]:
+    """Return the size of the content of a data drop that is no directory, and its bytes from `start`.
 
     A file of one block is compared with the checksum that it was committed with; the receiver compares longer ones.
 
@@ -50,9 +48,6 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Itera
         return len(handle.body), iter((handle.body[start:],))
     if handle.kind == "url":
         raise GoneError(f"the content is at {handle.location}, not on this node")
-    if handle.kind == "directory":
-        refuse_changed(handle)
-        return None, directory_tar(Path(handle.location), ".")
     try:
         stream = open_file(handle.location)
     except OSError as error:
@@ -69,38 +64,51 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Itera
     return size, iter([*_checked(chunks, handle)])
 
 
-def content_download(handle: Handle, name: str) -> Download:
-    """Return the content of a data drop; a directory as a tar file.
+def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Download:
+    """Return the content of a data drop, or the part that a query asks for; a directory as a tar file, always whole.
 
     A file is compared with the checksum that it was committed with. A short one is refused before anything is sent. The
-    last block of a longer one is sent only if the checksum is right, so that a damaged content is never whole.
+    last block of a longer one is sent only if the checksum is right, so that a damaged content is never whole. A
+    part is not compared: that would read the rest, too.
 
     Raises
     ------
     GoneError
         The content is elsewhere, is missing, or is not what was committed. The chunks raise it, too.
+    RangeError
+        The part begins after the end of the content.
     StorageError
         The content cannot be read.
     """
-    if handle.kind == "bytes":
-        kind = "text/plain; charset=utf-8" if handle.text else _BINARY
-        return Download(name=name, content_type=kind, size=len(handle.body), chunks=iter((handle.body,)))
+    kind = "text/plain; charset=utf-8" if handle.text else _BINARY
+    if handle.kind in ("bytes", "null"):
+        etag = _etag(handle.kind, handle.body)
+        part = requested_part(query, len(handle.body), etag)
+        body = handle.body if part is None else handle.body[part.first : part.last + 1]
+        return Download(name=name, content_type=kind, size=len(body), chunks=iter((body,)), etag=etag, part=part)
     refuse_changed(handle)
     if handle.kind == "directory":
         chunks = directory_tar(Path(handle.location), name)
         return Download(name=f"{name}.tar", content_type="application/x-tar", size=None, chunks=chunks)
     if handle.kind == "url":
         raise GoneError(f"the content is at {handle.location}, not on this node")
-    if handle.kind == "null":
-        return Download(name=name, content_type=_BINARY, size=0, chunks=iter(()))
     path = Path(handle.location)
     suffix = path.suffix if handle.kind == "file" else ""
-    kind = "text/plain; charset=utf-8" if handle.text else _BINARY
-    download = file_download(path, name if name.endswith(suffix) else name + suffix, kind)
-    if not handle.checksum:
-        return download
-    chunks = _checked(download.chunks, handle)
-    return replace(download, chunks=iter((*chunks,)) if handle.size <= _BLOCK else chunks)
+    stream = _opened(path)
+    found = os.fstat(stream.fileno())
+    etag = _etag(handle.checksum, found.st_size, found.st_ino, found.st_mtime_ns)
+    try:
+        part = requested_part(query, found.st_size, etag)
+    except RangeError:
+        stream.close()
+        raise
+    start, end = (0, found.st_size) if part is None else (part.first, part.last + 1)
+    chunks = _chunks(stream, end, start)
+    if handle.checksum and end - start == found.st_size:
+        chunks = _checked(chunks, handle)
+        chunks = iter((*chunks,)) if handle.size <= _BLOCK else chunks
+    offered = name if name.endswith(suffix) else name + suffix
+    return Download(name=offered, content_type=kind, size=end - start, chunks=chunks, etag=etag, part=part)
 
 
 def refuse_changed(handle: Handle) -> None:
@@ -118,6 +126,20 @@ def refuse_changed(handle: Handle) -> None:
     except OSError as error:
         raise _missing(handle, error) from error
     _refuse_size(handle, size)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_file(str(path))
+    except OSError as error:
+        raise StorageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _etag(*identity: object) -> str:
+    """Return a strong ETag: contents of another identity have another one."""
+    found = digest()
+    found.update(repr(identity).encode())
+    return f'"{found.hexdigest()}"'
 
 
 def _missing(handle: Handle, error: OSError) -> GoneError:

@@ -47,7 +47,7 @@ def test_missing_results_are_listed(ask: Command, manager: FakeManager, tmp_path
     wanted = manager.results("finished").results
     lost = wanted[0]
     manager.advance("finished", {lost.drop: "EXPIRED"})
-    manager.results = lambda _: ResultList(results=wanted, missing=("far",))  # type: ignore[assignment, method-assign]
+    manager.results = lambda *_: ResultList(results=wanted, missing=("far",))  # type: ignore[assignment, method-assign]
     answer = ask("fetch", "finished", "-o", "here", "--output", "json")
     text_answer = ask("fetch", "finished", "-o", "here")
 
@@ -134,7 +134,7 @@ def test_results_are_fetched_into_one_file(ask: Command, manager: FakeManager, t
 def test_an_archive_that_is_not_whole_has_another_name(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """What arrived is kept under a name that says so, and the exit status is that of a broken connection."""
     results = manager.results("finished").results
-    manager.results = lambda _: ResultList(results=results, missing=("far",))  # type: ignore[assignment, method-assign]
+    manager.results = lambda *_: ResultList(results=results, missing=("far",))  # type: ignore[assignment, method-assign]
     answer = ask("fetch", "finished", "-o", "all.tar")
 
     assert answer.status == 3
