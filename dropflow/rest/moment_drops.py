@@ -10,6 +10,7 @@ from dropflow.rest.drop_filter import in_order, matching
 from dropflow.rest.schema import DropInfo, DropPage, DropQuery
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
+from dropflow.times.moment_causes import size_at
 from dropflow.times.moments import Moments
 
 __all__ = ["drops_at"]
@@ -20,7 +21,7 @@ _Ints = npt.NDArray[np.int64]
 def drops_at(
     graph: PhysicalGraph, attempts: AttemptColumns, moments: Moments, query: DropQuery, missing: tuple[str, ...] = ()
 ) -> DropPage:
-    """Return the drops that matched at the time of the query. Sizes are not known.
+    """Return the drops that matched at the time of the query, with the sizes that attempts recorded.
 
     The node of a drop is that of its last attempt then, or the one that the graph names. Drops whose state is not known
     are left out.
@@ -34,6 +35,7 @@ def drops_at(
     number[has_run] = attempts.attempt[last[has_run]]
     runs = np.zeros(graph.drops, np.bool_)
     runs[has_run] = (attempts.began[last[has_run]] <= query.time) & (query.time < attempts.ended[last[has_run]])
+    sizes = size_at(graph, attempts, query.time)
     is_known = states != UNKNOWN_STATE
     if query.node:
         is_known &= np.isin(node, [at for at, name in enumerate(nodes) if name == query.node])
@@ -49,6 +51,8 @@ def drops_at(
             values = number[found]
         case "node":
             values = np.unique(np.array([*nodes, ""], dtype=object), return_inverse=True)[1][node[found]]
+        case "size":
+            values = sizes[found]
         case _:
             values = np.zeros(len(found), np.int64)
     found = in_order(graph, found, found, values, query)
@@ -63,6 +67,7 @@ def drops_at(
                 node=(*nodes, "")[int(node[row])],
                 attempt=int(number[row]),
                 runs=bool(runs[row]),
+                size=int(sizes[row]),
             )
             for row, name in zip(shown.tolist(), oids(graph, shown), strict=True)
         ),
@@ -85,7 +90,7 @@ def _last_attempts(attempts: AttemptColumns, drops: int, time: float) -> _Ints:
 
 
 def _info(
-    template: Template, *, drop: int, oid: str, state: DropState, node: str, attempt: int, runs: bool
+    template: Template, *, drop: int, oid: str, state: DropState, node: str, attempt: int, runs: bool, size: int
 ) -> DropInfo:
     is_app = template.kind is Kind.APP
     return DropInfo(
@@ -98,5 +103,6 @@ def _info(
         state=state.name,
         node=node,
         attempt=attempt,
+        size=size if size >= 0 else None,
         is_running=runs if is_app and state is DropState.WRITING else None,
     )

@@ -5,14 +5,16 @@ import numpy.typing as npt
 
 from dropflow.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_moment import MomentQuery, NodeMoment, SessionMoment
+from dropflow.rest.session_moment import CauseMoment, MomentQuery, NodeMoment, SessionMoment
 from dropflow.states import DropState
 from dropflow.times.attempts import AttemptColumns
+from dropflow.times.moment_causes import causes_at, failed_at
 from dropflow.times.moments import Moments
 
 __all__ = ["session_moment"]
 
 _STATES = len(DropState)
+_MOST_CAUSES = 1000
 _Ints = npt.NDArray[np.int64]
 
 
@@ -38,6 +40,21 @@ def session_moment(
         ),
         states=states.tobytes() if query.states else b"",
         missing=missing,
+        causes=_causes(graph, attempts, moments, states, query.time),
+    )
+
+
+def _causes(
+    graph: PhysicalGraph, attempts: AttemptColumns, moments: Moments, states: npt.NDArray[np.uint8], time: float
+) -> tuple[CauseMoment, ...]:
+    """Return the root causes, the most harmful first."""
+    causes = causes_at(graph, attempts, moments, states, time)
+    rows, counts = np.unique(causes[causes >= 0], return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_MOST_CAUSES]
+    in_error = states == DropState.ERROR
+    return tuple(
+        CauseMoment(row=row, count=count, took_along=count - int(in_error[row]))
+        for row, count in zip(rows[order].tolist(), counts[order].tolist(), strict=True)
     )
 
 
@@ -52,8 +69,7 @@ def _counts(
     is_open = states[attempts.drop] == DropState.WRITING
     runs = is_open & (attempts.began <= time) & (time < attempts.ended)
     waits = is_open & (attempts.ready <= time) & (time < attempts.began)
-    own = np.zeros(graph.drops, np.bool_)
-    own[attempts.drop[attempts.failed & (attempts.committed <= time)]] = True
+    own = failed_at(attempts, graph.drops, time)
     failed = np.bincount(graph.template[own & (states == DropState.ERROR)], minlength=templates)
     running, queued = (np.bincount(rows[which], minlength=templates) for which in (runs, waits))
     return [

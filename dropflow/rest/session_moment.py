@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from dropflow.drop_counts import NO_DROPS, DropCounts
 
-__all__ = ["MomentQuery", "NodeMoment", "SessionMoment"]
+__all__ = ["CauseMoment", "MomentQuery", "NodeMoment", "SessionMoment"]
 
 
 class MomentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,6 +24,14 @@ class NodeMoment(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     drops: int
     counts: DropCounts
+
+
+class CauseMoment(msgspec.Struct, frozen=True, kw_only=True):
+    """A root cause: its row in the graph, the drops in ERROR because of it, and those of them that it took along."""
+
+    row: int
+    count: int
+    took_along: int
 
 
 class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +54,8 @@ class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
         were asked for.
     missing : tuple of str
         Nodes that did not answer.
+    causes : tuple of CauseMoment
+        The most harmful root causes of failures; at most a thousand.
     """
 
     time: float
@@ -59,3 +69,4 @@ class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
     logical: tuple[NodeMoment, ...] = ()
     states: bytes = b""
     missing: tuple[str, ...] = ()
+    causes: tuple[CauseMoment, ...] = ()

@@ -14,8 +14,7 @@ from dropflow.times.gaps import GAP_KINDS, Gaps, gaps_of
 from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
 from dropflow.times.planned import planned_seconds
-from dropflow.times.statistics import CriticalStep, LaneUse, TimesStatistics
-from dropflow.times.traffic import traffic_of
+from dropflow.times.statistics import CriticalStep, LaneUse, NodeTraffic, TimesStatistics
 from dropflow.times.waits import WAITED_FOR, WORKER, Waits, waits_of
 
 __all__ = [
@@ -51,7 +50,12 @@ def analyse(graph: PhysicalGraph, attempts: AttemptColumns) -> Analysis:
 
 
 def statistics_of(
-    found: Analysis, *, most: int = 10, most_steps: int = 100, missing: tuple[str, ...] = ()
+    found: Analysis,
+    *,
+    most: int = 10,
+    most_steps: int = 100,
+    missing: tuple[str, ...] = (),
+    traffic: tuple[NodeTraffic, ...] = (),
 ) -> TimesStatistics:
     """Return the statistics of a session.
 
@@ -63,6 +67,8 @@ def statistics_of(
         How many steps of the critical path.
     missing : tuple of str
         Nodes that did not answer.
+    traffic : tuple of NodeTraffic
+        What was moved between nodes; the first 10,000 pairs are kept.
     """
     attempts, path = found.attempts, found.waits.path
     ran = attempts.ended - attempts.began
@@ -81,7 +87,7 @@ def statistics_of(
         critical_ran=float(ran[path].sum()),
         critical_waited=float(waited[path].sum()),
         lanes=_lane_uses(found),
-        traffic=traffic_of(found.graph, attempts)[:_MOST_PAIRS],
+        traffic=traffic[:_MOST_PAIRS],
         missing=missing,
     )
 

@@ -1,7 +1,7 @@
 """The attempts of a session as columns, those of all its nodes together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import TimesSection
 from dropflow.times.records import RECORD
 
-__all__ = ["AttemptColumns", "attempts_of", "check_rows"]
+__all__ = ["AttemptColumns", "attempts_of", "check_rows", "ended_by"]
 
 _Seconds = npt.NDArray[np.float64]
 
@@ -67,6 +67,9 @@ class AttemptColumns:
         return float(self.committed.max()) if len(self) else 0.0
 
 
+_COLUMNS = tuple(field.name for field in fields(AttemptColumns) if field.name != "nodes")
+
+
 def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
     """Return the attempts of all nodes."""
     found = [section for section in sections if not section.missing]
@@ -90,6 +93,13 @@ def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
         committed=ended + records["committed"],
         records=records,
     )
+
+
+def ended_by(attempts: AttemptColumns, time: float) -> AttemptColumns:
+    """Return the attempts that were committed, or had failed, by then."""
+    which = attempts.committed <= time
+    columns = {name: getattr(attempts, name)[which] for name in _COLUMNS}
+    return AttemptColumns(nodes=attempts.nodes, **columns)
 
 
 def check_rows(graph: PhysicalGraph, attempts: AttemptColumns, where: str) -> None:

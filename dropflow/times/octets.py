@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
+from dropflow.times.received import NodeReceipts
 from dropflow.times.records import RECORD, RUNNING
 
 __all__ = ["TimesSection", "pack_columns", "pack_times", "read_sections"]
@@ -40,6 +41,8 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
         The attempts that run now.
     now : float
         The time of the node, in seconds since the epoch; 0 if nothing runs.
+    received : NodeReceipts
+        What the node received from others so far.
     """
 
     node: str
@@ -49,6 +52,7 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     running: npt.NDArray[Any] = _NONE
     now: float = 0.0
+    received: NodeReceipts = NodeReceipts()
 
 
 def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -74,6 +78,8 @@ def pack_times(section: TimesSection) -> bytes:
         "missing": section.missing,
     }
     columns = {name: section.records[name] for name in RECORD.names or ()}
+    if section.received.received:
+        header["received"] = section.received
     if len(section.running):
         header["now"] = section.now
         columns |= {f"running_{name}": section.running[name] for name in RUNNING.names or ()}
@@ -116,6 +122,7 @@ class _Header(msgspec.Struct):
     total: int = 0
     missing: str = ""
     now: float = 0.0
+    received: NodeReceipts = NodeReceipts()
 
 
 def _read_section(data: memoryview) -> tuple[TimesSection, int]:
@@ -140,5 +147,6 @@ def _read_section(data: memoryview) -> tuple[TimesSection, int]:
         records=records,
         running=running,
         now=header.now,
+        received=header.received,
     )
     return section, end + body_size

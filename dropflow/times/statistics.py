@@ -147,12 +147,32 @@ class LaneUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """What was moved from one node to another: contents, and their bytes together."""
+    """What was moved from one node to another, as the other one counted it.
+
+    Attributes
+    ----------
+    source, target : str
+        The nodes.
+    size, contents : int
+        Bytes that were transferred, and contents that were transferred to the end.
+    shared_size, shared_contents : int
+        Bytes and contents that were read where they are, on a file system that both nodes see.
+    planned : int
+        Bytes that the plan moves, if the graph declares volumes.
+    """
 
     source: str
     target: str
-    size: int
-    contents: int
+    size: int = 0
+    contents: int = 0
+    shared_size: int = 0
+    shared_contents: int = 0
+    planned: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes that were transferred, and those that were read where they are."""
+        return self.size + self.shared_size
 
 
 class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +194,7 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
         Seconds that these ran, and waited.
     lanes : tuple of LaneUse
     traffic : tuple of NodeTraffic
-        Between each two nodes, most bytes first; empty if attempts are of one node.
+        Between each two nodes, most bytes first; empty if nothing was to be moved.
     missing : tuple of str
         Nodes that did not answer.
     """

@@ -21,10 +21,12 @@ from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
 from dropflow.fsync import force_to_disk
+from dropflow.times.received import read_receipts
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch
 from managers.node.paths import here, portable
+from managers.node.receipts import Receipts
 from managers.node.shared_files import stamp_of
 
 __all__ = ["INLINE", "ContentExchange"]
@@ -64,6 +66,8 @@ class ContentExchange:
         self._bodies: dict[int, Handle] = {}
         """Contents in memory that were fetched, by drop, until they are released."""
         self._view = 0
+        self.receipts = Receipts(read_receipts(Path(workspace.directory)))
+        """What came from other nodes."""
 
     # To others.
 

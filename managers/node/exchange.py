@@ -97,7 +97,13 @@ class NodeExchange:
         self._links = links
         self.contents = self._contents = contents or ContentExchange(session, workspace, in_place=in_place)
         self._streams = NodeStreams(
-            session, workspace, links=links, pool=stream_pool, file_watcher=file_watcher, clock=clock
+            session,
+            workspace,
+            links=links,
+            pool=stream_pool,
+            file_watcher=file_watcher,
+            receipts=self._contents.receipts,
+            clock=clock,
         )
         self._sender = EventSender(
             piece,

@@ -23,6 +23,7 @@ from managers.node.fetch_pool import JobPool
 from managers.node.file_watcher import DescriptorWatcher
 from managers.node.node_links import NodeLinks
 from managers.node.paths import here, portable
+from managers.node.receipts import Receipts
 from managers.node.stream_copy import StreamCopy
 from managers.node.stream_offer import GONE, StreamOffer
 
@@ -48,6 +49,8 @@ class NodeStreams:
         Fetches streams, all of them at the same time; without it, none are followed.
     file_watcher : DescriptorWatcher or None
         Watches streams that are offered; without it, none are.
+    receipts : Receipts
+        Counts what is fetched.
     clock : Clock
         Time.
     """
@@ -60,6 +63,7 @@ class NodeStreams:
         links: NodeLinks,
         pool: JobPool | None,
         file_watcher: DescriptorWatcher | None,
+        receipts: Receipts,
         clock: Clock,
     ) -> None:
         self._session = session
@@ -67,6 +71,7 @@ class NodeStreams:
         self._links = links
         self._pool = pool
         self._file_watcher = file_watcher
+        self._receipts = receipts
         self._clock = clock
         self._offered: dict[int, dict[tuple[int, int], StreamOffer]] = {}
         """By drop, then by attempt and producer."""
@@ -175,7 +180,7 @@ class NodeStreams:
         self._running = [known for known in self._running if not known.is_done]
         self._copies[stream.drop] = copy
         try:
-            copy.start(self._pool, peer, self._session)
+            copy.start(self._pool, peer, self._session, self._receipts)
         except RuntimeError as error:
             _log.warning("drop %s is fetched when it is complete: %s", stream.drop, error)
             del self._copies[stream.drop]

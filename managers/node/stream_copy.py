@@ -16,6 +16,7 @@ from dropflow.errors import GoneError, Interrupted
 from managers.links import WantedContent
 from managers.messages import StreamUpdate
 from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch
+from managers.node.receipts import Receipts
 
 __all__ = ["StreamCopy"]
 
@@ -72,15 +73,15 @@ class StreamCopy:
         """Whether nothing more is written."""
         return self._done.done()
 
-    def start(self, pool: JobPool, peer: str, session: str) -> None:
-        """Begin to copy.
+    def start(self, pool: JobPool, peer: str, session: str, receipts: Receipts) -> None:
+        """Begin to copy, and count what comes.
 
         Raises
         ------
         RuntimeError
             The system has no thread left.
         """
-        pool.submit(peer, self._run(peer, session))
+        pool.submit(peer, receipts.receiving(peer, None, self._run(peer, session)))
 
     def when_done(self, then: Callable[[], None]) -> None:
         """Call `then` when nothing more is written: in the copy's thread, or now.

@@ -112,8 +112,15 @@ def test_streams_go_on_after_the_loss_of_a_node(number: signal.Signals, victim: 
     assert is_gone
 
 
-@pytest.mark.parametrize("retries", [0, 1])
-@pytest.mark.parametrize("victim", ["producer", "consumer"])
+@pytest.mark.parametrize(
+    ("victim", "retries"),
+    [
+        ("producer", 1),
+        ("consumer", 0),
+        pytest.param("producer", 0, marks=pytest.mark.exhaustive),
+        pytest.param("consumer", 1, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_worker_killed_in_mid_stream_ends_one_attempt(victim: str, retries: int, tmp_path: Path) -> None:
     """The attempt of a killed worker is repeated, and its readers start over; without retries only its drop fails."""
     pid, sign = tmp_path / "pid", tmp_path / "sign"
@@ -201,6 +208,7 @@ def test_a_bad_network_changes_no_result_of_streams(faulty: FaultyCluster, tmp_p
         assert faulty.run(graph, name) == alone(graph, tmp_path / f"alone-{name}")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("faulty", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
 def test_a_link_that_is_down_for_seconds_in_mid_stream(faulty: FaultyCluster, tmp_path: Path) -> None:  # noqa: F811 - as above
     """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""

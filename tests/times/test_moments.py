@@ -17,7 +17,7 @@ from dropflow.times.attempts import AttemptColumns, attempts_of
 from dropflow.times.moments import moments_of
 from tests.times.made_times import executed, sections_of
 
-_GRAPHS = (fan(40), chains(3, 7))
+_GRAPHS = (fan(40), chains(42, 7))
 
 
 def _case(graph: PhysicalGraph, seed: int, known: float) -> tuple[AttemptColumns, npt.NDArray[np.uint8]]:

@@ -1,68 +1,108 @@
-"""Bytes moved between nodes, against one content at a time."""
+"""Bytes moved between nodes, as nodes counted them and as planned, against one content at a time."""
 
 import dataclasses
-from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
+from dropflow.rest.traffic_grid import traffic_grid
 from dropflow.testing.shapes import chains, fan
-from dropflow.times.attempts import attempts_of
-from dropflow.times.traffic import traffic_of
-from managers.web.traffic_grid import traffic_grid
-from tests.times.made_times import executed, sections_of
+from dropflow.times.octets import TimesSection, pack_times, read_sections
+from dropflow.times.received import NodeReceipts, PeerReceipts
+from dropflow.times.statistics import NodeTraffic
+from dropflow.times.traffic import planned_traffic, traffic_of
+from tests.times.made_times import records_of
+
+_VOLUME = 1000.0
 
 
 def _placed(graph: PhysicalGraph, nodes: int, seed: int) -> PhysicalGraph:
-    """Return the graph with each drop on one of the nodes n0, n1, ..."""
-    part = np.random.default_rng(seed).integers(0, nodes, graph.drops).astype(np.int32)
-    return dataclasses.replace(graph, part=part, places=tuple(f"n{node}" for node in range(nodes)))
+    """Return the graph with volumes, and with each drop in one of more parts than there are nodes."""
+    part = np.random.default_rng(seed).integers(0, nodes + 2, graph.drops).astype(np.int32)
+    templates = tuple(
+        msgspec.structs.replace(one, weight=_VOLUME + row) if one.kind is Kind.DATA else one
+        for row, one in enumerate(graph.templates)
+    )
+    places = tuple(f"n{row % nodes}" for row in range(nodes + 2))
+    return dataclasses.replace(graph, templates=templates, part=part, places=places)
 
 
-def _slow(graph: PhysicalGraph, attempts: Any) -> dict[tuple[str, str], tuple[float, int]]:
-    ran, read, written = {}, {}, {}
-    for row in range(len(attempts)):
-        if not attempts.failed[row]:
-            drop = int(attempts.drop[row])
-            ran[drop] = attempts.nodes[attempts.node[row]]
-            read[drop], written[drop] = attempts.records["read"][row], attempts.records["written"][row]
+def _slow(graph: PhysicalGraph) -> dict[tuple[str, str], int]:
     out, into = graph.successors, graph.predecessors
-    found: dict[tuple[str, str], tuple[float, int]] = {}
+    found: dict[tuple[str, str], int] = {}
     for drop in np.flatnonzero(graph.kinds[graph.template] == Kind.DATA).tolist():
-        home = graph.places[graph.part[drop]]
-        makers = into.neighbour[into.ptr[drop] : into.ptr[drop + 1]].tolist()
-        users = out.neighbour[out.ptr[drop] : out.ptr[drop + 1]].tolist()
-        size = sum(float(written[one]) / (out.ptr[one + 1] - out.ptr[one]) for one in makers if one in ran)
-        alone = [float(read[one]) for one in users if one in ran and into.ptr[one + 1] - into.ptr[one] == 1]
-        if not makers and alone:
-            size = max(alone)
-        pairs = {(home, ran[one]) for one in users if one in ran} | {(ran[one], home) for one in makers if one in ran}
-        for pair in pairs:
-            if pair[0] != pair[1] and set(pair) <= set(attempts.nodes):
-                before = found.get(pair, (0.0, 0))
-                found[pair] = (before[0] + size, before[1] + 1)
+        home = int(graph.part[drop])
+        makers = {int(graph.part[one]) for one in into.neighbour[into.ptr[drop] : into.ptr[drop + 1]]}
+        users = {int(graph.part[one]) for one in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]]}
+        for source, target in {(one, home) for one in makers} | {(home, one) for one in users}:
+            pair = graph.places[source], graph.places[target]
+            if pair[0] != pair[1]:
+                found[pair] = found.get(pair, 0) + int(graph.templates[graph.template[drop]].weight)
     return found
 
 
 @given(st.integers(0, 1), st.integers(1, 4), st.integers(0, 99))
-def test_sums_are_those_of_one_content_at_a_time(which: int, nodes: int, seed: int) -> None:
-    """Each content counts once for each node that it was moved to, with its bytes; the table adds up."""
-    graph = _placed((fan(30), chains(3, 6))[which], nodes, seed)
-    sections = sections_of(executed(graph, seed, nodes=nodes))
-    random = np.random.default_rng(seed)
-    for section in sections:
-        for column in ("read", "written"):
-            section.records[column] = random.integers(0, 1000, len(section.records))
-    attempts = attempts_of(sections)
-    found = traffic_of(graph, attempts)
-    slow = _slow(graph, attempts) if nodes > 1 else {}
+def test_the_plan_is_the_sum_over_single_contents(which: int, nodes: int, seed: int) -> None:
+    """Each content counts once for each part that has a producer or a consumer of it, on another node."""
+    graph = _placed((fan(30), chains(36, 6))[which], nodes, seed)
 
-    assert {(one.source, one.target): (one.size, one.contents) for one in found} == {
-        pair: (round(size), count) for pair, (size, count) in slow.items()
+    assert planned_traffic(graph) == _slow(graph)
+
+
+def test_without_declared_volumes_nothing_is_planned() -> None:
+    """The weight of new nodes is no estimate."""
+    graph = dataclasses.replace(_placed(fan(30), 2, 1), templates=fan(30).templates)
+
+    assert planned_traffic(graph) == {}
+
+
+def _section(node: str, *received: PeerReceipts) -> TimesSection:
+    receipts = NodeReceipts(node=node, received=received)
+    return TimesSection(node=node, records=records_of([{"drop": 0}]), received=receipts)
+
+
+def test_counts_of_nodes_are_put_together_with_the_plan() -> None:
+    """They are part of the times that managers send; a node that did not answer has neither counts nor a plan."""
+    graph = _placed(fan(30), 3, 5)
+    sections = [
+        _section("n0", PeerReceipts(node="n1", contents=2, size=70, shared_contents=1, shared_size=5)),
+        _section("n1", PeerReceipts(node="n0", contents=1, size=80)),
+        TimesSection(node="n2", records=records_of([]), missing="it did not answer"),
+    ]
+    sent = list(read_sections([pack_times(section) for section in sections]))
+    found = {(one.source, one.target): one for one in traffic_of(graph, sent)}
+    planned = planned_traffic(graph)
+
+    one, other = found["n1", "n0"], found["n0", "n1"]
+    assert (one.size, one.contents, one.shared_size, one.shared_contents) == (70, 2, 5, 1)
+    assert (other.size, other.total) == (80, 80)
+    assert {pair: each.planned for pair, each in found.items()} == {
+        pair: planned[pair] for pair in planned if pair[1] != "n2"
     }
-    assert [one.size for one in found] == sorted((one.size for one in found), reverse=True)
-    grid = traffic_grid(found)
-    assert grid.total == sum(sent for _, _, sent in grid.rows) == sum(grid.received)
+    assert [each.total for each in traffic_of(graph, sent)] == sorted(each.total for each in found.values())[::-1]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 20), st.integers(0, 20)), st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1
+    ),
+    st.integers(2, 30),
+)
+def test_the_table_adds_up(pairs: dict[tuple[int, int], tuple[int, int]], most: int) -> None:
+    """Also if nodes have one row together, because there are too many."""
+    traffic = [
+        NodeTraffic(source=f"n{one}", target=f"n{other}", size=size, shared_size=shared, contents=1)
+        for (one, other), (size, shared) in pairs.items()
+    ]
+    grid = traffic_grid(traffic, most)
+    cells = [cell for _, row, _ in grid.rows for cell in row if cell is not None]
+
+    assert len(grid.nodes) <= most
+    total = sum(size + shared for size, shared in pairs.values())
+    assert grid.whole.total == total == sum(sent for _, _, sent in grid.rows) == sum(grid.received)
+    assert sum(cell.contents for cell in cells) == len(pairs)
+    assert all(1 <= grid.shade(cell.total, grid.most) <= 8 for cell in cells)

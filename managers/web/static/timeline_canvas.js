@@ -303,12 +303,18 @@ function drawText(context, { attempts, colours, left }, span, from, to, at, high
   context.restore();
 }
 
+/** Attempts of the critical path that are narrower, in pixels, have no frames of their own. */
+const NARROW = 4;
+
 function drawPath(context, scene, x) {
   const { path, rowOf, colours, attempts, left, scroll, view } = scene;
   context.strokeStyle = colours.ink;
   context.lineWidth = 1.5;
   context.beginPath();
   let last = null;
+  /** Attempts of one row whose frames would touch: they have a line above and below instead. */
+  let run = null;
+  const rows = [];
   for (const span of path) {
     const row = rowOf(span);
     const isNear = attempts.end[span] >= view.from && attempts.begin[span] <= view.to;
@@ -316,12 +322,26 @@ function drawPath(context, scene, x) {
     const middle = top + row.high / 2;
     const from = Math.max(x(attempts.begin[span]), left - 9);
     const to = Math.max(x(attempts.end[span]), left - 9);
-    if (last && (isNear || last.isNear)) {
+    // From one attempt to the next on the same worker there is no line to see.
+    if (last && (isNear || last.isNear) && (last.middle !== middle || from - last.to > 1)) {
       context.moveTo(last.to, last.middle);
       context.lineTo(from, middle);
     }
-    if (isNear) context.rect(from, top - 0.5, Math.max(to - from, 1), Math.max(row.high + 1, 2));
+    const isNext = run?.row === row && from - run.to < 1;
+    if (isNear && to - from < NARROW) {
+      if (isNext) run.to = Math.max(run.to, to);
+      else rows.push((run = { row, top, from, to: Math.max(to, from + 1) }));
+    } else if (isNear) {
+      context.rect(from, top - 0.5, to - from, Math.max(row.high + 1, 2));
+      run = null;
+    }
     last = { to, middle, isNear };
+  }
+  for (const { row, top, from, to } of rows) {
+    for (const edge of [top - 0.5, top + Math.max(row.high, 1.5)]) {
+      context.moveTo(from, edge);
+      context.lineTo(to, edge);
+    }
   }
   context.stroke();
   context.lineWidth = 1;

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.rest.schema import DropQuery
+from dropflow.times.octets import read_sections
+from dropflow.times.received import read_receipts
 from managers.links.actions import FailTransfer, PassChunk
 from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
@@ -22,7 +25,7 @@ from managers.node.fetch_pool import FetchJob
 from managers.node.manager import NodeManager
 from managers.node.node_streams import NodeStreams
 from managers.node.stream_copy import StreamCopy
-from tests.managers.node.conftest import Cluster, hosted, until
+from tests.managers.node.conftest import Cluster, hosted, settle, until
 from tests.streaming_graphs import (
     FILE,
     MEMORY,
@@ -88,11 +91,20 @@ def _state(node: NodeManager, drop: str, session: str = "s") -> str:
     return node.drop(session, drop).state
 
 
+def _received(cluster: Cluster) -> dict[tuple[str, str], int]:
+    """Return the bytes that each node counted from each other one."""
+    sections = [section for node in cluster.nodes.values() for section in read_sections(node.times("s").chunks)]
+    return {(one.node, section.node): one.size for section in sections for one in section.received.received}
+
+
 @pytest.mark.parametrize("places", PLACES)
 def test_a_producer_waits_for_a_consumer_elsewhere(
     places: tuple[int, int, int], make_cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gets ahead by at most the limit of each copy between them, for any class of data, and then continues."""
+    """It gets ahead by at most the limit of each copy between them, for any class of data, and then continues.
+
+    Each byte that crosses between two nodes is counted once, while the stream grows and after the end.
+    """
     monkeypatch.setattr(streams, "AHEAD", MB)
     monkeypatch.setattr(streams, "PATIENCE", 1000.0)
     sign = tmp_path / "sign"
@@ -100,13 +112,22 @@ def test_a_producer_waits_for_a_consumer_elsewhere(
     cluster.start(line("head -c 30000000 /dev/zero", WAITS.format(sign=sign), places))
     first = tmp_path / "abc"[places[0]]
     ahead = settled(lambda: written(first), threading.Event().wait, least=MB)
+    early = _received(cluster)
     sign.touch()
     ended = cluster.end()
+    crossed = sorted({pair for pair in pairwise("abc"[place] for place in places) if pair[0] != pair[1]})
 
     # At each of at most three nodes AHEAD, a range of the data plane, and what pipes and buffers hold.
     assert ahead < 3 * (MB + 2 * MB) + MB
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
     assert content(cluster["abc"[places[2]]].data("s", "line_result_0")) == b"30000000\n"
+    assert early
+    assert all(0 < size < 30_000_000 for size in early.values())
+    assert _received(cluster) == dict.fromkeys(crossed, 30_000_000)
+    for name, node in cluster.nodes.items():
+        settle(node)
+        kept = read_receipts(tmp_path / name / "sessions" / "s").received
+        assert {(one.node, name): one.contents for one in kept} == {pair: 1 for pair in crossed if pair[1] == name}
 
 
 def test_a_producer_does_not_wait_for_a_consumer_that_does_not_read(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dropflow.errors import GoneError, LinkError, NotFoundError
+from dropflow.rest import log_waits
 from dropflow.rest.client import Client
 from dropflow.rest.log_records import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.operation_records import ArchiveQuery, ResultList
@@ -15,7 +16,6 @@ from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve
-from managers.routes import operation_handlers
 from managers.routes.operation_handlers import api_v1_routes
 
 
@@ -120,7 +120,7 @@ def test_a_request_waits_no_longer_than_it_asks_for(
         clock.advance(1.0)
         return whole(session, query)
 
-    monkeypatch.setattr(operation_handlers, "SystemClock", lambda: clock)
+    monkeypatch.setattr(log_waits, "SystemClock", lambda: clock)
     manager.session_log = slow  # type: ignore[assignment, method-assign]
     client.session_log("running", LogQuery(after="node-1:5", seconds=2.0))
 

@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
+from dropflow.times.received import NodeReceipts, PeerReceipts
 from tests.browser import accessibility_findings, needs_chromium
 from tests.times.made_times import executed, sections_of
 
@@ -18,12 +20,31 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 _SLIDE = "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }"
 
 
+_FAILED = 30
+"""An application that fails after the middle of the session."""
+
+
+_RESULTS = (42, 78)
+"""Data that are complete before the middle, and after it."""
+
+
 def _manager() -> FakeManager:
     manager = FakeManager(role="island", nodes=("n0", "n1"))
     graph = fan(80)
     manager.add(graph, "s")
+    manager.fail("s", _FAILED, "out of cheese", also=(_FAILED + 40,))
+    for drop in _RESULTS:
+        manager.write("s", drop, b"content")
     manager.complete("s")
-    manager.set_times("s", sections_of(executed(graph, 3)))
+    received = {
+        "n0": NodeReceipts(),
+        "n1": NodeReceipts(received=(PeerReceipts(node="n0", contents=3, size=3_000_000),)),
+    }
+    sections = sections_of(executed(graph, 3))
+    for one in sections:
+        one.records["attempt"][one.records["drop"] == _FAILED] = -1
+        one.records["written"] = one.records["drop"] * 1000
+    manager.set_times("s", [msgspec.structs.replace(one, received=received[one.node]) for one in sections])
     return manager
 
 
@@ -40,6 +61,8 @@ def test_a_slider_shows_the_session_at_any_moment(serve: Any, look: Any, tmp_pat
     page.goto("/sessions/s")
     settled, slider = page.locator("[data-figure=settled]"), page.get_by_role("slider")
     expect(settled).to_have_text("81")
+    moved = page.get_by_role("region", name="Bytes moved between nodes")
+    expect(moved.get_by_role("row").nth(1)).to_contain_text("3.0 MB")
     slider.evaluate(_SLIDE, "500")
     expect(settled).to_have_text(str(middle.settled))
     expect(page.locator("[data-figure=running]")).to_have_text(str(middle.running))
@@ -69,15 +92,49 @@ def test_a_slider_shows_the_session_at_any_moment(serve: Any, look: Any, tmp_pat
 
     page.goto("/sessions/s/graph")
     completed = page.locator("#graph-legend li").first
-    expect(completed).to_contain_text("81")
+    expect(completed).to_contain_text("79")
     slider.evaluate(_SLIDE, "500")
     expect(completed).to_contain_text(str(middle.counts.completed))
-    expect(page.get_by_text("as it was")).to_be_visible()
+    expect(page.get_by_text("as it was", exact=True)).to_be_visible()
     assert accessibility_findings(page) == []
     page.get_by_role("button", name="Now").click()
-    expect(completed).to_contain_text("81")
+    expect(completed).to_contain_text("79")
 
     page.goto((tmp_path / "report.html").as_uri())
     expect(page.get_by_role("heading", level=1)).to_have_text("s")
     expect(page.get_by_role("region", name="Picture of the timeline").locator("rect").first).to_be_visible()
+    expect(moved.get_by_role("row", name="Received")).to_contain_text("3.0 MB")
     assert accessibility_findings(page) == []
+
+
+def test_failures_results_and_times_follow_the_slider(serve: Any, look: Any) -> None:
+    """They are those that had happened by then; the bytes between nodes, which have no times, are left out."""
+    page = look(serve(_manager())).page
+    page.goto("/sessions/s")
+    slider, times = page.get_by_role("slider"), page.locator("[data-part=times]")
+    failures, moved = page.locator("[data-part=failures]"), page.get_by_role("region", name="Bytes moved between nodes")
+    results, drops = page.locator("[data-part=results] tbody tr"), page.get_by_role("region", name="Drops", exact=True)
+    expect(failures).to_contain_text("out of cheese")
+    expect(results).to_have_count(2)
+    slider.evaluate(_SLIDE, "500")
+    expect(failures).to_be_empty()
+    expect(results).to_have_count(1)
+    expect(drops.locator("tr", has_text="fan_d_0-1").first).to_contain_text("2.0 kB")
+    expect(times).to_contain_text("attempts that had ended by then")
+    expect(moved).to_be_hidden()
+    ended = times.locator("table").first.locator("tbody td:nth-child(2)").all_inner_texts()
+    assert 0 < sum(int(text) for text in ended) < 44
+    slider.evaluate(_SLIDE, "800")
+    expect(failures).to_contain_text("by then: 2 drops in error: 1 failed, 1 taken along")
+    expect(failures).to_contain_text("1 failed, took 1 along")
+    assert accessibility_findings(page) == []
+    page.get_by_role("button", name="Now").click()
+    expect(results).to_have_count(2)
+    expect(failures).not_to_contain_text("by then")
+    expect(times).not_to_contain_text("by then")
+    expect(moved).to_be_visible()
+    page.goto("/sessions/s/graph#drop=30")
+    expect(page.locator("#graph-panel")).to_contain_text("out of cheese")
+    slider.evaluate(_SLIDE, "500")
+    expect(page.locator("#graph-panel")).to_contain_text("As it was.")
+    expect(page.locator("#graph-panel")).not_to_contain_text("out of cheese")
