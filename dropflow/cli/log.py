@@ -47,7 +47,9 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
-@click.option("--text", default="", metavar="TEXT", help="Only lines with this text, ignoring case.")
+@click.option(
+    "--text", "--search", "text", default="", metavar="TEXT", help="Only lines with this text, ignoring case."
+)
 @click.option(
     "--level",
     type=click.Choice(LEVELS, case_sensitive=False),

@@ -1,25 +1,22 @@
-"""The pages of the log of a session, and of a manager: with filters, back to the first line, and live."""
+"""The pages of the logs of sessions, drops and managers."""
 
 from functools import partial
 
 import msgspec
 
-from dropflow.formatting import format_stamp
-from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
-from dropflow.rest.pages import PageTemplates, page_response
+from dropflow.rest.log_page import LogSource, shown_log
+from dropflow.rest.log_records import LogPage, LogQuery
+from dropflow.rest.pages import PageTemplates, page_response, shown_name
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo, SessionDetail
 from managers.api import Manager
-from managers.web.addresses import asked, quoted, session_api, session_url
+from managers.web.addresses import drop_url, quoted, session_api, session_url
 
 __all__ = ["LogView", "ManagerLogView", "log_routes"]
 
-_FILTERS = ("text", "level", "drop", "node")
-_WARNING, _ERROR = severity("WARNING"), severity("ERROR")
-
 
 class LogView(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the log of a session."""
+    """A page of the log of a session, or of one of its drops."""
 
     manager: ManagerInfo
     session: SessionDetail
@@ -34,34 +31,6 @@ class ManagerLogView(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     query: LogQuery
     log: LogPage
-
-
-class _Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page of a log has besides its lines.
-
-    Attributes
-    ----------
-    name, about : str
-        Of the session or manager, and what its log has.
-    above, home, page, api : str
-        The addresses of the list that has it, of its own page, of what its log is below, and of it in the API.
-    nodes : tuple of str
-        The nodes that lines may come from.
-    origin : str
-        What a line comes from besides its node.
-    is_live : bool
-        Whether lines may be added.
-    """
-
-    name: str
-    about: str
-    above: str
-    home: str
-    page: str
-    api: str
-    nodes: tuple[str, ...] = ()
-    origin: str
-    is_live: bool
 
 
 def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
@@ -82,28 +51,17 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def page(call: Request) -> Response:
         view = view_of(call)
-        session = view.session
-        source = _Source(
-            name=session.session,
-            about="What all drops wrote, in the order of time (UTC)",
-            above="/sessions",
-            home=session_url(session.session),
-            page=session_url(session.session),
-            api=session_api(session.session),
-            nodes=session.nodes,
-            origin="Drop",
-            is_live=not session.is_over,
-        )
-        return rendered(call, view, source)
+        return rendered(call, view, _source_of(view))
 
     def manager_page(call: Request) -> Response:
         view = manager_view_of(call)
         is_node = view.node in {node.name for node in manager.nodes()}
-        source = _Source(
+        home = f"/nodes/{quoted(view.node)}" if is_node else "/"
+        source = LogSource(
             name=view.node,
             about="What the manager wrote, in the order of time (UTC)",
-            above="/nodes",
-            home=f"/nodes/{quoted(view.node)}" if is_node else "/",
+            crumbs=(("Nodes", "/nodes"), (shown_name(view.node, 80), home)),
+            here="Nodes",
             page=f"/nodes/{quoted(view.node)}",
             api=f"/api/v1/nodes/{quoted(view.node)}",
             origin="Logger",
@@ -111,24 +69,8 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         )
         return rendered(call, view, source)
 
-    def rendered(call: Request, view: LogView | ManagerLogView, source: _Source) -> Response:
-        filters = LogTextQuery(**{field: getattr(view.query, field) for field in _FILTERS})
-        own = f"{source.page}/log"
-
-        def address(*, before: str = "") -> str:
-            return own + asked(LogQuery(**msgspec.structs.asdict(filters), before=before), LAST_LINES)
-
-        shown = {
-            "view": view,
-            "source": source,
-            "address": address,
-            "download": f"{source.api}/log/text{asked(filters, ALL_LINES)}",
-            "levels": LEVELS,
-            "style_of": _style,
-            "moment_of": _moment,
-            "is_live": source.is_live and not view.query.before,
-        }
-        twin = address(before=view.query.before).replace(own, f"{own}.json", 1)
+    def rendered(call: Request, view: LogView | ManagerLogView, source: LogSource) -> Response:
+        shown, twin = shown_log(source, view.query, view.log)
         return page_response(templates.render("log", manager=view.manager, twin=twin, **shown), call)
 
     route = partial(Route, method="GET", query=LogQuery, tag="pages")
@@ -140,10 +82,20 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     ]
 
 
-def _style(line: LogLine) -> str:
-    """Return the class of a line."""
-    return "error" if severity(line.level) >= _ERROR else "warning" if severity(line.level) >= _WARNING else "plain"
-
-
-def _moment(line: LogLine) -> str:
-    return format_stamp(line.time).replace("T", " ")
+def _source_of(view: LogView) -> LogSource:
+    """Return what the page of the log of a session has, or of one drop, if the query has its id."""
+    session, drop = view.session, view.query.oid
+    name = session.session
+    crumbs = (("Sessions", "/sessions"), (shown_name(name, 80), session_url(name)))
+    return LogSource(
+        name=drop or name,
+        about=f"What {'the drop' if drop else 'all drops'} wrote, in the order of time (UTC)",
+        crumbs=(*crumbs, (shown_name(drop, 80), drop_url(name, drop))) if drop else crumbs,
+        here="Sessions",
+        page=session_url(name),
+        api=session_api(name),
+        nodes=() if drop else session.nodes,
+        origin="" if drop else "Drop",
+        ends=True,
+        is_live=not session.is_over,
+    )

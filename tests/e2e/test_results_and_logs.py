@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow.errors import RangeError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource
+from dropflow.rest.byte_range import DataQuery, PartOfContent
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SubmitQuery
 from tests.processes import Running, run
@@ -76,7 +78,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: Path) -> None:
     """Following the log ends with the session, and has each line once, of Python, of programs and of compiled code.
 
-    The archive has the files of a fetch. Previews and pictures through the managers are those of the contents.
+    The archive has the files of a fetch. Previews, pictures and parts through the managers are those of the contents.
     """
     with Client(up.ready["master"], token=up.ready["token"]) as master:
         master.submit(_graph(), SubmitQuery(session="printing", anew=True))
@@ -97,7 +99,14 @@ def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: P
         for manager in (master, island):
             for number in range(2):  # one on each node
                 oid = f"g_r_0-{number}"
-                content = BytesSource(b"".join(manager.data("printing", oid).chunks), oid)
+                whole = manager.data("printing", oid)
+                data = b"".join(whole.chunks)
+                content = BytesSource(data, oid)
+                rest = manager.data("printing", oid, DataQuery(range="bytes=100-", if_range=whole.etag))
+                assert b"".join(rest.chunks) == data[100:]
+                assert rest.part == PartOfContent(100, len(data) - 1, len(data))
+                with pytest.raises(RangeError, match=f"the content has {len(data)} bytes"):
+                    manager.data("printing", oid, DataQuery(range="bytes=9999-"))
                 assert manager.preview("printing", oid) == preview(content)
                 assert preview(content).width == 4
                 assert b"".join(manager.picture("printing", oid).chunks) == picture(content)

@@ -1,9 +1,12 @@
-% log, query, name = view.log, view.query, source.name
-% list_name = "Sessions" if source.above == "/sessions" else "Nodes"
-% rebase("page.tpl", title=f"Log of {shown_name(name, 80)}", here=list_name, script="log.js", sheet="log.css")
+% name = source.name
+% rebase("page.tpl", title=f"Log of {shown_name(name, 80)}", here=source.here, script="log.js", sheet="log.css")
 <div class="page-head">
 <div>
-<p class="crumbs"><a href="{{source.above}}">{{list_name}}</a><span>/</span><a href="{{source.home}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
+<p class="crumbs">\\
+% for at, (word, above) in enumerate(source.crumbs):
+{{!"<span>/</span>" if at else ""}}<a href="{{above}}"><bdi>{{word}}</bdi></a>\\
+% end
+</p>
 <h1>Log</h1>
 <p>{{source.about}}</p>
 </div>
@@ -11,7 +14,12 @@
 </div>
 <form class="filters log-filters" id="filters" method="get" action="{{source.page}}/log">
 <label>Text<input type="search" name="text" value="{{query.text}}" maxlength="200"></label>
+% if source.origin:
 <label>{{source.origin}}<input type="search" name="drop" value="{{query.drop}}" maxlength="200" placeholder="{{"id or logical node" if source.origin == "Drop" else "part of its name"}}"></label>
+% end
+% if query.oid:
+<input type="hidden" name="oid" value="{{query.oid}}">
+% end
 <label>Level<select name="level"><option value="">any</option>
 % for level in levels:
 <option value="{{level}}"{{" selected" if level == query.level else ""}}>{{level.lower()}}{{"" if level == levels[-1] else " and above"}}</option>
@@ -32,11 +40,11 @@
 % end
 </div>
 <p class="log-edge"><a class="button" id="older" href="{{address(before=log.older)}}"{{!" hidden" if log.is_first else ""}}>Older lines</a><span class="muted small" id="edge"{{!"" if log.is_first else " hidden"}}>This is the beginning of the log.</span></p>
-<div class="log" id="lines" role="log" aria-live="off" aria-label="Lines" tabindex="0" data-api="{{source.api}}" data-page="{{source.page}}" data-ends="{{"yes" if source.origin == "Drop" else "no"}}" data-older="{{log.older}}" data-newer="{{log.newer}}" data-live="{{"yes" if is_live else "no"}}">
+<div class="log" id="lines" role="log" aria-live="off" aria-label="Lines" tabindex="0" data-api="{{source.api}}" data-page="{{source.page}}" data-ends="{{"yes" if source.ends else "no"}}" data-older="{{log.older}}" data-newer="{{log.newer}}" data-live="{{"yes" if is_live else "no"}}">
 % for line in log.lines:
 <div class="log-line {{style_of(line)}}"><time>{{moment_of(line)}}</time><span class="level">{{line.level.lower()}}</span><span class="origin">\\
 % if line.drop:
-<a href="{{drop_url(name, line.drop)}}" title="{{shown_name(line.drop, 120)}}"><bdi class="clip">{{shown_name(drop_label(line.name, line.drop), 120)}}</bdi></a>\\
+<a href="{{source.page}}/drops/{{quoted(line.drop)}}" title="{{shown_name(line.drop, 120)}}"><bdi class="clip">{{shown_name(drop_label(line.name, line.drop), 120)}}</bdi></a>\\
 % else:
 <bdi class="clip">{{shown_name(line.name, 120)}}</bdi>\\
 % end

@@ -13,9 +13,9 @@ from dropflow.cli import log_setup
 from dropflow.cli.log_setup import start_logging
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.rest.log_records import LogLine, LogQuery
+from dropflow.rest.manager_log import MANAGER_LOG, ManagerLog
 from dropflow.rest.route import Request, Response
 from dropflow.testing.fake_manager import FakeManager
-from managers.manager_log import MANAGER_LOG, ManagerLog
 from managers.web.log_page import ManagerLogView, log_routes
 from managers.web.page_templates import manager_templates
 
