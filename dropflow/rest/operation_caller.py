@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from dropflow.errors import DropflowError, LinkError, ProtocolError
+from dropflow.rest.byte_range import read_content_range
 from dropflow.rest.content_disposition import file_name
 from dropflow.rest.http_client import ClientRequest, HttpTransport
 from dropflow.rest.operations import Operation
@@ -93,6 +94,8 @@ class OperationCaller:
             content_type=response.getheader("Content-Type", "application/octet-stream"),
             size=int(size) if size is not None and size.isdecimal() else None,
             chunks=chunks,
+            etag=response.getheader("ETag", ""),
+            part=read_content_range(response.getheader("Content-Range", "")),
         )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Meta
 
+from dropflow.rest.cause_columns import CauseColumns, columns_of
 from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
@@ -17,6 +18,8 @@ from dropflow.stopping import GRACE_SECONDS
 __all__ = [
     "ALL_TIMES",
     "DEFAULT_STATISTICS",
+    "EVERY_RESULT",
+    "FIRST_FAILURES",
     "WALLTIME_REQUEST",
     "CancelRequest",
     "ChildList",
@@ -28,6 +31,7 @@ __all__ = [
     "DrainedSession",
     "EpochRequest",
     "FailureList",
+    "FailureQuery",
     "GraphQuery",
     "MemberRequest",
     "NodeList",
@@ -36,6 +40,7 @@ __all__ = [
     "Remains",
     "RemainsQuery",
     "ResultList",
+    "ResultsQuery",
     "ResumeRequest",
     "RetryRequest",
     "SessionList",
@@ -46,10 +51,14 @@ __all__ = [
 
 
 class WatchQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Wait at most `seconds` until the version of a session differs from `version`; 0 does not wait."""
+    """Wait at most `seconds` until the version of a session differs from `version`; 0 does not wait.
+
+    With `over`, wait until the session is over, whatever its version is.
+    """
 
     version: Annotated[int, Meta(ge=-1, le=2**53)] = -1
     seconds: Annotated[float, Meta(ge=0, le=300)] = 0.0
+    over: bool = False
 
 
 class DeploymentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,10 +155,15 @@ ALL_TIMES = TimesQuery()
 
 
 class StatisticsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many of the slowest attempts, and how many steps of the critical path, statistics list."""
+    """How many of the slowest attempts, and how many steps of the critical path, statistics list.
+
+    With a `time`, in seconds since the epoch, they are of the attempts that had ended by then. What was moved between
+    nodes is left out then: it has no times.
+    """
 
     slowest: Annotated[int, Meta(ge=0, le=1000)] = 10
     steps: Annotated[int, Meta(ge=0, le=1000)] = 100
+    time: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
 
 
 DEFAULT_STATISTICS = StatisticsQuery()
@@ -276,11 +290,36 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionInfo, ...]
 
 
+class FailureQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which root causes are returned: a page of all, or those of some drops.
+
+    Attributes
+    ----------
+    rows : str
+        Rows in the whole graph of the drops, separated by commas. Then there are no pages.
+    columns : bool
+        Return the numbers of all drops that are causes, and the records of lost nodes only.
+    """
+
+    rows: Annotated[str, Meta(max_length=12_000, pattern=r"^(\d{1,10}(,\d{1,10})*)?$")] = ""
+    columns: bool = False
+
+    @property
+    def row_numbers(self) -> tuple[int, ...]:
+        """The rows as numbers."""
+        return tuple(map(int, self.rows.split(","))) if self.rows else ()
+
+
+FIRST_FAILURES = FailureQuery()
+
+
 class FailureList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the root causes of a session, the most harmful first.
 
     Attributes
     ----------
+    columns : CauseColumns or None
+        If they were asked for.
     total : int
         Number of all root causes.
     missing : tuple of str
@@ -292,24 +331,58 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     limit: int = 100
     missing: tuple[str, ...] = ()
+    columns: CauseColumns | None = None
 
     @classmethod
-    def page(cls, failures: Sequence[FailureInfo], query: PageQuery, *, missing: Sequence[str] = ()) -> "FailureList":
-        """Return the page of `failures` that `query` selects."""
-        return cls(
-            failures=tuple(failures[query.offset : query.offset + query.limit]),
-            total=len(failures),
-            offset=query.offset,
-            limit=query.limit,
-            missing=tuple(missing),
-        )
+    def of(cls, failures: Sequence[FailureInfo], query: FailureQuery) -> "FailureList":
+        """Return what `query` selects of `failures`, which are in order."""
+        drops = [one for one in failures if one.row >= 0]
+        if query.rows:
+            wanted = {*query.row_numbers}
+            found = [one for one in drops if one.row in wanted]
+            return cls(failures=tuple(found), total=len(found), offset=query.offset, limit=query.limit)
+        if query.columns:
+            shown = [one for one in failures if one.row < 0]
+        else:
+            shown = list(failures[query.offset : query.offset + query.limit])
+        columns = columns_of(drops) if query.columns else None
+        return cls(failures=tuple(shown), total=len(failures), offset=query.offset, limit=query.limit, columns=columns)
+
+
+class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many results are listed, in the order of the graph: all (0), or the first ones."""
+
+    limit: Annotated[int, Meta(ge=0, le=1000)] = 0
+
+
+EVERY_RESULT = ResultsQuery()
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a session. `missing` names the nodes that did not answer."""
+    """The results of a session, or the first of them.
+
+    Attributes
+    ----------
+    missing : tuple of str
+        Nodes that did not answer.
+    more, more_size : int
+        How many results there are behind those that are listed, and their bytes.
+    """
 
     results: tuple[ResultInfo, ...]
     missing: tuple[str, ...] = ()
+    more: int = 0
+    more_size: int = 0
+
+    def first(self, limit: int) -> "ResultList":
+        """Return the list with the first `limit` results only; 0 for all."""
+        rest = self.results[limit:] if limit else ()
+        if not rest:
+            return self
+        size = sum(result.size for result in rest)
+        return msgspec.structs.replace(
+            self, results=self.results[:limit], more=self.more + len(rest), more_size=self.more_size + size
+        )
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,10 +21,12 @@ from dropflow.errors import (
     LinkError,
     NotFoundError,
     ProtocolError,
+    RangeError,
     UsageError,
     WorldError,
 )
 from dropflow.preview.records import Preview, PreviewQuery
+from dropflow.rest.byte_range import DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery
@@ -40,6 +42,7 @@ from dropflow.rest.operation_records import (
     DrainRequest,
     EpochRequest,
     FailureList,
+    FailureQuery,
     GraphQuery,
     MemberRequest,
     NodeList,
@@ -48,6 +51,7 @@ from dropflow.rest.operation_records import (
     Remains,
     RemainsQuery,
     ResultList,
+    ResultsQuery,
     ResumeRequest,
     RetryRequest,
     SessionList,
@@ -467,7 +471,7 @@ FAILURES = Operation(
     method="GET",
     path=_SESSION + "/failures",
     answer=FailureList,
-    query=PageQuery,
+    query=FailureQuery,
     summary="Root causes",
     tag="sessions",
     errors=(NotFoundError,),
@@ -477,6 +481,7 @@ RESULTS = Operation(
     method="GET",
     path=_SESSION + "/results",
     answer=ResultList,
+    query=ResultsQuery,
     summary="Results of the session",
     tag="sessions",
     errors=(NotFoundError,),
@@ -659,10 +664,11 @@ DATA = Operation(
     method="GET",
     path=_DROP + "/data",
     answer=Download,
+    query=DataQuery,
     gives=_BYTES,
-    summary="Download the content of a data drop",
+    summary="Download the content of a data drop, or with the header Range a part of it (206)",
     tag="drops",
-    errors=(NotFoundError, AmbiguousError, GoneError, LinkError),
+    errors=(NotFoundError, AmbiguousError, GoneError, RangeError, LinkError),
 )
 PREVIEW = Operation(
     name="preview",

@@ -17,6 +17,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.log_records import LogPage, LogQuery
+from dropflow.rest.log_text import log_text
+from dropflow.rest.log_waits import page_with_lines
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
@@ -27,9 +29,9 @@ from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack
 from managers.results_archive import results_archive
+from managers.routes.download_responses import content_response, download_response
 from managers.routes.event_stream import session_events
 from managers.routes.graphs import pg_json, read_graph
-from managers.routes.log_text import log_text
 from managers.routes.state_stream import state_events
 from managers.state_hub import StateHub
 
@@ -37,10 +39,8 @@ __all__ = ["Probe", "api_v1_routes"]
 
 _MAX_NAME = 1024
 _POLL = 1.0
-_LOG_PACE = 0.3
-"""Seconds between two looks for new lines of a log."""
-_LAST_LINES = 0.6
-"""Seconds after the end of a session in which its last lines can be read, and a little more."""
+_OVER_PACE = 0.2
+"""Seconds after a change of a session until it is looked at again, for those who wait for its end only."""
 _Handler = Callable[[Request], object]
 _ReadLog = Callable[[str, LogQuery], LogPage]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
@@ -117,7 +117,7 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
         else:
             value = method(*names, given)
         if operation.answer is Download:
-            return _download(value)
+            return download_response(value)
         if operation.answer is Done:
             return Done()
         return operation.answer(**{operation.field: value}) if operation.field else value
@@ -148,6 +148,7 @@ class _SpecialHandlers:
             operations.STATE_EVENTS.name: self._state_events,
             operations.GRAPH.name: self._graph,
             operations.ARCHIVE.name: self._archive,
+            operations.DATA.name: self._data,
             operations.SESSION_LOG.name: lambda request: self._log(request, self._manager.session_log, "session"),
             operations.SESSION_LOG_TEXT.name: lambda request: _log_text(request, self._manager.session_log, "session"),
             operations.MANAGER_LOG.name: lambda request: self._log(request, self._manager.manager_log, "node"),
@@ -176,15 +177,19 @@ class _SpecialHandlers:
         if not query.seconds:
             return self._manager.session(name)
         with self._streams.slot():
-            left = query.seconds
+            clock, version = SystemClock(), query.version
+            end = clock.monotonic() + query.seconds
             while True:
                 # In short pieces, so that a server that closes does not wait for long polls.
-                piece = min(left, _POLL)
-                detail = self._manager.watch(name, version=query.version, seconds=piece)
-                left -= piece
-                ended = left <= 0 or self._streams.closing.is_set() or request.is_gone()
-                if detail.version != query.version or ended or detail.is_over:
+                piece = max(min(end - clock.monotonic(), _POLL), 0.0)
+                detail = self._manager.watch(name, version=version, seconds=piece)
+                ended = clock.monotonic() >= end or self._streams.closing.is_set() or request.is_gone()
+                has_changed = detail.version != version
+                if ended or detail.is_over or (has_changed and not query.over):
                     return detail
+                version = detail.version
+                if has_changed:
+                    self._streams.closing.wait(_OVER_PACE)
 
     def _events(self, request: Request) -> Response:
         return self._stream(request, partial(session_events, self._manager), operations.EVENTS)
@@ -207,28 +212,19 @@ class _SpecialHandlers:
         return Response(body=self._streams.hold(chunks), content_type=operation.gives)
 
     def _log(self, request: Request, read: _ReadLog, variable: str) -> LogPage:
-        name, query = _name(request, variable), request.query
-        # Children do not wait: each level of managers would add its own time.
-        once = msgspec.structs.replace(query, seconds=0.0)
-        page = read(name, once)
-        if not query.seconds or not query.is_forward or page.lines:
-            return page
-        with self._streams.slot():
-            clock = SystemClock()
-            end = clock.monotonic() + query.seconds
-            # The time that the children take to answer counts too: the client waits no longer than it asked for.
-            is_over = False
-            while not page.lines and clock.monotonic() < end and not request.is_gone():
-                if variable == "session" and not is_over and self._manager.session(name).is_over:
-                    is_over, end = True, min(end, clock.monotonic() + _LAST_LINES)
-                if self._streams.closing.wait(_LOG_PACE):
-                    break
-                # What was searched already is not searched again.
-                page = read(name, msgspec.structs.replace(once, after=page.newer or query.after))
-            return page
+        name = _name(request, variable)
+
+        def has_ended() -> bool:
+            return variable == "session" and self._manager.session(name).is_over
+
+        return page_with_lines(partial(read, name), request.query, self._streams, request.is_gone, has_ended)
 
     def _archive(self, request: Request) -> Response:
-        return _download(results_archive(self._manager, _name(request, "session"), request.query))
+        return download_response(results_archive(self._manager, _name(request, "session"), request.query))
+
+    def _data(self, request: Request) -> Response:
+        drop = _name(request, "drop")
+        return content_response(request, partial(self._manager.data, _name(request, "session"), drop))
 
     def _graph(self, request: Request) -> Response:
         name = _name(request, "session")
@@ -267,13 +263,6 @@ def _no_probe(_: ProbeRequest) -> tuple[ProbeResult, ...]:
 
 def _chunks(buffers: Iterable[Buffer]) -> Iterator[bytes]:
     return (bytes(buffer) for buffer in buffers)
-
-
-def _download(download: Download) -> Response:
-    headers = [attachment(download.name)]
-    if download.size is not None:
-        headers.append(("Content-Length", str(download.size)))
-    return Response(body=iter(download.chunks), content_type=download.content_type, headers=tuple(headers))
 
 
 def _name(request: Request, variable: str) -> str:

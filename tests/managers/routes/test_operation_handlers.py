@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import HttpError, LinkError
+from dropflow.rest import operations
 from dropflow.rest.client import Client
 from dropflow.rest.content_disposition import attachment, file_name
 from dropflow.rest.openapi import openapi_document
+from dropflow.rest.operation_records import WatchQuery
 from dropflow.rest.route import Limits
 from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.rest.server import RestServer
@@ -306,6 +308,24 @@ def test_a_failed_watch_is_reported_and_tried_again(manager: FakeManager) -> Non
 
     assert (trouble.name, b"n2 does not answer" in trouble.data) == ("trouble", True)
     assert [event.name for event in read_events(chunks)] == ["change", "end"]
+
+
+def test_a_request_waits_for_the_end_of_a_session(manager: FakeManager) -> None:
+    """With `over`, changes before the end are no answer; after the time, the session is answered as it is."""
+    with serve(api_v1_routes(manager, StreamSlots(1))) as server, Client(server.url) as client:
+        running = client.call(operations.SESSION, "running", query=WatchQuery(over=True, seconds=0.01), seconds=1)
+        assert running.status == "RUNNING"
+
+        def change() -> None:
+            manager.advance("running", {0: "COMPLETED"})
+            manager.complete("running")
+
+        timer = threading.Timer(0.01, change)
+        timer.start()
+        over = client.call(operations.SESSION, "running", query=WatchQuery(over=True, seconds=30), seconds=30)
+        timer.join()
+
+    assert over.status == "FINISHED"
 
 
 def test_a_client_that_disconnects_frees_its_slot(manager: FakeManager) -> None:
