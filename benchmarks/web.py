@@ -8,6 +8,9 @@ software rendering) opens its graph at 1440 x 900.
   zoomed a little in every fifth, while states change; at the zoom that shows all, at cells of 7 pixels, and at drops
   with names and edges. ``still``: the same while nothing is moved, so only changes are drawn. ``blank``: frames of an
   empty page in the same browser, which is the most that there can be.
+* ``timeline``: the same for its timeline, with ``paint`` until it is drawn: frames per second ``far`` (two steps nearer
+  than all of it) and ``near`` (some hundred attempts), while it is moved and attempts end: all of them in two minutes.
+* ``load``: the number of processes that ran or waited for a processor before the measurement, over one minute.
 * ``heap``: megabytes of JavaScript objects and array buffers after that. ``memory``: megabytes that only the process
   of the page has (its unique set size), of them ``memory_blank`` with an empty page.
 * ``bytes``: kilobytes of drawing and edges as they are sent.
@@ -33,27 +36,34 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import psutil
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.auth import AccessRules
 from dropflow.rest.bottle_app import make_app
+from dropflow.rest.operation_records import ALL_TIMES, TimesQuery
+from dropflow.rest.operations import TIMES
 from dropflow.rest.route import Limits
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.server import RestServer
 from dropflow.rest.state_records import DropStates
 from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import triples
+from dropflow.times.octets import pack_times
 from managers.node.changed_states import StateLog
 from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import open_browser
+from tests.times.made_times import executed, sections_of
 
 _CHANGES = 5000
 _EVERY = 0.1
+_ENDING = 120.0
+"""Seconds until all attempts have ended."""
 _STREAMS = 128
 
 
@@ -67,6 +77,8 @@ class ChangingManager(FakeManager):
         self._now = np.zeros(graph.drops, dtype=np.uint8)
         self._log.update(self._now)
         self._version = 1
+        self._sections = sections_of(executed(graph, 3, workers=4))
+        self._began = time.monotonic()
         self._turn = threading.Condition()
         threading.Thread(target=self._change, daemon=True).start()
 
@@ -109,6 +121,17 @@ class ChangingManager(FakeManager):
         with self._turn:
             return self._log.since(since)
 
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the attempts that have ended, from those on that are known."""
+        share = min((time.monotonic() - self._began + 10) / _ENDING, 1.0)
+        chunks = []
+        for section in self._sections:
+            done, first = int(share * section.total), query.known.get(section.node, 0)
+            chunks.append(
+                pack_times(structs.replace(section, first=first, total=done, records=section.records[first:done]))
+            )
+        return Download(name=f"{session}.times", content_type=TIMES.gives, size=None, chunks=iter(chunks))
+
     def graph(self, session: str) -> PhysicalGraph:  # noqa: ARG002 - as the manager
         """Return the graph."""
         return self._graph
@@ -128,7 +151,7 @@ def _serve(pipe: Connection, drops: int) -> None:
     server.close()
 
 
-_MEASURE = """async ([selector, seconds, moves]) => {
+_MEASURE = """async ([selector, seconds, keys]) => {
   const canvas = document.querySelector(selector);
   let frames = 0;
   const began = performance.now();
@@ -136,9 +159,9 @@ _MEASURE = """async ([selector, seconds, moves]) => {
     const frame = (now) => {
       if (now - began > seconds * 1000) return done();
       frames += 1;
-      if (moves) {
+      if (keys) {
         const turn = frames % 10; // each move is undone at the same zoom, so that the picture stays in view
-        const key = turn === 8 ? "+" : turn === 9 ? "-" : turn < 4 ? "ArrowRight" : "ArrowLeft";
+        const key = keys[turn === 8 ? 2 : turn === 9 ? 3 : turn < 4 ? 0 : 1];
         canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       }
       requestAnimationFrame(frame);
@@ -147,15 +170,19 @@ _MEASURE = """async ([selector, seconds, moves]) => {
   });
   return frames / ((performance.now() - began) / 1000);
 }"""
-_READY = """() => new Promise((done) => {
-  const look = () => document.querySelector("#graph[data-ready] canvas[data-distance]")
+_READY = """(selector) => new Promise((done) => {
+  const look = () => document.querySelector(selector)
     ? requestAnimationFrame(() => done(performance.now() / 1000)) : requestAnimationFrame(look);
   look();
 })"""
 
 
-def _frames(page: Any, seconds: float, *, moves: bool = True) -> float:
-    return round(page.evaluate(_MEASURE, ["#graph canvas", seconds, moves]), 1)
+_GRAPH_KEYS = ("ArrowRight", "ArrowLeft", "+", "-")
+_TIMELINE_KEYS = ("d", "a", "w", "s")
+
+
+def _frames(page: Any, seconds: float, keys: tuple[str, ...] | None = _GRAPH_KEYS) -> float:
+    return round(page.evaluate(_MEASURE, ["canvas", seconds, keys]), 1)
 
 
 def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
@@ -165,14 +192,14 @@ def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
         page = context.new_page()
         page.goto("about:blank")
         found["blank"] = round(
-            page.evaluate(_MEASURE.replace("canvas.dispatch", "0 && canvas.dispatch"), ["x", 2, False]), 1
+            page.evaluate(_MEASURE.replace("canvas.dispatch", "0 && canvas.dispatch"), ["x", 2, None]), 1
         )
         found["memory_blank"] = _memory()
         times = []
         for _ in range(3):
             page.goto("about:blank")
             page.goto("/sessions/bench/graph", wait_until="commit")
-            times.append(page.evaluate(_READY))
+            times.append(page.evaluate(_READY, "#graph[data-ready] canvas[data-distance]"))
         found["paint"] = round(statistics.median(times), 2)
         page.wait_for_timeout(1500)
         canvas = page.locator("#graph canvas")
@@ -192,12 +219,29 @@ def _browser(url: str, seconds: float, shots: str) -> dict[str, Any]:
                 page.screenshot(path=f"{shots}-{name}.png")
         page.keyboard.press("f")
         page.wait_for_timeout(1000)
-        found["still"] = _frames(page, seconds, moves=False)
+        found["still"] = _frames(page, seconds, None)
         session = context.new_cdp_session(page)
         session.send("HeapProfiler.collectGarbage")
         heap = session.send("Runtime.getHeapUsage")
         found["heap"] = round((heap["usedSize"] + heap.get("backingStorageSize", 0)) / 1e6, 1)
         found["memory"] = _memory()
+        found["timeline"] = _timeline(page, seconds, shots)
+    return found
+
+
+def _timeline(page: Any, seconds: float, shots: str) -> dict[str, float]:
+    page.goto("about:blank")
+    page.goto("/sessions/bench/timeline", wait_until="commit")
+    found = {"paint": round(page.evaluate(_READY, "#timeline[data-ready=yes] canvas[data-to]"), 2)}
+    page.wait_for_timeout(1500)
+    page.locator("canvas").focus()
+    for name, presses in (("far", 2), ("near", 10)):
+        for _ in range(presses):
+            page.keyboard.press("w")
+        page.wait_for_timeout(1000)
+        found[name] = _frames(page, seconds, _TIMELINE_KEYS)
+        if shots:
+            page.screenshot(path=f"{shots}-timeline-{name}.png")
     return found
 
 
@@ -259,7 +303,11 @@ def main() -> int:
     parser.add_argument("--shots", default="", help="beginning of the names of screenshots")
     given = parser.parse_args()
     seconds = 1.0 if given.quick else 4.0
-    found: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "load": round(psutil.getloadavg()[0], 1),
+    }
     context = multiprocessing.get_context("spawn")
     for drops in given.sizes:
         mine, theirs = context.Pipe()

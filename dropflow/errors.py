@@ -16,7 +16,8 @@
     │   │   └── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
-    │   └── GoneError               data that was released, or belongs to another attempt
+    │   ├── GoneError               data that was released, or belongs to another attempt
+    │   └── RangeError              a part of a content that begins after its end
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
@@ -55,6 +56,7 @@ __all__ = [
     "NoManagerError",
     "NotFoundError",
     "ProtocolError",
+    "RangeError",
     "RestartedError",
     "ResultLostError",
     "StorageError",
@@ -193,6 +195,16 @@ class GoneError(UsageError):
     """Data that was released already, or belongs to another attempt."""
 
     code = "DF121"
+
+
+class RangeError(UsageError):
+    """A part of a content that begins after its end; the content has `size` bytes."""
+
+    code = "DF122"
+
+    def __init__(self, text: str, *, size: int = 0, where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.size = size
 
 
 class WorldError(DropflowError):

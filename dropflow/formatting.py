@@ -13,6 +13,7 @@ __all__ = [
     "format_duration",
     "format_quantity",
     "format_rate",
+    "format_remaining",
     "format_size",
     "format_stamp",
     "format_time",
@@ -39,8 +40,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def format_quantity(number: float) -> str:
-    """Return a measure with at most four significant digits, or all of a whole number: ``1,234``, ``0.25``."""
-    return f"{number:,.0f}" if number == int(number) and abs(number) < 10**12 else f"{number:,.4g}"
+    """Return a measure with four significant digits, or all digits of a whole number: ``10,003``, ``0.25``."""
+    is_exact = abs(number) < 10**12 and (abs(number) >= 10**3 or number == int(number))
+    return f"{number:,.0f}" if is_exact else f"{number:,.4g}"
 
 
 def format_rate(rate: float) -> str:
@@ -63,6 +65,11 @@ def format_duration(seconds: float | None) -> str:
     if whole < _DAY:
         return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
     return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def format_remaining(seconds: float | None) -> str:
+    """Return how much time is left by an estimate, as `format_duration`; less than a second is not told apart."""
+    return "under 1 s" if seconds is not None and seconds < 1 else format_duration(seconds)
 
 
 def format_brief(seconds: float) -> str:

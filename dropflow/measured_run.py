@@ -10,6 +10,7 @@ from dropflow import graph_file
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.octets import TimesSection
+from dropflow.times.received import read_receipts
 from dropflow.times.records import TIMES_FILE, read_times
 
 __all__ = ["MeasuredRun", "read_parts", "read_records", "read_run"]
@@ -69,5 +70,6 @@ def read_parts(directories: Sequence[Path]) -> tuple[PhysicalGraph, list[TimesSe
         if len(part) and part["drop"].max() >= graph.drops:
             raise NotFoundError("these directories are not of one session", where=name)
     return graph, [
-        TimesSection(node=name, total=len(part), records=part) for name, part in zip(names, found, strict=True)
+        TimesSection(node=name, total=len(part), records=part, received=read_receipts(directory))
+        for name, part, directory in zip(names, found, directories, strict=True)
     ]

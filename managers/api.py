@@ -12,17 +12,22 @@ from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     DEFAULT_STATISTICS,
+    EVERY_RESULT,
+    FIRST_FAILURES,
     DrainReply,
     DrainRequest,
     FailureList,
+    FailureQuery,
     MemberRequest,
     ResultList,
+    ResultsQuery,
     ResumeRequest,
     RetryRequest,
     StatisticsQuery,
@@ -79,7 +84,7 @@ class SessionContents(Protocol):
         """Return a session as it was at a moment, from the times of its attempts. Raises as `times_analysis`."""
         ...
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes, the most harmful first."""
         ...
 
@@ -111,13 +116,15 @@ class SessionContents(Protocol):
         """Return a page of the lines that all drops wrote to their logs, in the order of time. Does not wait."""
         ...
 
-    def data(self, session: str, drop: str) -> Download:
-        """Return the content of a data drop, from the node that holds it; a directory comes as a tar file.
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Return the content of a data drop, or a part, from the node that holds it; a directory comes as a tar file.
 
         Raises
         ------
         GoneError
             It was released already.
+        RangeError
+            The part begins after the end of the content.
         """
         ...
 
@@ -135,7 +142,7 @@ class SessionContents(Protocol):
         """
         ...
 
-    def results(self, session: str) -> ResultList:
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return the results of the session, and the nodes that did not answer."""
         ...
 

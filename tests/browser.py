@@ -6,7 +6,7 @@ logs an error or a warning on the console, violates its content security policy,
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from typing import Any
@@ -55,15 +55,19 @@ def open_browser() -> Iterator[Any]:
 
 
 class Window:
-    """A page, and the violations that were observed on it: console errors and requests to other hosts."""
+    """A page, and the violations on it and on pages that it opens: console errors and requests to other servers."""
 
-    def __init__(self, page: Any, host: str) -> None:
-        self.page = page
+    def __init__(self, context: Any, hosts: Collection[str]) -> None:
         self.violations: list[str] = []
         self._allowed: tuple[str, ...] = ()
+        self._hosts = hosts
+        context.on("page", self._watch)
+        self.page = context.new_page()
+
+    def _watch(self, page: Any) -> None:
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
-        page.on("request", lambda request: self._on_request(request.url, host))
+        page.on("request", lambda request: self._on_request(request.url))
 
     def allow_console_messages(self, *texts: str) -> None:
         """Ignore console messages that contain one of these texts, as the browser logs for each refused request."""
@@ -73,23 +77,27 @@ class Window:
         if message.type in ("error", "warning") and not any(text in message.text for text in self._allowed):
             self.violations.append(f"{message.type}: {message.text}")
 
-    def _on_request(self, url: str, host: str) -> None:
+    def _on_request(self, url: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != host:
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc not in self._hosts:
             self.violations.append(f"request to {url}")
 
 
 def accessibility_findings(page: Any, *rules: str) -> list[str]:
     """Return what axe-core finds on a page, by all rules or these: the rule, and the first element that breaks it."""
-    script = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    page.evaluate(script)  # not as an element: the content security policy of the page forbids that
-    chosen = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+    if not page.evaluate("'axe' in window"):  # once for each page: it is half a megabyte
+        script = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        page.evaluate(script)  # not as an element: the content security policy of the page forbids that
+    # Without this, it describes each element that breaks no rule as well.
+    chosen: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        chosen["runOnly"] = {"type": "rule", "values": list(rules)}
     found = page.evaluate("(chosen) => axe.run(chosen).then((found) => found.violations)", chosen)
     return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
 
 @contextmanager
-def open_window(browser: Any, url: str, **settings: Any) -> Iterator[Window]:
+def open_window(browser: Any, url: str, *also: str, **settings: Any) -> Iterator[Window]:
     """Open a fresh window without cookies for the site at `url`, and assert at its end that there are no violations.
 
     Parameters
@@ -98,13 +106,15 @@ def open_window(browser: Any, url: str, **settings: Any) -> Iterator[Window]:
         The result of `open_browser`.
     url : str
         Address of the site; relative addresses are resolved against it.
+    *also : str
+        Addresses of other servers that its pages may lead to.
     **settings
         Options of Playwright's browser context: ``viewport``, ``java_script_enabled``, ``color_scheme`` and so on.
     """
     context = browser.new_context(base_url=url, **settings)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)  # a busy machine is slow
     try:
-        window = Window(context.new_page(), urlsplit(url).netloc)
+        window = Window(context, {urlsplit(one).netloc for one in (url, *also)})
         yield window
         assert window.violations == []
     finally:

@@ -24,6 +24,7 @@ FLOORS: Mapping[str, int] = {
     "dropflow.dask": 81,
     "dropflow.data": 92,
     "dropflow.engine": 83,
+    "dropflow.engine.external": 69,
     "dropflow.graph": 94,
     "dropflow.preview": 87,
     "dropflow.rest": 89,

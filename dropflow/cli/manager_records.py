@@ -4,13 +4,13 @@ A manager writes its record when it is ready and removes it when it ends. The re
 another process may have its port now, and must not get its token. So a record is valid only while its process lives.
 """
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-import psutil
 
 from dropflow.cli.paths import token_directory
 from dropflow.errors import UsageError
@@ -63,6 +63,8 @@ def write_record(url: str, *, role: str, name: str, token: str | None, everywher
     StorageError
         It cannot be written.
     """
+    import psutil  # see `_is_running`
+
     own = psutil.Process()
     record = ManagerRecord(
         url=url,
@@ -83,7 +85,7 @@ def write_record(url: str, *, role: str, name: str, token: str | None, everywher
 def remove_record(path: Path) -> None:
     """Remove a record of this process. Idempotent; a record of another process at the same path stays."""
     record = _read(path)
-    if record is not None and record.process == psutil.Process().pid:
+    if record is not None and record.process == os.getpid():
         path.unlink(missing_ok=True)
 
 
@@ -98,10 +100,9 @@ def record_for(url: str) -> ManagerRecord | None:
     """Return the record of the manager at `url`, if this user runs it on this host or on one with the same home."""
     wanted = _file_name(url)
     host, port = _authority(url)
-    for record in records_here():
-        if _file_name(record.url) == wanted:
-            return record
-        if record.everywhere and host == _LOOPBACK and _authority(record.url)[1] == port:
+    for record in _records(token_directory()):
+        is_everywhere = record.everywhere and host == _LOOPBACK and _authority(record.url)[1] == port
+        if (is_everywhere or _file_name(record.url) == wanted) and _is_running(record):
             return record
     if host == _LOOPBACK:
         return None
@@ -125,6 +126,8 @@ def _read(path: Path) -> ManagerRecord | None:
 
 
 def _is_running(record: ManagerRecord) -> bool:
+    import psutil  # 25 ms for each client command, which mostly finds no record
+
     try:
         return abs(psutil.Process(record.process).create_time() - record.started) < _SLACK
     except psutil.Error:

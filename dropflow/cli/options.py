@@ -18,6 +18,7 @@ from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
 from dropflow.errors import BadParameterError
+from dropflow.rest.patience import PATIENCE
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
@@ -123,7 +124,7 @@ def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
 patience_option = click.option(
     "--patience",
     type=click.FloatRange(min=0),
-    default=60.0,
+    default=PATIENCE,
     show_default=True,
     metavar="SECONDS",
     envvar="DROPFLOW_PATIENCE",

@@ -27,6 +27,7 @@ from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.private import private_directory
 from dropflow.rest.auth import is_loopback, load_token, make_token, store_token
+from dropflow.version import __version__
 from managers.keys import ClusterKey, create, load
 
 __all__ = [
@@ -138,6 +139,7 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         url = build(context)
         record += _write_record(context, url)
         stack.callback(_remove_record, record)
+        _log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
         if not stop.is_set():
             # The process that watches this one prints messages of its own.
             people = "" if options.watch_parent is not None else f"open in a browser: {browser_url(url, token)}\n"

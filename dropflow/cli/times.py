@@ -57,8 +57,18 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
             total = format_size(sum(one.size for one in found))
             cut = f", the first {_SHOWN_PAIRS} of {len(found)} pairs" if len(found) > _SHOWN_PAIRS else ""
             yield f"moved between nodes: {total}{cut}:"
-            rows = [(one.source, one.target, one.contents, format_size(one.size)) for one in found[:_SHOWN_PAIRS]]
-            yield from columns(rows, header=("from", "to", "contents", "bytes"))
+            rows = [
+                (
+                    one.source,
+                    one.target,
+                    one.contents,
+                    format_size(one.size),
+                    format_size(one.shared_size) if one.shared_contents else "",
+                    format_size(one.planned) if one.planned else "",
+                )
+                for one in found[:_SHOWN_PAIRS]
+            ]
+            yield from columns(rows, header=("from", "to", "contents", "bytes", "in place", "planned"))
 
     def _templates(self) -> Iterator[str]:
         rows = [
@@ -125,7 +135,8 @@ def command(
     one began it. Each step of the critical path began 'after' data, after a worker was free, or after an attempt of the
     same drop that had failed. Workers were idle 'for' data, for a message that the data are there, or for a worker,
     although the attempt that they ran next was ready; 'for rest' is after their last attempt. What was 'moved between
-    nodes' follows from the bytes that attempts read and wrote.
+    nodes' is counted by the nodes that received it; 'in place' was read where it is, on a file system that both see,
+    and 'planned' follows from the volumes that the graph declares.
     """
     here = are_directories(manager, runs)
     output.answer(_of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps))
@@ -135,10 +146,12 @@ def command(
 def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesReply:
     from dropflow.times.analysis import analyse, statistics_of
     from dropflow.times.attempts import attempts_of
+    from dropflow.times.traffic import traffic_of
 
     graph, sections = sections_of_directories(runs)
     found = analyse(graph, attempts_of(sections))
-    return TimesReply(run=graph.name, statistics=statistics_of(found, most=slowest, most_steps=steps))
+    traffic = traffic_of(graph, sections)
+    return TimesReply(run=graph.name, statistics=statistics_of(found, most=slowest, most_steps=steps, traffic=traffic))
 
 
 def _of_session(manager: ConnectionOptions, session: str, slowest: int, steps: int) -> TimesReply:

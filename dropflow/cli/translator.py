@@ -32,6 +32,7 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
     It shows, translates and deploys graphs. Set EAGLE's translator address to URL/gen_pgt. Ready line and exit status
     are those of dropflow node.
     """
+    from dropflow.cli.log_setup import LOG_FILE
     from dropflow.cli.manager_service import neighbours, split_urls
     from dropflow.cli.server_process import serve
     from dropflow.rest.places import Places, ServerAddress
@@ -56,6 +57,7 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
             secret=context.key.secret,
             name=context.name,
             url=lambda: url,
+            log=context.root / LOG_FILE,
             places=Places(
                 own=lambda: url,
                 neighbours=partial(

@@ -21,7 +21,8 @@ from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import session_progress
 from dropflow.cli.tables import shell_command
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, HttpError, LinkError, NotFoundError, ProtocolError
+from dropflow.errors import DropflowError, LinkError, NotFoundError
+from dropflow.rest.patience import PAUSE, Patience, may_recover
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import DropState, SessionState
 
@@ -38,8 +39,6 @@ _LATE_SECONDS = 5.0
 """Time without an answer after which that is reported."""
 _TIMEOUT = 20.0
 """Seconds after which a request is given up, and sent again over another connection."""
-_PAUSE = 0.2
-"""Seconds between two requests."""
 
 
 @click.command("watch")
@@ -130,7 +129,7 @@ def follow(
                 text = f"session {session} was deleted, or {url} is another manager now; how it ended is not known"
                 raise LinkError(text, where=url) from error
             except DropflowError as error:
-                if not (_may_recover(error) if known is not None else _is_away(error)):
+                if not (may_recover(error) if known is not None else _is_away(error)):
                     raise
                 outage.begin(f"the manager at {url}: {error.text}")
                 if outage.is_too_long:
@@ -139,7 +138,7 @@ def follow(
                         where=url,
                         hint=f"session {session} does not depend on it; {shell_command('watch', session)} asks again",
                     ) from error
-            pause.wait(_PAUSE)
+            pause.wait(PAUSE)
 
 
 class _Outage:
@@ -147,26 +146,24 @@ class _Outage:
 
     def __init__(self, output: CommandOutput, patience: float, clock: Clock) -> None:
         self._output = output
-        self._patience = patience
-        self._clock = clock
+        self._patience = Patience(patience, clock)
         self._text = ""
-        self._began = 0.0
 
     @property
     def is_too_long(self) -> bool:
         """Whether the state has been unknown for longer than the patience."""
-        return bool(self._text) and self._clock.monotonic() - self._began >= self._patience
+        return self._patience.is_over
 
     def begin(self, text: str) -> None:
         """Note why the state is unknown. Each reason is printed once."""
-        if not self._text:
-            self._began = self._clock.monotonic()
+        self._patience.begin()
         if text != self._text:
             self._text = text
-            self._output.note(f"{text}; asking again for up to {self._patience:g} s")
+            self._output.note(f"{text}; asking again for up to {self._patience.seconds:g} s")
 
     def end(self) -> None:
         """Note that the state is known."""
+        self._patience.end()
         if self._text:
             self._text = ""
             self._output.note("the state of the session is known again")
@@ -200,7 +197,7 @@ def _snapshots(
         else:
             outage.end()
         yield last
-        pause.wait(_PAUSE)
+        pause.wait(PAUSE)
 
 
 def _is_away(error: DropflowError) -> bool:
@@ -209,14 +206,6 @@ def _is_away(error: DropflowError) -> bool:
     An unknown host name or an untrusted certificate is more likely a mistake in the address.
     """
     return error.retryable and not isinstance(error.__cause__, socket.gaierror | ssl.SSLError)
-
-
-def _may_recover(error: DropflowError) -> bool:
-    """Return whether a manager that answered before may answer again after this error.
-
-    A manager that was started again has another token, and a proxy may answer while it is away.
-    """
-    return error.retryable or isinstance(error, HttpError | ProtocolError)
 
 
 def statistics_of(detail: "SessionDetail") -> "Statistics":

@@ -136,7 +136,10 @@ def _options(path: str, methods: Sequence[str]) -> Route:
     headers = (
         ("Allow", allowed),
         ("Access-Control-Allow-Methods", allowed),
-        ("Access-Control-Allow-Headers", "Authorization, Content-Type, Content-Encoding, Last-Event-ID"),
+        (
+            "Access-Control-Allow-Headers",
+            "Authorization, Content-Type, Content-Encoding, Last-Event-ID, Range, If-Range",
+        ),
     )
     answer = Response(content_type="text/plain", status=204, headers=headers)
     return Route(method="OPTIONS", path=path, handler=lambda _: answer, summary="Allowed methods", public=True)

@@ -12,6 +12,7 @@ from dropflow.clock import Clock
 from dropflow.errors import LinkError
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
+from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
 from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogPage, LogQuery, LogTextQuery
@@ -21,6 +22,8 @@ from dropflow.rest.operation_records import (
     ALL_RESULTS,
     ALL_TIMES,
     DEFAULT_STATISTICS,
+    EVERY_RESULT,
+    FIRST_FAILURES,
     ArchiveQuery,
     CancelRequest,
     ChildQuery,
@@ -29,9 +32,11 @@ from dropflow.rest.operation_records import (
     DrainRequest,
     EpochRequest,
     FailureList,
+    FailureQuery,
     MemberRequest,
     RemainsQuery,
     ResultList,
+    ResultsQuery,
     ResumeRequest,
     RetryRequest,
     StatisticsQuery,
@@ -283,13 +288,13 @@ class _ContentCalls(OperationCaller):
         """Return a session as it was at a moment."""
         return self.call(operations.MOMENT, session, query=query)
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes, the most harmful first."""
         return self.call(operations.FAILURES, session, query=query)
 
-    def results(self, session: str) -> ResultList:
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return the results of a session, and the nodes that did not answer."""
-        return self.call(operations.RESULTS, session)
+        return self.call(operations.RESULTS, session, query=query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Download contents of many drops on one node; see `dropflow.rest.content_records.read_records`."""
@@ -339,9 +344,9 @@ class _ContentCalls(OperationCaller):
         """Download the log of a drop."""
         return self.download(operations.LOG, session, drop)
 
-    def data(self, session: str, drop: str) -> Download:
-        """Download the content of a data drop."""
-        return self.download(operations.DATA, session, drop)
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Download the content of a data drop, or a part of it."""
+        return self.download(operations.DATA, session, drop, query=query)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop."""

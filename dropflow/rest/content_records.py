@@ -75,7 +75,8 @@ class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
     Attributes
     ----------
     size, checksum : int or None
-        With which it was committed; None for the tar file of a directory.
+        With which it was committed; None if that is not known. Of a directory, the bytes of its files, and the checksum
+        of its listing: the tar file that follows is larger, and has another one.
     offset : int
         The bytes before are not sent, because the client has them.
     """
@@ -88,7 +89,10 @@ class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class ContentPiece(msgspec.Struct, frozen=True):
-    """The next bytes of the content. They may arrive in other pieces than they were sent in."""
+    """The next bytes of the content. They may arrive in other pieces than they were sent in.
+
+    One without bytes tells that the sender is busy with this content, and is sent at once.
+    """
 
     data: bytes | memoryview
 
@@ -132,7 +136,8 @@ def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
         waiting += message
         if len(data) < _ALONE:
             waiting += data
-        if len(waiting) >= _CHUNK or len(data) >= _ALONE:
+        is_sign = isinstance(record, ContentPiece) and not data
+        if len(waiting) >= _CHUNK or len(data) >= _ALONE or is_sign:
             yield bytes(waiting)
             waiting.clear()
         if len(data) >= _ALONE:

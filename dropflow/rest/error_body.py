@@ -26,6 +26,8 @@ class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
         Whether the same request may succeed later.
     problems : tuple of Problem
         All findings about a graph that cannot be used.
+    size : int
+        Bytes of the content, if the requested part begins after its end.
     """
 
     code: str
@@ -35,6 +37,7 @@ class ErrorBody(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     hint: str = ""
     retryable: bool = False
     problems: tuple[Problem, ...] = ()
+    size: int = 0
 
 
 # Looked up along the method resolution order, so that every class has a status.
@@ -48,6 +51,7 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.AmbiguousError: 409,
     errors.ClockSkewError: 401,
     errors.GoneError: 410,
+    errors.RangeError: 416,
     errors.WorldError: 503,
     errors.StorageError: 507,
     errors.InternalError: 500,
@@ -76,6 +80,7 @@ def to_body(error: DropflowError) -> ErrorBody:
         hint=error.hint,
         retryable=error.retryable,
         problems=tuple(finding for finding in found if isinstance(finding, Problem)),
+        size=error.size if isinstance(error, errors.RangeError) else 0,
     )
 
 
@@ -99,5 +104,7 @@ def from_body(status: int, body: Any) -> DropflowError:
         return HttpError(status, wire.text, where=wire.where, hint=wire.hint)
     if wire.code == errors.BadGraphError.code:
         return errors.BadGraphError(wire.text, problems=wire.problems, where=wire.where, hint=wire.hint)
+    if wire.code == errors.RangeError.code:
+        return errors.RangeError(wire.text, size=wire.size, where=wire.where, hint=wire.hint)
     kind = _classes(DropflowError).get(wire.code, DropflowError)
     return kind(wire.text, where=wire.where, hint=wire.hint)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.errors import ClockSkewError, DropflowError
+from dropflow.errors import ClockSkewError, DropflowError, RangeError
 from dropflow.rest.error_body import status_of, to_body
 from dropflow.rest.error_page import error_page, wants_page
 
@@ -54,6 +54,8 @@ def error_response(
     more = _MORE.get(status, ())
     if isinstance(error, ClockSkewError) and error.challenge:
         more = (("WWW-Authenticate", error.challenge),)
+    if isinstance(error, RangeError):
+        more = (("Content-Range", f"bytes */{error.size}"),)
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
             return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")

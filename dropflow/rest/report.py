@@ -18,10 +18,11 @@ from dropflow.rest.bars import GROUPS, grouped, segments
 from dropflow.rest.cause_groups import Cause, causes
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.traffic_grid import traffic_grid
 from dropflow.times.analysis import Analysis, statistics_of
 from dropflow.times.executed import executed_picture
 from dropflow.times.picture import write_svg
-from dropflow.times.statistics import TimesStatistics
+from dropflow.times.statistics import NodeTraffic, TimesStatistics
 from dropflow.version import __version__
 
 __all__ = ["SessionReport", "report_page"]
@@ -51,6 +52,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         Programs and their versions, besides the dropflow that writes the report.
     missing : tuple of str
         Nodes that did not answer.
+    traffic : tuple of NodeTraffic
+        What was moved between nodes.
     """
 
     detail: SessionDetail
@@ -59,6 +62,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     written: float
     versions: Sequence[tuple[str, str]] = ()
     missing: tuple[str, ...] = ()
+    traffic: tuple[NodeTraffic, ...] = ()
 
     @property
     def graph(self) -> PhysicalGraph:
@@ -73,7 +77,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def statistics(self) -> TimesStatistics:
         """Times of attempts."""
-        return statistics_of(self.analysis, most_steps=30, missing=self.missing)
+        return statistics_of(self.analysis, most_steps=30, missing=self.missing, traffic=self.traffic)
 
     @property
     def parameters(self) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
@@ -104,7 +108,7 @@ def report_page(report: SessionReport) -> bytes:
         stream = BytesIO()
         write_svg(executed_picture(report.analysis), stream)
         timeline = stream.getvalue().decode()
-    css = "".join((STATIC / name).read_text() for name in ("dropflow.css", "report.css"))
+    css = "".join((STATIC / name).read_text() for name in ("dropflow.css", "traffic.css", "report.css"))
     shown: Mapping[str, Any] = {
         "report": report,
         "detail": report.detail,
@@ -167,5 +171,7 @@ def _text(value: object) -> str:
 
 
 _TEMPLATES = PageTemplates(
-    STATIC.parent / "templates", layout=PageLayout(navigation=()), names={"failed_words": failed_words}
+    STATIC.parent / "templates",
+    layout=PageLayout(navigation=()),
+    names={"failed_words": failed_words, "traffic_grid": traffic_grid},
 )

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME
+from dropflow.rest.byte_range import PartOfContent
 from dropflow.rest.status import is_over
 from dropflow.rest.submit_options import SubmitOptions
 
@@ -67,6 +68,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         Bytes of main memory, and of those available.
     disk, disk_free : int
         Bytes of the file system of the sessions, and of those free.
+    received : int
+        Bytes of contents that the process of the node fetched from other nodes.
     """
 
     cores: int = 0
@@ -77,6 +80,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     memory_free: int = 0
     disk: int = 0
     disk_free: int = 0
+    received: int = 0
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -610,12 +614,18 @@ class Download:
         Bytes, if they are known.
     chunks : iterator of bytes
         The content; to be exhausted or closed.
+    etag : str
+        Strong ETag, if parts of the content can be downloaded; else empty.
+    part : PartOfContent or None
+        Which part of the content this is; None for all of it.
     """
 
     name: str
     content_type: str
     size: int | None
     chunks: Iterator[bytes]
+    etag: str = ""
+    part: PartOfContent | None = None
 
     def close(self) -> None:
         """Close the chunks, whether or not all of them were read."""

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.operation_records import ALL_TIMES, FailureList, TimesQuery
+from dropflow.rest.operation_records import ALL_TIMES, FIRST_FAILURES, FailureList, FailureQuery, TimesQuery
 from dropflow.rest.report import SessionReport
-from dropflow.rest.schema import FIRST_PAGE, Download, ManagerInfo, NodeInfo, PageQuery, SessionDetail
+from dropflow.rest.schema import Download, ManagerInfo, NodeInfo, SessionDetail
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections
+from dropflow.times.traffic import traffic_of
 
 __all__ = ["ReportSource", "session_report"]
 
-_CAUSES = PageQuery(limit=1000)
+_CAUSES = FailureQuery(limit=1000)
 
 
 class ReportSource(Protocol):
@@ -31,7 +32,7 @@ class ReportSource(Protocol):
         """Return one session."""
         ...
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes."""
         ...
 
@@ -66,4 +67,5 @@ def session_report(source: ReportSource, session: str) -> SessionReport:
         written=info.time,
         versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
         missing=tuple(sorted(section.node for section in sections if section.missing)),
+        traffic=traffic_of(graph, sections),
     )

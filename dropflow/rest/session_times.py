@@ -16,10 +16,11 @@ from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
 from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
-from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.attempts import attempts_of, check_rows, ended_by
 from dropflow.times.moments import Moments, moments_of
-from dropflow.times.octets import read_sections
+from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.statistics import TimesStatistics
+from dropflow.times.traffic import traffic_of
 
 __all__ = ["SessionTimes"]
 
@@ -65,14 +66,20 @@ class SessionTimes(ABC):
 
     def times_analysis(self, session: str) -> Download:
         """Return what each attempt waited for, its slack, and the critical path."""
-        data = pack_analysis(self._analyse(session)[0])
+        data = pack_analysis(self._analyse(session, self._time_sections(session)))
         name = f"{session}.times"
         return Download(name=name, content_type=operations.TIMES_ANALYSIS.gives, size=len(data), chunks=iter([data]))
 
     def times_statistics(self, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimesStatistics:
         """Return statistics of the attempts."""
-        found, missing = self._analyse(session)
-        return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
+        sections = self._time_sections(session)
+        found = self._analyse(session, sections)
+        missing = _missing(sections)
+        if query.time:
+            found = analyse(found.graph, ended_by(found.attempts, query.time))
+            return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
+        traffic = traffic_of(found.graph, sections)
+        return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic)
 
     def moment(self, session: str, query: MomentQuery) -> SessionMoment:
         """Return a session as it was at a moment."""
@@ -86,7 +93,8 @@ class SessionTimes(ABC):
 
     def _moments(self, session: str) -> tuple[Analysis, Moments, tuple[str, ...]]:
         """Return the moments of a session, and the nodes that did not answer."""
-        found, missing = self._analyse(session)
+        sections = self._time_sections(session)
+        found = self._analyse(session, sections)
         known = self._last_moments
         if known is not None and known.analysis is not found:
             known = None
@@ -97,20 +105,27 @@ class SessionTimes(ABC):
             states[answer.rows[is_row]] = answer.values[is_row]
             moments = moments_of(found.graph, found.attempts, states)
             known = self._last_moments = _LastMoments(found, answer.cursor, states, moments)
-        return found, known.moments, tuple(sorted({*missing, *answer.missing}))
+        return found, known.moments, tuple(sorted({*_missing(sections), *answer.missing}))
 
-    def _analyse(self, session: str) -> tuple[Analysis, tuple[str, ...]]:
-        """Return the analysis of a session, and the nodes that did not answer."""
-        sections = list(read_sections(self.times(session, ALL_TIMES).chunks, where=session))
-        missing = tuple(sorted(section.node for section in sections if section.missing))
+    def _time_sections(self, session: str) -> list[TimesSection]:
+        """Return what all nodes have recorded."""
+        return list(read_sections(self.times(session, ALL_TIMES).chunks, where=session))
+
+    def _analyse(self, session: str, sections: list[TimesSection]) -> Analysis:
+        """Return the analysis of a session."""
         attempts = attempts_of(sections)
         counts = tuple((section.node, len(section.records)) for section in sections)
         known = self._last
         is_same = known is not None and (known.session, known.start) == (session, attempts.start)
         if known is not None and is_same and known.counts == counts:
-            return known.found, missing
+            return known.found
         graph = known.found.graph if known is not None and is_same and len(attempts) else self.graph(session)
         check_rows(graph, attempts, session)
         found = analyse(graph, attempts)
         self._last = _LastAnalysis(session, attempts.start, counts, found)
-        return found, missing
+        return found
+
+
+def _missing(sections: list[TimesSection]) -> tuple[str, ...]:
+    """Return the nodes that did not answer."""
+    return tuple(sorted(section.node for section in sections if section.missing))

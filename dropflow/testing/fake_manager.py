@@ -14,6 +14,7 @@ import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from dropflow.ids import drop_file_name, safe_name
 from dropflow.preview.look import picture, picture_type, preview
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.preview.source import BytesSource
+from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
 from dropflow.rest.content_records import (
     MEDIA_TYPE,
     ContentBegin,
@@ -52,12 +54,16 @@ from dropflow.rest.log_records import (
 from dropflow.rest.node_history import LoadSample, NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
     DrainedSession,
     DrainReply,
     DrainRequest,
     FailureList,
+    FailureQuery,
     MemberRequest,
     ResultList,
+    ResultsQuery,
     ResumeRequest,
     RetryRequest,
     TimesQuery,
@@ -479,10 +485,10 @@ class FakeManager(_SessionLives):
         rows = array("I", (row.drop for row in found.rows))
         return DropStates(cursor=cursor, drops=rows.tobytes(), states=bytes(_sign(row) for row in found.rows))
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes that `fail` made."""
         found = sorted(self._find(session).failures, key=lambda failure: -failure.count)
-        return FailureList.page(found, query)
+        return FailureList.of(found, query)
 
     def cancel_drop(
         self,
@@ -511,15 +517,20 @@ class FakeManager(_SessionLives):
         self._find(session)
         return _log_page(self._lines.get(session, ()), query, self.name)
 
-    def data(self, session: str, drop: str) -> Download:
-        """Download the content that `write` wrote."""
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Download the content that `write` wrote, or a part of it."""
         found = self._find(session)
         row = _row(found, drop)
         if row.state in ("EXPIRED", "DELETED"):
             raise GoneError(f"the content of {row.oid!r} was released", where=session)
         if row.drop not in found.content:
             raise NotFoundError(f"drop {row.oid!r} has no content", where=session)
-        return _download(drop_file_name(row.oid), "application/octet-stream", found.content[row.drop])
+        content = found.content[row.drop]
+        etag = f'"{len(content)}-{zlib.crc32(content):08x}"'
+        part = requested_part(query, len(content), etag)
+        wanted = content if part is None else content[part.first : part.last + 1]
+        download = _download(drop_file_name(row.oid), "application/octet-stream", wanted)
+        return replace(download, etag=etag, part=part)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a preview of the content that `write` wrote."""
@@ -530,9 +541,9 @@ class FakeManager(_SessionLives):
         data = picture(BytesSource(b"".join(self.data(session, drop).chunks)), query)
         return _download("picture", picture_type(data), data)
 
-    def results(self, session: str) -> ResultList:
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return all content of completed drops."""
-        return self._find(session).results()
+        return self._find(session).results().first(query.limit)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Download what `data` returns for each of the drops."""

@@ -88,6 +88,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             count=count,
             took_along=count - 1,
             has_log=True,
+            row=row,
         )
         logs = {**self.logs, row: f"{drop.name}: {text}\n".encode()}
         return msgspec.structs.replace(self, failures=(*self.failures, failure), logs=logs)

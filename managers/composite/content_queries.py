@@ -14,10 +14,20 @@ from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
+from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
-from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
+from dropflow.rest.operation_records import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
 from dropflow.rest.schema import (
     FIRST_PAGE,
     Child,
@@ -29,7 +39,6 @@ from dropflow.rest.schema import (
     FailureInfo,
     PageQuery,
     ResultInfo,
-    SessionDetail,
     SessionInfo,
 )
 from dropflow.rest.session_times import SessionTimes
@@ -40,6 +49,7 @@ from dropflow.times.records import RECORD
 from managers.composite.archive import bundle
 from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
+from managers.composite.known_causes import KnownCauses
 from managers.composite.log_merging import merge_log_pages
 from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
@@ -48,7 +58,6 @@ from managers.owner_thread import Owner
 
 __all__ = ["ContentQueries", "without_needless_copies"]
 
-_PAGE = 1000
 _Cursors = dict[str, str]
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
@@ -100,11 +109,11 @@ class ContentQueries(SessionTimes):
         cause = detail.failure
         if cause is None:
             return detail
-        known: SessionDetail = self._owner.call("session", session=session)
-        whole = next((one for one in known.failures if (one.row, one.drop) == (cause.row, cause.drop)), cause)
-        return msgspec.structs.replace(
-            detail, failure=msgspec.structs.replace(cause, count=whole.count, took_along=whole.took_along)
-        )
+        known: Sequence[FailureInfo] = self._owner.call("session", session=session).failures
+        if cause.row >= 0:
+            known = merge_failures(self._failures_in(session, (cause.row,)))
+        whole = next((one for one in known if (one.row, one.name) == (cause.row, cause.name)), cause)
+        return msgspec.structs.replace(detail, failure=whole)
 
     def pause(self, session: str) -> SessionInfo:
         """Pause a session on all children that answer."""
@@ -134,18 +143,17 @@ class ContentQueries(SessionTimes):
         refused = [view.name for view, _ in found.replies.refusals]
         return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
 
-    def data(self, session: str, drop: str) -> Download:
-        """Return the content of a data drop, from the node that holds it, or one that has a copy."""
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Return the content of a data drop, or a part, from the node that holds it, or one that has a copy."""
         try:
             view, found = self._find(session, drop)
-            return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid)
+            return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid, query=query)
         except (LinkError, NotFoundError):
             copy = _copy_of(self, session, drop)
             if copy is None:
                 raise
-            return self._open(
-                self._holder(copy.node), session, "data", f"copy of the content of drop {copy.oid!r}", drop=copy.oid
-            )
+            what = f"copy of the content of drop {copy.oid!r}"
+            return self._open(self._holder(copy.node), session, "data", what, drop=copy.oid, query=query)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop, from the node that holds it."""
@@ -158,20 +166,34 @@ class ContentQueries(SessionTimes):
         view, found = self._find(session, drop)
         return self._open(view, session, "picture", f"picture of drop {found.oid!r}", drop=found.oid, query=query)
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
 
         Those of children that do not answer come from their last answers. Drops on any node may be in
-        ERROR because of one cause, so all causes of all children are merged for every page.
+        ERROR because of one cause, so the numbers of all causes of all children are merged, as columns, for every page.
         """
-        found, first = self._all_failures(session)
+        if query.rows:
+            found = merge_failures(self._failures_in(session, query.row_numbers))
+            return FailureList(failures=found, total=len(found), offset=query.offset, limit=query.limit)
+        first = self._ask(session, "failures", query=FailureQuery(columns=True))
         parts = self._owner.call("parts", session=session)
         if not parts:
             first.replies.raise_unless_answered(f"session {session!r}")
+        answers = [page for _, page in first.replies.values]
         missing = [part for part in parts if part.missing]
-        remembered = [failure for part in missing for failure in known_detail(part, lost_nodes(found)).failures]
+        reported = lost_nodes(failure for page in answers for failure in page.failures)
+        remembered = [failure for part in missing for failure in known_detail(part, reported).failures]
+        causes = KnownCauses(answers, remembered)
         silent = [*(part.child for part in missing), *(view.name for view, _ in first.replies.refusals)]
-        return FailureList.page(merge_failures([*found, *remembered]), query, missing=sorted(silent))
+        failures = causes.lost if query.columns else causes.page(query, partial(self._failures_in, session))
+        return FailureList(
+            failures=failures,
+            total=causes.total,
+            offset=query.offset,
+            limit=query.limit,
+            missing=tuple(sorted(silent)),
+            columns=causes.columns if query.columns else None,
+        )
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of all drops of the children that answer; a cursor has those of all children."""
@@ -191,20 +213,24 @@ class ContentQueries(SessionTimes):
             missing=tuple(sorted({*found.missing, *silent, *(one for _, answer in answers for one in answer.missing)})),
         )
 
-    def results(self, session: str) -> ResultList:
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return what the session left on the nodes that answer, in the order of the graph, and the other nodes.
 
         Of results of the others, there is one of the copies on nodes that answer.
         """
-        found = self._ask(session, "results")
+        found = self._ask(session, "results", query=query)
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
+        if query.limit and any(result.owner for result in results):
+            return self.results(session).first(query.limit)  # a copy may be of a result that is not listed
         below = [name for _, answer in found.replies.values for name in answer.missing]
         refused = [view.name for view, _ in found.replies.refusals]
         return ResultList(
             results=without_needless_copies(results),
             missing=tuple(sorted({*below, *refused, *found.missing})),
-        )
+            more=sum(answer.more for _, answer in found.replies.values),
+            more_size=sum(answer.more_size for _, answer in found.replies.values),
+        ).first(query.limit)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return contents of many drops, from the child that has their node; the records are forwarded unread."""
@@ -266,19 +292,11 @@ class ContentQueries(SessionTimes):
         below = [name for page in (*found.values(), *(page for _, page in counted)) for name in page.missing]
         return rows, [*late, *below]
 
-    def _all_failures(self, session: str) -> tuple[list[FailureInfo], Gathered]:
-        """Return the root causes of all children that answer, page by page, and the replies with the first pages."""
-        first = self._ask(session, "failures", query=PageQuery(limit=_PAGE))
-        pages = first.replies.values
-        found = [failure for _, page in pages for failure in page.failures]
-        offset = _PAGE
-        while rest := [view.url for view, page in pages if page.total > offset]:
-            pages = self._ask(
-                session, "failures", each={url: {} for url in rest}, query=PageQuery(offset=offset, limit=_PAGE)
-            ).replies.values
-            found += [failure for _, page in pages for failure in page.failures]
-            offset += _PAGE
-        return found, first
+    def _failures_in(self, session: str, rows: Sequence[int]) -> list[FailureInfo]:
+        """Return what each child that answers has of the causes in these rows."""
+        query = FailureQuery(rows=",".join(map(str, rows)))
+        answers = self._ask(session, "failures", query=query).replies.values if rows else ()
+        return [failure for _, page in answers for failure in page.failures]
 
     def _find(self, session: str, drop: str) -> tuple[ChildView, DropInfo]:
         """Return the child that holds the drop that `drop` names, and the row of the drop."""

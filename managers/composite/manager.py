@@ -12,6 +12,7 @@ from typing import Literal, cast
 from dropflow.clock import Clock, SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.operation_records import DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
@@ -31,7 +32,6 @@ from managers.composite.member_requests import MemberRequests
 from managers.composite.witness_links import WitnessLinks
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
-from managers.manager_log import ManagerLog
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
@@ -69,7 +69,7 @@ class Composite(MemberRequests):
     deploy_seconds : float
         How long a deployment may take.
     log : Path, optional
-        Its log (`managers.manager_log`).
+        Its log (`dropflow.rest.manager_log`).
 
     Raises
     ------

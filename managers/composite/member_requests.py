@@ -3,12 +3,12 @@
 from typing import cast
 
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
+from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment, deployment_download
-from managers.manager_log import ManagerLog
 
 __all__ = ["MemberRequests"]
 

@@ -104,7 +104,7 @@ class LinkDriver:
         self._on_message = on_message
         self._on_change = on_change
         self._on_release = on_release
-        self._delivered = self._errors = 0
+        self._delivered = self._errors = self._fetched = 0
 
     def add_window(self, peer: str) -> SendWindow:
         """Return the window of `peer`, a new one if it has none. For any thread."""
@@ -153,6 +153,7 @@ class LinkDriver:
             duplicates=manager.inbound.duplicates,
             refused=manager.inbound.rejected + manager.unreadable + refused,
             transfers=len(manager.transfers),
+            fetched=self._fetched,
             errors=self._errors,
         )
 
@@ -195,6 +196,8 @@ class LinkDriver:
 
     def _pass_on(self, action: PassChunk | FailTransfer) -> None:
         receiver = self.receivers.get(action.request)
+        if isinstance(action, PassChunk):
+            self._fetched += len(action.data)
         if receiver is not None:
             receiver(action if isinstance(action, PassChunk) else action.error)
 

@@ -55,6 +55,8 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
         Number of connections that were refused: wrong key, wrong version, or not packets.
     transfers : int
         Number of fetches that are running.
+    fetched : int
+        Bytes of contents that arrived.
     errors : int
         Number of messages and changes whose receiver raised an exception.
     """
@@ -67,4 +69,5 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int
     refused: int
     transfers: int
+    fetched: int
     errors: int

@@ -55,7 +55,9 @@ class CopyJobs:
         failed: dict[int, str] = {}
         for content in contents:
             try:
-                copy = yield from self._contents.fetch_copy(content, self._is_stopping)
+                fetch = self._contents.fetch_copy(content, self._is_stopping)
+                size = content.handle.size if self._contents.needs_fetching(content) else None
+                copy = yield from self._contents.receipts.receiving(peer, size, fetch)
                 is_shared = bool(content.stamp) and copy.location == content.handle.location
                 self._record(content.drop, copy, peer, content.stamp if is_shared else ())
                 taken[content.drop] = copy

@@ -10,7 +10,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates
 from dropflow.engine.faults import Fault
-from dropflow.engine.reports import FailureReport
+from dropflow.engine.reports import FailureReport, RankedCauses
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
@@ -25,6 +25,27 @@ T = TypeVar("T")
 
 Running = Collection[int] | None
 """The rows of drops whose attempts run now; None if that is not known, as in a session that is over."""
+
+
+class FailureReports(Protocol):
+    """Root causes of a session; see `dropflow.engine.failure_table.FailureTable`, which has those of one that runs."""
+
+    @property
+    def lost_count(self) -> int:
+        """The number of lost nodes, which are the first reports."""
+        ...
+
+    def causes(self) -> RankedCauses:
+        """Return the drops that are root causes, without lost nodes."""
+        ...
+
+    def reports(self, start: int = 0, stop: int | None = None) -> Sequence[FailureReport]:
+        """Return root causes, lost nodes first, then those that put the most drops in ERROR."""
+        ...
+
+    def reports_in(self, rows: Sequence[int]) -> Sequence[FailureReport]:
+        """Return the root causes among drops, whose rows are those in the whole graph."""
+        ...
 
 
 class LiveSession(Protocol):
@@ -44,8 +65,9 @@ class LiveSession(Protocol):
         """Return the content of a data drop if it has one."""
         ...
 
-    def reports(self) -> Sequence[FailureReport]:
-        """Return all root causes so far."""
+    @property
+    def failure_table(self) -> FailureReports:
+        """The root causes so far."""
         ...
 
     def faults(self, drop: int) -> Sequence[Fault]:

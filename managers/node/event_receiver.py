@@ -118,6 +118,7 @@ class EventReceiver:
         places = self._places(events, drops)
         if places is None:
             raise ProtocolError(f"node {peer} sent drops that are not in this slice of session {self._session}")
+        self._contents.receipts.fold()
         by_owner: dict[int, list[Content]] = {}
         for content in events.contents:
             by_owner.setdefault(content.producer if content.producer >= 0 else content.drop, []).append(content)
@@ -155,7 +156,7 @@ class EventReceiver:
                         continue  # its owner may have released it already
                     missing.append(content)
                 else:
-                    handles[target] = handle or self._contents.take_over(content)
+                    handles[target] = handle or self._taken_over(peer, content)
             if not missing:
                 return [(event, handles)]
             targets = [self._target(peer, event, row, content) for content in missing]
@@ -169,7 +170,8 @@ class EventReceiver:
         found: tuple[RemoteEvent, dict[int, Handle] | Failure]
         try:
             for target, content in missing.items():
-                handles[target] = yield from self._contents.fetch(content, self._is_stopping)
+                fetch = self._contents.fetch(content, self._is_stopping)
+                handles[target] = yield from self._contents.receipts.receiving(peer, content.handle.size, fetch)
         except (LinkError, GoneError) as error:
             # The node may be lost: then the drop does not fail, and its content is made again.
             found = _failed(event, Failure.of(error))
@@ -183,6 +185,13 @@ class EventReceiver:
         else:
             found = (event, handles)
         self._deliver_later(peer, lambda: [found])
+
+    def _taken_over(self, peer: str, content: Content) -> Handle:
+        """Return a content that need not be fetched."""
+        handle = self._contents.take_over(content)
+        if handle.kind == "bytes":
+            self._contents.receipts.arrived(peer, handle.size)
+        return handle
 
     def _open_stream(self, peer: str, stream: StreamUpdate) -> Found:
         """Follow a stream, which arrives when it has data; or withdraw it."""

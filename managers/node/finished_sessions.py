@@ -24,6 +24,7 @@ from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.node import session_views
 from managers.node.session_directory import SessionDirectory, SessionEnd
+from managers.node.written_failures import WrittenFailures, written_report
 
 __all__ = ["REPLACED", "DamagedSession", "FinishedSession", "end_interrupted"]
 
@@ -163,26 +164,11 @@ class FinishedSession(_OverSession):
         found = ((drop, record.in_directory(self.directory.path)) for drop, record in self.end.contents.items())
         return {drop: handle for drop, handle in found if handle is not None}
 
-    def reports(self) -> Sequence[FailureReport]:
-        """Return all root causes."""
-        return tuple(
-            FailureReport(
-                drop=failure.drop,
-                name=failure.name,
-                code=failure.code,
-                kind=failure.kind,
-                text=failure.text if failure.node else "",  # only the node of the drop has the text
-                hint=failure.hint,
-                detail=failure.detail,
-                count=failure.count,
-                took_along=failure.took_along,
-                attempts=failure.attempts,
-                log=str(self.directory.logs) if failure.has_log else "",
-                row=failure.row,
-                drops=failure.drops,
-            )
-            for failure in self.end.failures
-        )
+    @cached_property
+    def failure_table(self) -> WrittenFailures:
+        """All root causes."""
+        logs = str(self.directory.logs)
+        return WrittenFailures([written_report(failure, logs) for failure in self.end.failures])
 
 
 class DamagedSession(_OverSession):
@@ -277,9 +263,10 @@ class DamagedSession(_OverSession):
         """Return `function(self)`."""
         return function(self)
 
-    def reports(self) -> Sequence[FailureReport]:
-        """Return that the session cannot be read."""
-        return (self._report,)
+    @property
+    def failure_table(self) -> WrittenFailures:
+        """That the session cannot be read, as its only cause."""
+        return WrittenFailures((self._report,))
 
 
 def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Failure | None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -29,6 +30,7 @@ from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
+from dropflow.times.received import NodeReceipts
 from managers.deployment import Deployment
 from managers.node import session_views
 from managers.node.beginning import Beginning, NextViewBegins
@@ -48,6 +50,7 @@ from managers.node.events import (
 from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
 from managers.node.finished_sessions import REPLACED
+from managers.node.receipts import write_receipts
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
@@ -57,7 +60,7 @@ from managers.node.view_states import adopt_copies, continuation_in_view, report
 from managers.recovery.explain_decision import explain_decision
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 
-__all__ = ["HostedSession"]
+__all__ = ["HostedSession", "receipts_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -331,6 +334,7 @@ class HostedSession:
         self._repository.close()
         try:
             _write(self.session, self.directory.write_summary, result)
+            _write(self.session, partial(write_receipts, self.directory.path), receipts_of(self))
             _log.info("the session is %s", result.status.name, extra={"session": self.name})
             self._progress.end(result.status, text)
             _write(self.session, self.directory.write_end, _end_of(self))
@@ -405,13 +409,18 @@ class HostedSession:
         progress = self._progress.latest
         # In one step of the session, so that causes and counts agree.
         failures, notes, faults, statistics = self.session.call(
-            lambda live: (live.reports(), tuple(live.notes), live.fault_note(), snapshot(live.core, 0.0))
+            lambda live: (
+                live.reports(0, _MOST_FAILURES),
+                tuple(live.notes),
+                live.fault_note(),
+                snapshot(live.core, 0.0),
+            )
         )
         running = _running(self.session, progress, statistics)
         return SessionDetail(
             **self._fields(progress, statistics, running),
             logical=session_views.logical_nodes(statistics, running),
-            failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures[:_MOST_FAILURES]),
+            failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
         )
 
@@ -445,6 +454,11 @@ class HostedSession:
             "joined_by": self.deployment.joined_by,
             "lacks_witness": self.lacks_witness and not progress.is_over,
         }
+
+
+def receipts_of(hosted: HostedSession) -> NodeReceipts:
+    """Return what a session has received from other nodes so far."""
+    return hosted.session.call(lambda _: hosted.exchange.contents.receipts.read(hosted.piece.node))
 
 
 def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:

@@ -22,6 +22,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_log import MANAGER_LOG, ManagerLog
 from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
@@ -41,7 +42,6 @@ from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
-from managers.manager_log import MANAGER_LOG, ManagerLog
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.node.earlier_sessions import recover_all
@@ -353,4 +353,5 @@ class NodeManager(MemberCalls):
             memory_free=memory.available,
             disk=disk.total,
             disk_free=disk.free,
+            received=self._links.statistics().fetched,
         )

@@ -2,11 +2,11 @@
 
 from dropflow.errors import NotFoundError
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
+from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
 from managers.deployment import deployment_download
-from managers.manager_log import ManagerLog
 from managers.node.joining_deployment import joining_deployment
 from managers.node.load_history import LoadHistory
 from managers.node.session_queries import SessionQueries

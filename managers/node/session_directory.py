@@ -8,6 +8,7 @@
     next              the files of the next view, until the journal is that of this view
     journal.dfj       every event
     cancel.json       that it is to be cancelled, and why; only if that was asked for
+    received.json     what came from other nodes, since the session is over
     summary.json      the result, for people
     end.msgpack       the result, for later processes of the node
     files, logs, results, tmp   see `dropflow.data.workspace`

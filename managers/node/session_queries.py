@@ -18,23 +18,34 @@ from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
+from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
 from dropflow.rest.find_drop import find_drop
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
-from dropflow.rest.operation_records import ALL_TIMES, FailureList, ResultList, TimesQuery
+from dropflow.rest.operation_records import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
 from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
 from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
+from dropflow.times.received import read_receipts
 from dropflow.times.records import RUNNING, TIMES_FILE, read_times
 from managers.node import drop_pages, session_views
 from managers.node.batch_download import batch
 from managers.node.content_previews import content_picture, content_preview
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
-from managers.node.hosted_session import HostedSession
+from managers.node.hosted_session import HostedSession, receipts_of
 from managers.node.served_copies import copied_results, served_copies
 from managers.node.session_log import SessionLogs
 from managers.node.state_logs import StateLogs
@@ -118,10 +129,9 @@ class SessionQueries(SessionTimes):
         found = self._find(session)
         return self._state_logs.read(found.session, found.piece, since, _running(found))
 
-    def failures(self, session: str, query: PageQuery = FIRST_PAGE) -> FailureList:
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
         """Return a page of the root causes."""
-        reports = self._find(session).session.call(lambda live: live.reports())
-        return FailureList.page([session_views.failure_info(report, self.name) for report in reports], query)
+        return session_views.failure_list(self._find(session).session, query, self.name)
 
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
@@ -143,17 +153,17 @@ class SessionQueries(SessionTimes):
 
         return self._logs.page(str(found.directory.logs), self.name, query, name_of)
 
-    def data(self, session: str, drop: str) -> Download:
-        """Return the content of a data drop, or the copy that this node has of one on another node."""
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Return the content of a data drop or a part of it, or of the copy that this node has of one elsewhere."""
         try:
             row = self._row(session, drop)
         except NotFoundError:
             copy = self._copy(session, drop)
             if copy is None:
                 raise
-            return content_download(copy, drop_file_name(drop))
+            return content_download(copy, drop_file_name(drop), query)
         name, handle = self._content(session, row)
-        return content_download(handle, name)
+        return content_download(handle, name, query)
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop."""
@@ -195,16 +205,17 @@ class SessionQueries(SessionTimes):
         handle = found.session.call(lambda live: live.content(row))
         return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
 
-    def results(self, session: str) -> ResultList:
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return the results, and copies of those of other nodes."""
         found = self._find(session)
         contents = found.session.call(lambda live: live.contents())
-        results = session_views.results(found.piece, contents, found.directory.path)
-        copies = served_copies(found)
-        if copies:
-            graph = found.directory.graph_in_view()
-            results += copied_results(graph, copies, found.directory.path, self.name)
-        return ResultList(results=results)
+        directory, copies = found.directory, served_copies(found)
+        if not copies:
+            return session_views.results(found.piece, contents, directory.path, limit=query.limit)
+        # Managers above have to know all copies, to leave out those of results that have their node.
+        own = session_views.results(found.piece, contents, directory.path).results
+        graph = directory.graph_in_view()
+        return ResultList(results=own + copied_results(graph, copies, directory.path, self.name))
 
     def _copy(self, session: str, drop: str) -> Handle | None:
         """Return the copy that this node has of the content of a drop on another node, by its whole id."""
@@ -233,6 +244,7 @@ class SessionQueries(SessionTimes):
             records=records[first:],
             running=_running_records(running, found.piece),
             now=now,
+            received=receipts_of(found) if isinstance(found, HostedSession) else read_receipts(found.directory.path),
         )
         data = pack_times(section)
         return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))

@@ -11,13 +11,15 @@ from dropflow.engine.api import Handle
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain
 from dropflow.engine.explain_repeats import explain_repeat
-from dropflow.engine.reports import FailureReport
+from dropflow.engine.reports import FailureReport, RankedCauses
 from dropflow.engine.statistics import Attempts, NodeStatistics, Statistics, by_name
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
+from dropflow.rest.cause_columns import packed_columns
+from dropflow.rest.operation_records import FailureList, FailureQuery, ResultList
 from dropflow.rest.schema import (
     DropDetail,
     DropInfo,
@@ -35,6 +37,7 @@ __all__ = [
     "counts_of",
     "detail_of",
     "failure_info",
+    "failure_list",
     "logical_nodes",
     "results",
     "running_by_node",
@@ -132,6 +135,29 @@ def failure_info(report: FailureReport, node: str) -> FailureInfo:
     )
 
 
+def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> FailureList:
+    """Return root causes as this node has them: those of a page, those of some drops, or all of them as columns."""
+
+    def look(live: LiveSession) -> tuple[Sequence[FailureReport], RankedCauses, int]:
+        table = live.failure_table
+        causes = table.causes()
+        lost = table.lost_count
+        if query.rows:
+            found = table.reports_in(query.row_numbers)
+        else:
+            found = table.reports(0, lost) if query.columns else table.reports(query.offset, query.offset + query.limit)
+        return found, causes, lost
+
+    found, causes, lost = session.call(look)
+    return FailureList(
+        failures=tuple(failure_info(report, node) for report in found),
+        total=len(found) if query.rows else lost + len(causes.rows),
+        offset=query.offset,
+        limit=query.limit,
+        columns=packed_columns(causes.rows, causes.counts, causes.took_along) if query.columns else None,
+    )
+
+
 def detail_of(
     session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery, *, running: Running = None
 ) -> DropDetail:
@@ -144,7 +170,7 @@ def detail_of(
     def look(live: LiveSession) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
         core = live.core
         cause = core.drops.cause(row)
-        reports = [] if cause is None else [one for one in live.reports() if one.row == _global(piece, cause)]
+        reports = [] if cause is None else live.failure_table.reports_in((_global(piece, cause),))
         lines = explain(core, row, live.faults(row)).lines
         if live.known is not None:
             lines = (*lines, *explain_repeat(graph, live.known, row))
@@ -204,12 +230,13 @@ def _text(value: object) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tuple[ResultInfo, ...]:
-    """Return the results: the contents of leaves, and all files that stay."""
+def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, limit: int = 0) -> ResultList:
+    """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay."""
     graph = piece.graph
     is_leaf = np.diff(graph.successors.ptr) == 0
     is_root = np.diff(graph.predecessors.ptr) == 0
-    found = []
+    found: list[ResultInfo] = []
+    more = more_size = 0
     for row in sorted(contents, key=piece.drop.data.__getitem__):
         handle = contents[row]
         template = graph.templates[graph.template[row]]
@@ -220,6 +247,9 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tu
         inside = path.is_relative_to(directory)
         if not (is_leaf[row] or template.persist or is_file) or (is_root[row] and not inside):
             continue  # consumed by other drops, or an input of the graph
+        if limit and len(found) == limit:
+            more, more_size = more + 1, more_size + handle.size
+            continue
         if is_file:
             where = str(path.relative_to(directory)) if inside else str(path)
         else:
@@ -236,4 +266,4 @@ def results(piece: Slice, contents: Mapping[int, Handle], directory: Path) -> tu
                 is_directory=handle.kind == "directory",
             )
         )
-    return tuple(found)
+    return ResultList(results=tuple(found), more=more, more_size=more_size)

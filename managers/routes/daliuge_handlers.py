@@ -1,19 +1,20 @@
 """Handlers of DALiuGE's paths (`managers.routes.daliuge`): each answers with the JSON that DALiuGE would."""
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qs, quote
 
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
-from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages import redirect
-from dropflow.rest.route import Request, Response
+from dropflow.rest.route import Request
 from dropflow.rest.schema import NodeInfo, Role
 from managers.api import Manager
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions
 from managers.routes.daliuge_shapes import drop_status, find_node, log_records, node_string, refused, url_of
+from managers.routes.download_responses import content_response
 from managers.routes.drafts import session_name
 
 __all__ = ["ManagerHandlers", "NodeHandlers", "SessionHandlers"]
@@ -214,10 +215,8 @@ class SessionHandlers(_HandlerBase):
 
     def drop_data(self, request: Request) -> object:
         """Answer ``GET /sessions/{session}/graph/drop/data/{drop}``."""
-        found = self._manager.data(session_name(request.path["session"]), request.path["drop"])
-        size = () if found.size is None else (("Content-Length", str(found.size)),)
-        headers = (attachment(found.name), *size)
-        return Response(body=iter(found.chunks), content_type=found.content_type, headers=headers)
+        drop = request.path["drop"]
+        return content_response(request, partial(self._manager.data, session_name(request.path["session"]), drop))
 
     def drop_page(self, request: Request) -> object:
         """Answer ``GET /sessions/{session}/graph/drop/{drop}``."""

@@ -117,6 +117,7 @@ _LOADS = (
     ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
     ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),
     ("dropflow_node_disk_bytes", "File system of a node's sessions.", "disk", 1.0),
+    ("dropflow_node_received_bytes", "Contents that a node fetched from other nodes since its start.", "received", 1.0),
     ("dropflow_node_disk_free_bytes", "Free space of the file system of a node's sessions.", "disk_free", 1.0),
 )
 

@@ -2,15 +2,13 @@
 
 from urllib.parse import quote, urlencode
 
-import msgspec
-
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
+from dropflow.rest.query_text import asked
 from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
 from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
 __all__ = [
     "api_url",
-    "asked",
     "causes_url",
     "drop_url",
     "drops_url",
@@ -89,10 +87,3 @@ def sessions_url(query: SessionQuery) -> str:
 def nodes_url(query: NodeQuery) -> str:
     """Return the page of the nodes that match `query`."""
     return "/nodes" + asked(query, NodeQuery())
-
-
-def asked(query: msgspec.Struct, default: msgspec.Struct) -> str:
-    """Return the fields of a query that differ from `default`, as the end of an address."""
-    fields = query.__struct_fields__
-    given = {name: getattr(query, name) for name in fields if getattr(query, name) != getattr(default, name)}
-    return f"?{urlencode(given)}" if given else ""

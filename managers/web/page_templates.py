@@ -9,9 +9,9 @@ from dropflow.rest.hosts import cores_of_hosts
 from dropflow.rest.pages import PageLayout, PageTemplates, shown_name
 from dropflow.rest.places import Places
 from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.traffic_grid import traffic_grid
 from managers.web import addresses
 from managers.web.code_text import code_lines
-from managers.web.traffic_grid import traffic_grid
 
 __all__ = ["drop_label", "manager_templates"]
 
@@ -62,5 +62,5 @@ _NAMES: dict[str, object] = {
 def manager_templates(places: Places | None = None) -> PageTemplates:
     """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
     navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"), ("Submit", "/submit"))
-    layout = PageLayout(navigation=navigation, style_sheets=("timeline.css",), places=places or Places())
+    layout = PageLayout(navigation=navigation, style_sheets=("timeline.css", "traffic.css"), places=places or Places())
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

@@ -9,10 +9,11 @@ from msgspec import Meta
 
 from dropflow.rest.operation_records import ArchiveQuery
 from dropflow.rest.pages import PageTemplates, page_response
+from dropflow.rest.query_text import asked
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo, ResultInfo, SessionDetail
 from managers.api import Manager
-from managers.web.addresses import asked, session_url
+from managers.web.addresses import session_url
 
 __all__ = ["ResultQuery", "ResultsView", "result_routes"]
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from dropflow.errors import DropflowError, NotFoundError
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.node_history import NodeHistory
-from dropflow.rest.operation_records import FailureList, ResultList
+from dropflow.rest.operation_records import FailureList, FailureQuery, ResultList, ResultsQuery, StatisticsQuery
 from dropflow.rest.schema import (
     Child,
     DropDetail,
@@ -29,6 +29,7 @@ from dropflow.rest.schema import (
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.api import Manager
+from managers.web.earlier_moment import as_it_was
 from managers.web.preview import LogTail, tail_of
 
 __all__ = [
@@ -155,7 +156,10 @@ class SessionsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """One session with a page of its drops, and the first of its results; the number and bytes are of all results."""
+    """One session with a page of its drops, and the first of its results; the number and bytes are of all results.
+
+    With the time of the query, all but its status, notes and actions is as it was then.
+    """
 
     manager: ManagerInfo
     session: SessionDetail
@@ -330,17 +334,22 @@ def session_view(manager: Manager, session: str, query: DropQuery, *, has_times:
     detail, optional = manager.session(session), _OptionalParts()
     page = manager.drops(session, query)
     missing = tuple(f"Node {node} did not answer: its drops are missing." for node in page.missing)
-    results = optional.read(lambda: manager.results(session), ResultList(results=()))
-    missing += tuple(f"Node {node} did not answer: its results are missing." for node in results.missing)
-    times = optional.read(lambda: manager.times_statistics(session), NO_TIMES) if has_times else NO_TIMES
+    # At an earlier moment, all have to be known: which of them there were is decided here.
+    listed = ResultsQuery(limit=0 if query.time else _FIRST_RESULTS)
+    found = optional.read(lambda: manager.results(session, listed), ResultList(results=()))
+    missing += tuple(f"Node {node} did not answer: its results are missing." for node in found.missing)
+    results, wanted = found.results, StatisticsQuery(time=query.time)
+    if query.time:
+        detail, results = as_it_was(manager, detail, results, query.time)
+    times = optional.read(lambda: manager.times_statistics(session, wanted), NO_TIMES) if has_times else NO_TIMES
     return SessionView(
         manager=manager.info(),
         session=detail,
         drops=page,
         query=query,
-        results=results.results[:_FIRST_RESULTS],
-        result_count=len(results.results),
-        result_size=sum(result.size for result in results.results),
+        results=results[:_FIRST_RESULTS],
+        result_count=len(results) + found.more,
+        result_size=sum(result.size for result in results) + found.more_size,
         times=times,
         warnings=(*missing, *optional.warnings),
     )
@@ -362,7 +371,7 @@ def causes_view(manager: Manager, session: str, query: PageQuery) -> CausesView:
     NotFoundError
         There is no such session.
     """
-    found = manager.failures(session, query)
+    found = manager.failures(session, FailureQuery(offset=query.offset, limit=query.limit))
     missing = tuple(
         f"Node {node} did not answer: its causes are those that it reported last." for node in found.missing
     )

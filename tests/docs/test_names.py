@@ -11,8 +11,9 @@ from tests.docs.test_documents import DOCUMENTS, ROOT
 _CODE = re.compile(r"`([^`\n]+)`")
 _DOTTED = re.compile(r"(?:dropflow|managers|translator|palettes)(?:\.\w+)+")
 _PATH = re.compile(r"(?:dropflow|managers|translator|palettes|tests|docs|examples|benchmarks)/[\w./-]*")
-# A class name in old graphs, and a file of a user.
-_OTHERS = {"dropflow.apps.GroupByApp", "translator.py"}
+# Class names in graphs, and a file of a user.
+_ARRAYS = {f"dropflow.apps.Array{kind}" for kind in ("Source", "Blockwise", "Reduction", "Rechunk")}
+_OTHERS = {"dropflow.apps.GroupByApp", "dropflow.data.Array", "translator.py"} | _ARRAYS
 
 
 def exists(dotted: str) -> bool:

@@ -55,7 +55,9 @@ def _client(running: Running) -> Client:
 
 @pytest.mark.netns
 @needs_network
-@pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", "20 % of packets lost"])
+@pytest.mark.parametrize(
+    "trouble", ["a cable pulled for 5 s", pytest.param("20 % of packets lost", marks=pytest.mark.exhaustive)]
+)
 def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
     """A network failure in the middle of a session between two hosts changes no result; nothing runs twice."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]

@@ -239,6 +239,11 @@ def find_cause(tab: Any) -> None:
     expect(tab.get_by_role("heading", name="Failure")).to_be_visible()
     expect(tab.locator("article")).to_contain_text("1 failed, took 1 along")
     expect(tab.locator("pre").last).to_contain_text("calibrating with")
+    tab.get_by_role("link", name="Search and filter").click()
+    tab.get_by_role("searchbox", name="Text").fill("no such FILE")
+    expect(line.first).to_contain_text("No such file or directory")
+    expect(line.filter(has_not_text="No such file")).to_have_count(0)
+    tab.get_by_role("link", name=re.compile("Calibrate")).first.click()
 
 
 def look_at_products(tab: Any, folder: Path) -> None:
@@ -282,7 +287,10 @@ def clone_with_other_values(tab: Any, up: Running) -> None:
 
 
 def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> None:
-    """From the first page links lead to island and nodes, where a session can be deleted without a token."""
+    """From the first page links lead to island and nodes, where a session can be deleted without a token.
+
+    They lead to the log of each of them and of the translator, too, which strangers cannot read.
+    """
     run(up.home, "submit", GRAPH, "--session", "on-node", "--wait")
     assert page.get_by_role("link", name="Cluster").count() == 0
     page.get_by_role("link", name="node-1").first.click()
@@ -296,6 +304,31 @@ def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> Non
     page.wait_for_url(f"{up.ready['island']}/sessions")
 
     assert page.get_by_role("link", name="on-node").count() == 0
+    read_logs(page, up)
+
+
+def read_logs(page: Any, up: Running) -> None:
+    """The logs of island, node and translator are read in the browser; `dropflow log` has the same lines."""
+    lines = page.locator(".log-line")
+    for region, name in (("Children", "island"), ("Nodes", "node-2")):
+        page.goto(f"{up.ready['master']}/")
+        row = page.get_by_role("region", name=region).locator("tr", has_text=name)
+        row.get_by_role("link", name="log", exact=True).click()
+        page.wait_for_url(f"**/nodes/{name}/log")
+        expect(lines.first).to_contain_text("answers at")
+        printed = run(up.home, "log", "--manager", name, "--level", "info", "--search", "ANSWERS at")
+        assert lines.first.locator("code").inner_text() in printed.stdout, printed
+    page.get_by_role("link", name="Translate").click()
+    page.get_by_role("link", name="Log", exact=True).click()
+    page.wait_for_url(f"{up.ready['translator']}/nodes/translator/log")
+    expect(lines.first).to_contain_text("answers at")
+    assert accessibility_findings(page) == []
+    printed = run(up.home, "log", "--manager", "translator", "--to", up.ready["translator"])
+    assert lines.first.locator("code").inner_text() in printed.stdout, printed
+    stranger = page.context.browser.new_context()
+    for server, name in ((up.ready["master"], "island"), (up.ready["translator"], "translator")):
+        assert stranger.request.get(f"{server}/api/v1/nodes/{name}/log").status == 401
+    stranger.close()
 
 
 def test_names_of_this_host_are_one_door(page: Any, up: Running) -> None:
@@ -321,10 +354,30 @@ def test_open_signs_a_new_browser_in(window: Any, up: Running) -> None:
     stranger.context.close()
 
 
-def test_a_session_of_the_command_line_is_on_the_page(page: Any, up: Running) -> None:
-    """A session that is submitted with a command appears on the open list of sessions without a reload."""
+def _with_times(folder: Path) -> Path:
+    """Return the graph with a declared time for each application."""
+    document = json.loads(GRAPH.read_text(encoding="utf-8"))
+    for node in document["nodeDataArray"]:
+        for field in node["fields"]:
+            if field["name"] == "execution_time":
+                field["value"] = 0.25
+    path = folder / GRAPH.name
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_a_session_of_the_command_line_is_on_the_page(page: Any, up: Running, tmp_path: Path) -> None:
+    """A session that is submitted with a command appears on the open list of sessions without a reload.
+
+    Its graph declares times, so that its timeline has the plan under what was executed.
+    """
     page.goto(f"{up.ready['master']}/sessions")
-    done = run(up.home, "submit", GRAPH, "--session", "appears", "--wait")
+    done = run(up.home, "submit", _with_times(tmp_path), "--session", "appears", "--wait")
     page.get_by_role("link", name="appears").first.wait_for()
+    page.goto(f"{up.ready['master']}/sessions/appears/timeline")
+    expect(page.get_by_label("Plan", exact=True)).to_be_checked()
+    late = page.get_by_role("region", name="Workers", exact=True)
+    expect(late.get_by_role("columnheader", name="Late")).to_be_visible()
+    expect(late.get_by_role("row").nth(1).get_by_role("cell").last).to_have_text(re.compile("[0-9] m?s"))
 
     assert done.returncode == 0, done.stderr

@@ -77,7 +77,10 @@ def kill(running: Running) -> list[psutil.Process]:
     return children
 
 
-@pytest.mark.parametrize("killed", ["island", "master", "island and master"])
+@pytest.mark.parametrize(
+    "killed",
+    [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("island", "master")), "island and master"],
+)
 def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: bytes) -> None:
     """Sessions run to their end while islands and masters are dead, and these show all of them after a restart."""
     with Cluster(tmp_path) as cluster:
@@ -281,6 +284,7 @@ def _alone(functions: dict[str, str]) -> PhysicalGraph:
     return replace(builder.build(), places=("a",))
 
 
+@pytest.mark.exhaustive  # half a minute; the losses around it stay in the CI
 def test_sessions_go_on_at_once_without_a_node_that_is_started_again(tmp_path: Path) -> None:
     """The messages of the new process show the end of the old one before the deadline, and it takes new sessions."""
     patient = ("--suspect-after", 20, "--lost-after", 60)

@@ -93,6 +93,7 @@ def test_a_node_that_gets_a_signal_gives_its_sessions_away(tmp_path: Path, expec
         assert content(island, "s") == expected
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_ends_a_node_that_drains(tmp_path: Path) -> None:
     """It does not wait for the attempts that run, and the others go on as after a loss."""
     with Cluster(tmp_path) as cluster:

@@ -23,6 +23,7 @@ from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement_groups import kept_together, placement_groups
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
 from dropflow.rest.schema import Download, DropQuery, SubmitQuery
@@ -115,9 +116,11 @@ def _checksum(content: Download) -> int:
 
 
 def _together(graph: PhysicalGraph, nodes: Nodes, session: str) -> Picture:
-    """Run a graph with its drops on random nodes; return its outcome."""
+    """Run a graph with its drops on random nodes, but for those that must stay together; return its outcome."""
     rng = random.Random(f"{session} {graph.drops}")  # noqa: S311 - the same cut each time, not a secret
     part = np.array([rng.randrange(len(nodes)) for _ in range(graph.drops)], dtype=np.int32)
+    if (groups := placement_groups(graph)) is not None:
+        part = kept_together(part, groups, len(nodes), np.ones(graph.drops))
     placed = replace(graph, part=part, places=tuple(node.name for node in nodes))
     infos = [info for node in nodes for info in node.nodes()]
     query = SubmitQuery(session=session, check=graph.drops < 2000)

@@ -171,7 +171,7 @@ def test_a_session_is_cancelled_and_deleted_on_all_nodes(up: Running, client: Cl
     """Cancelling stops running applications; deleting leaves no file on any node."""
     run(up.home, "submit", waiting_graph(tmp_path), "--session", "stop-me")
     cancelled = run(up.home, "cancel", "stop-me", "--reason", "enough")
-    detail = client.watch("stop-me", version=0, seconds=0)
+    detail = list(client.events("stop-me"))[-1]
     deleted = run(up.home, "delete", "stop-me")
 
     assert (cancelled.returncode, deleted.returncode) == (0, 0)

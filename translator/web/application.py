@@ -12,6 +12,7 @@ from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
 from dropflow.rest.login import login_routes
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.places import Places
 from dropflow.rest.route import Limits
 from dropflow.rest.schema import ManagerInfo
@@ -41,6 +42,7 @@ def make_translator(
     limits: TranslatorLimits | None = None,
     name: str = "translator",
     url: Callable[[], str] = str,
+    log: Path | None = None,
     places: Places | None = None,
     connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
@@ -65,6 +67,8 @@ def make_translator(
         Of this translator.
     url : callable
         Its address, which is known once it is served.
+    log : Path, optional
+        The file of its log, which its pages show.
     places : Places, optional
         The other servers of the cluster. They sign browsers in here, and pages link to them.
     connect : callable, optional
@@ -96,7 +100,8 @@ def make_translator(
     info = partial(_about, name=name, url=url, clock=clock, started=started, root=str(root))
     streams = StreamSlots(STREAMS)
     known = places or Places()
-    routes = [*translator_routes(service, streams, info=info, places=known), *login_routes(access, known, clock=clock)]
+    own = translator_routes(service, streams, info=info, places=known, log=ManagerLog(name, log))
+    routes = [*own, *login_routes(access, known, clock=clock)]
     bounds = Limits(body=limits.body, depth=limits.depth, streams=STREAMS, together=_BODIES * limits.body)
     return make_app(routes, access, bounds, clock=clock), streams, service
 

@@ -1,8 +1,10 @@
 """The templates of the translator's pages, ``translator/web/templates``, and the names that they use."""
 
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.places import Places
@@ -13,11 +15,13 @@ from translator.web.findings import findings_by_severity
 __all__ = ["translator_templates"]
 
 
-def translator_templates(places: Places) -> PageTemplates:
-    """Return the templates; their pages link to the other servers of the cluster."""
-    navigation = (("Translate", "/"), ("Translations", "/translations"))
+def translator_templates(places: Places, name: str) -> PageTemplates:
+    """Return the templates; their pages link to other servers, and to the log of this one, `name`."""
+    log = f"/nodes/{quote(name, safe='')}/log"
+    navigation = (("Translate", "/"), ("Translations", "/translations"), ("Log", log))
     layout = PageLayout(navigation=navigation, style_sheets=("translator.css",), places=places)
     names: dict[str, Any] = {"format_shape": _format_shape, "findings_by_severity": findings_by_severity}
+    names |= {"quoted": partial(quote, safe="")}
     names |= {"is_numeric_input": _is_numeric_input, "range_text": _range_text, "version": __version__}
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=names)
 

@@ -15,7 +15,7 @@ from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of, to_body
-from dropflow.rest.pages import page_response, redirect
+from dropflow.rest.pages import PageTemplates, page_response, redirect
 from dropflow.rest.places import Places, login_url, split_target
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Response, Route
@@ -28,7 +28,6 @@ from translator.web.eagle import read_eagle
 from translator.web.form_numbers import whole_number
 from translator.web.forms import Form, read_form
 from translator.web.graph_pages import graph_routes
-from translator.web.page_templates import translator_templates
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.run_options import noted_submission, posted_submission, until_text
 from translator.web.service import TranslatorService
@@ -56,9 +55,9 @@ class _ShowQuery(msgspec.Struct, frozen=True, kw_only=True):
     manager: str = ""
 
 
-def page_routes(service: TranslatorService, places: Places) -> list[Route]:
+def page_routes(service: TranslatorService, places: Places, templates: PageTemplates) -> list[Route]:
     """Return the routes of the pages; `places` are the servers that they link to."""
-    handlers = _PageHandlers(service, places)
+    handlers = _PageHandlers(service, places, templates)
     one = "/translations/{translation}"
 
     page = partial(Route, method="GET", public=True, gives="text/html", tag="pages")
@@ -78,7 +77,7 @@ def page_routes(service: TranslatorService, places: Places) -> list[Route]:
         # Before the page, whose variable would match it too.
         page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
         page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
-        *graph_routes(service, handlers.templates),
+        *graph_routes(service, templates),
         page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
         page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
         *(
@@ -106,17 +105,17 @@ def _address(info: TranslationInfo) -> str:
 class _PageHandlers:
     """The handlers of the pages."""
 
-    def __init__(self, service: TranslatorService, places: Places) -> None:
+    def __init__(self, service: TranslatorService, places: Places, templates: PageTemplates) -> None:
         self._service = service
         self._places = places
-        self.templates = translator_templates(places)
+        self._templates = templates
 
     def start(self, call: Request) -> Response:
-        page = self.templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
+        page = self._templates.render("start", algorithms=_CHOICES, limits=self._service.limits)
         return page_response(page, call)
 
     def every(self, call: Request) -> Response:
-        return page_response(self.templates.render("list", translations=self._service.all()), call)
+        return page_response(self._templates.render("list", translations=self._service.all()), call)
 
     def eagle(self, call: Request) -> Response:
         form = _form(call)
@@ -163,7 +162,7 @@ class _PageHandlers:
         refused: DropflowError | None = None,
     ) -> Response:
         managers = self._service.deployer.managers
-        page = self.templates.render(
+        page = self._templates.render(
             "translation",
             twin=f"{_address(info)}.json",
             refresh=0 if info.is_over else 1,
@@ -207,6 +206,7 @@ class _PageHandlers:
             parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
             imbalance=_percentage(form),
             compare=form.text("compare") == "yes",
+            **self._service.steering(info.id),  # what EAGLE sent, and the form does not show
         )
         if found:
             return self._shown(call, info, refused=BadGraphError(found[0].text, hint=found[0].hint))

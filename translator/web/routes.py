@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dropflow.rest.assets import STATIC, asset_routes
+from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.openapi import openapi_document
 from dropflow.rest.places import Places
 from dropflow.rest.route import Request, Response, Route
@@ -12,6 +13,8 @@ from dropflow.rest.stream_slots import StreamSlots
 from dropflow.version import __version__
 from translator.web.api_v1 import api_v1_routes
 from translator.web.daliuge import daliuge_routes
+from translator.web.log_pages import log_routes
+from translator.web.page_templates import translator_templates
 from translator.web.pages import page_routes
 from translator.web.service import TranslatorService
 
@@ -21,7 +24,12 @@ _STATIC = Path(__file__).with_name("static")
 
 
 def translator_routes(
-    service: TranslatorService, streams: StreamSlots, *, info: Callable[[], ManagerInfo], places: Places
+    service: TranslatorService,
+    streams: StreamSlots,
+    *,
+    info: Callable[[], ManagerInfo],
+    places: Places,
+    log: ManagerLog,
 ) -> list[Route]:
     """Return the routes of a translator.
 
@@ -35,12 +43,16 @@ def translator_routes(
         Returns the record of the translator.
     places : Places
         The other servers of the cluster, to which pages link.
+    log : ManagerLog
+        The log of the translator.
     """
+    templates = translator_templates(places, log.name)
     routes = [
         *asset_routes(STATIC, _STATIC),
         *api_v1_routes(service),
         *daliuge_routes(service, streams),
-        *page_routes(service, places),
+        *page_routes(service, places, templates),
+        *log_routes(log, templates, streams),
         Route(
             method="GET",
             path="/api/v1/info",

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -181,6 +182,16 @@ class TranslatorService:
             notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )
         return self._enqueue(self._store.path(identity) / SOURCE, changed)
+
+    def steering(self, identity: str) -> dict[str, Any]:
+        """Return the fields that steer the plan of a translation, by their names.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of this id.
+        """
+        return steering_of(self._order(identity))
 
     def fill(self, identity: str, request: FillRequest) -> TranslationInfo:
         """Queue the source of a translation again, with values for its parameters.

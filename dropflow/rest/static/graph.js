@@ -224,12 +224,15 @@ function unchoose() {
 }
 
 let selection = "";
+let selecting = 0; // selections, so that an answer that comes after that of a later one is not shown
 
 /** Show some drops apart: those that the server finds. */
 async function select(of, drop = 0, text = "") {
   const query = new URLSearchParams({ of, drop: String(drop), text });
+  const number = ++selecting;
   try {
     const { head, columns } = await fetchColumns(`${base}/selection?${query}`);
+    if (number !== selecting) return;
     selection = `${of}:${of === "text" || of === "key" ? text : drop}`;
     if (!head.count) {
       model.mark(null);
@@ -245,11 +248,12 @@ async function select(of, drop = 0, text = "") {
     redraw();
     root.dispatchEvent(new CustomEvent("graph-selection", { detail: { of, drops: columns.drops } }));
   } catch (error) {
-    say(error.message);
+    if (number === selecting) say(error.message);
   }
 }
 
 function unselect() {
+  selecting += 1;
   selection = "";
   model.mark(null);
   note.hidden = true;
@@ -537,9 +541,13 @@ if (events) {
     },
     onState: tell,
   });
-  const show = (moment) => {
+  const show = (moment, isPast) => {
     if (!model) return;
+    const drop = model.selected;
+    const before = [model.isPast, model.group[drop]];
     model.setStates(octets(moment.states));
+    model.isPast = isPast;
+    if (drop >= 0 && (before[0] !== isPast || before[1] !== model.group[drop])) panel.showDrop(model, drop);
     listSoon();
     redraw();
   };
@@ -548,11 +556,11 @@ if (events) {
     onMoment(moment) {
       stream.close();
       tell("past");
-      show(moment);
+      show(moment, true);
     },
     onNow(moment) {
+      show(moment, false);
       if (stream.isOver) {
-        show(moment);
         tell("over");
       } else stream.open();
     },

@@ -38,6 +38,8 @@ export class Model {
     /** 1 for each drop that is shown apart; null if all are shown alike. */
     this.marked = before?.marked ?? null;
     this.selected = before?.selected ?? -1;
+    /** Whether the states are those of an earlier moment. */
+    this.isPast = before?.isPast ?? false;
     this.counts = new Uint32Array(this.boxes * GROUPS.length);
     this.templateCounts = new Uint32Array(head.templates.length * GROUPS.length);
     this.totals = new Uint32Array(GROUPS.length);

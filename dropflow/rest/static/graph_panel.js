@@ -54,14 +54,16 @@ export class Panel {
     fact("Kind", `${isApp ? "application" : "data"}, ${category || "–"}`);
     fact(model.head.places.length ? "Node" : "Part", placeOf(model, drop));
     const more = make("div");
-    const actions = make("div", { className: "actions" }, this.#selections(model, drop));
-    this.#fill(make("bdi", {}, [index ? `${name} ${index}` : name]), [facts, actions, more]);
     const { api, page } = this.addresses;
+    // It is there before its address is known, so that the buttons beside it do not move under the pointer.
+    const opening = make("a", { className: "button primary" }, ["Open its page"]);
+    const actions = make("div", { className: "actions" }, [...(api ? [opening] : []), ...this.#selections(model, drop)]);
+    this.#fill(make("bdi", {}, [index ? `${name} ${index}` : name]), [facts, actions, more]);
     const oid = model.oidOf(drop) || (await this.#nameOf(drop));
     if (wanted !== this.wanted || !oid) return;
     more.append(make("p", { className: "mono small" }, [make("bdi", {}, [oid])]));
     if (!api) return;
-    actions.prepend(make("a", { className: "button primary", href: `${page}/drops/${encodeURIComponent(oid)}` }, ["Open its page"]));
+    opening.href = `${page}/drops/${encodeURIComponent(oid)}`;
     try {
       const answer = await fetch(`${api}/drops/${encodeURIComponent(oid)}?limit=8`);
       if (!answer.ok) throw new Error(await refusal(answer));
@@ -74,11 +76,15 @@ export class Panel {
 
   #detail(model, facts, more, detail) {
     const fact = (word, ...values) => facts.append(make("dt", {}, [word]), make("dd", {}, values));
-    fact("Attempt", String(detail.attempt));
-    if (!detail.is_app) fact("Size", detail.size === null || detail.size === undefined ? "–" : `${detail.size.toLocaleString("en")} B`);
-    if (detail.failure) {
-      more.append(make("div", { className: "note error" }, [make("p", {}, [make("bdi", {}, [detail.failure.text])])]));
+    if (model.isPast) {
+      more.append(make("p", { className: "muted small" }, ["As it was. What it waits for, took along or wrote is known for now: see its page."]));
     } else {
+      fact("Attempt", String(detail.attempt));
+      if (!detail.is_app) fact("Size", detail.size === null || detail.size === undefined ? "–" : `${detail.size.toLocaleString("en")} B`);
+    }
+    if (detail.failure && (!model.isPast || model.group[detail.drop] === ERROR)) {
+      more.append(make("div", { className: "note error" }, [make("p", {}, [make("bdi", {}, [detail.failure.text])])]));
+    } else if (!model.isPast) {
       more.append(...detail.reasons.slice(0, 4).map((reason) => make("p", { className: "small" }, [make("bdi", {}, [reason])])));
     }
     for (const [word, all, count] of [["Inputs", detail.inputs, detail.input_count], ["Outputs", detail.outputs, detail.output_count]]) {
@@ -102,12 +108,13 @@ export class Panel {
 
   #selections(model, drop) {
     const group = model.group[drop];
+    const isNow = !model.isPast; // the server follows failures and waits in the present states
     const some = [
       ["upstream", "Upstream", true],
       ["downstream", "Downstream", true],
-      ["failure", "What this failure took along", group === ERROR],
-      ["waiting", "What it waits for", group === WAITING && !model.head.isPlan],
-      ["chain", "Waiting chain", group === WAITING && !model.head.isPlan],
+      ["failure", "What this failure took along", isNow && group === ERROR],
+      ["waiting", "What it waits for", isNow && group === WAITING && !model.head.isPlan],
+      ["chain", "Waiting chain", isNow && group === WAITING && !model.head.isPlan],
     ];
     return some
       .filter(([, , isPossible]) => isPossible)

@@ -120,13 +120,7 @@
 % end
 </tbody></table></div></section>
 % if statistics.traffic:
-<section aria-labelledby="traffic"><h2 id="traffic">Moved between nodes</h2>
-<div class="table tall" tabindex="0" role="region" aria-label="Table of what was moved"><table>
-<thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col" class="number">Contents</th><th scope="col" class="number">Bytes</th></tr></thead><tbody>
-% for one in statistics.traffic[:most_nodes]:
-<tr><th scope="row"><bdi>{{shown_name(one.source, 80)}}</bdi></th><td><bdi>{{shown_name(one.target, 80)}}</bdi></td><td class="number">{{format_count(one.contents)}}</td><td class="number">{{format_size(one.size)}}</td></tr>
-% end
-</tbody></table></div></section>
+% include("traffic.tpl", traffic=statistics.traffic)
 % end
 <section aria-labelledby="critical"><h2 id="critical">Critical path</h2>
 <p class="muted small">{{plural(statistics.critical_steps, "attempt")}}; the longest {{format_count(len(statistics.critical))}} are listed.</p>

@@ -18,6 +18,11 @@ export function formatDuration(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
+/** @param {number | null | undefined} seconds that are left, by an estimate */
+export function formatRemaining(seconds) {
+  return seconds !== null && seconds !== undefined && seconds < 1 ? "under 1 s" : formatDuration(seconds);
+}
+
 /** @param {number} rate drops per second */
 export function formatRate(rate) {
   if (!rate) return DASH;

@@ -6,10 +6,13 @@ import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
 import { Scrub } from "./scrub.js";
 import { Following } from "./stream.js";
-import { formatCount, formatDuration, formatRate } from "./formatting.js";
+import { formatCount, formatDuration, formatRate, formatRemaining } from "./formatting.js";
 
 const PAINT = 200;
 const RENEW = 1_500;
+// Times are computed from all attempts: at most a twentieth of the time goes into asking for them.
+const RENEW_TIMES = 10_000;
+const TIMES_SHARE = 20;
 const RENEWED = ["actions", "warnings", "failures", "results", "drops-moment", "drops"];
 
 const root = document.getElementById("session");
@@ -27,6 +30,7 @@ let painted = new Map();
 let paintTimer = 0;
 let renewTimer = 0;
 let isRenewing = false;
+let timesAt = performance.now() + RENEW_TIMES;
 let isOver = false;
 
 const following = new Following(root.dataset.events, root.dataset.twin, {
@@ -69,7 +73,7 @@ function paint() {
   if (session === null || scrub.isPast) return;
   show(session);
   figure("rate", formatRate(session.rate));
-  figure("remaining", formatDuration(isOver ? null : session.remaining));
+  figure("remaining", formatRemaining(isOver ? null : session.remaining));
   paintTime();
 }
 
@@ -139,6 +143,12 @@ async function renew() {
   scrub.renew();
   isRenewing = true;
   const outcome = await refresh(RENEWED, true);
+  if (outcome === "fresh" && !isOver && performance.now() >= timesAt) {
+    const begun = performance.now();
+    await refresh(["times"]);
+    const ended = performance.now();
+    timesAt = ended + Math.max(RENEW_TIMES, TIMES_SHARE * (ended - begun));
+  }
   isRenewing = false;
   renewTimer = 0;
   if (outcome === "gone" || outcome === "locked") {
@@ -174,11 +184,15 @@ const CHANGED = ["rate", "remaining", "seconds"];
 /** What the page had before a moment was chosen: of a session that is over, no event brings it back. */
 let present = null;
 
+/** Parts of the page that the server renders for a moment. */
+const FOLLOWING = ["failures", "results", "drops-moment", "drops"];
+const REST = 400;
+let timesTimer = 0;
 const list = root.querySelector("#drops form");
 let isListed = true;
 let isListing = false;
 
-/** Have the list of drops show a moment, or what is now; the address of the page has it. */
+/** Have failures, results, times and drops show a moment, or what is now; the address of the page has it. */
 function listAt(time) {
   const address = new URL(location.href);
   const text = time ? time.toFixed(6) : "";
@@ -203,9 +217,12 @@ async function listAgain() {
   isListing = true;
   while (!isListed) {
     isListed = true;
-    await refresh(["drops-moment", "drops"], true);
+    await refresh(FOLLOWING, true);
   }
   isListing = false;
+  // Times are computed from all attempts: when the slider rests.
+  clearTimeout(timesTimer);
+  timesTimer = setTimeout(() => refresh(["times"]), REST);
 }
 
 // Numbers of a moment lead to the drops of that moment.

@@ -76,6 +76,7 @@
 % elif view.log.is_cut:
 <span class="muted">the end of it</span>
 % end
+<a href="{{session_url(name)}}/log?oid={{quoted(drop.oid)}}">Search and filter</a>
 <a href="{{api_url(name, drop.oid, "log")}}" download>Download</a></div>
 % if view.log.text:
 <pre tabindex="0">{{view.log.text}}</pre>

@@ -13,7 +13,7 @@
 % else:
 <bdi>{{shown_name(node.name)}}</bdi>
 % end
-<span class="sub"><a href="/nodes/{{quoted(node.name)}}">history</a>, <bdi>{{shown_name(node.host)}}</bdi>\\
+<span class="sub"><a href="/nodes/{{quoted(node.name)}}">history</a>, <a href="/nodes/{{quoted(node.name)}}/log">log</a>, <bdi>{{shown_name(node.host)}}</bdi>\\
 % if node.island:
  in <bdi>{{shown_name(node.island)}}</bdi>\\
 % end

@@ -48,7 +48,7 @@
 <div><dt>Waiting for a worker</dt><dd data-figure="waiting">{{format_count(session.queued + session.ready)}}</dd></div>
 <div><dt>{{"Rate, on average" if view.is_over else "Rate"}}</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
-<div><dt>Time left</dt><dd data-figure="remaining">{{format_duration(session.remaining)}}</dd></div>
+<div><dt>Time left</dt><dd data-figure="remaining">{{format_remaining(session.remaining)}}</dd></div>
 % if session.recomputed:
 <div><dt>Computed again</dt><dd>{{format_count(session.recomputed)}} <small>contents were lost</small></dd></div>
 % end
@@ -60,7 +60,7 @@
 % found = causes(session.failures)
 % if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{"by then: " if view.query.time else ""}}{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
 % if view.is_over:
 <p class="block-small"><a class="button" href="{{session_url(name)}}/retry">Try failed drops again…</a></p>
 % end
@@ -81,7 +81,7 @@
 <div data-part="results">
 % if view.results:
 <section class="block">
-<div class="section-head"><h2>Results</h2><a href="{{session_url(name)}}/results">All results</a><span class="muted">{{plural(view.result_count, "file")}}, {{format_size(view.result_size)}}{{f"; the first {len(view.results)} are here" if len(view.results) < view.result_count else ""}}</span></div>
+<div class="section-head"><h2>Results</h2><a href="{{session_url(name)}}/results">All results</a><span class="muted">{{"by then: " if view.query.time else ""}}{{plural(view.result_count, "file")}}, {{format_size(view.result_size)}}{{f"; the first {len(view.results)} are here" if len(view.results) < view.result_count else ""}}</span></div>
 % include("results_table.tpl", results=view.results, session=name, sort="", sort_address=None, style="table tall")
 % include("results_archive.tpl", session=session, text="", node="")
 </section>
@@ -127,6 +127,9 @@
 <div data-part="times">
 % if not is_brief:
 % include("times_tables.tpl", times=view.times, session=name, is_whole=False)
+% if view.query.time and view.times.templates:
+<p class="muted small">Times are of the attempts that had ended by then. What was moved between nodes is not shown for an earlier moment: it is counted without times.</p>
+% end
 % end
 </div>
 

@@ -59,32 +59,5 @@
 </div>
 % end
 % if times.traffic:
-% grid = traffic_grid(times.traffic)
-<section class="block">
-<div class="section-head"><h2>Moved between nodes</h2><span class="muted">{{format_size(grid.total)}} between {{plural(len(grid.nodes) + grid.left_out, "node")}}{{f"; those that moved most are shown" if grid.left_out else ""}}</span></div>
-<div class="table tall" tabindex="0" role="region" aria-label="Bytes moved between nodes"><table class="heat">
-<thead><tr><th scope="col">From \ to</th>
-% for name in grid.nodes:
-<th scope="col" class="number"><bdi>{{shown_name(name, 40)}}</bdi></th>
-% end
-<th scope="col" class="number">Sent</th></tr></thead>
-<tbody>
-% for name, row, sent in grid.rows:
-<tr data-row="{{name}}"><th scope="row"><bdi>{{shown_name(name, 40)}}</bdi></th>
-% for cell in row:
-% if cell is None:
-<td class="number zero">–</td>
-% else:
-<td class="number heat-{{grid.shade(cell)}}" title="{{plural(cell.contents, "content")}} from {{shown_name(cell.source, 40)}} to {{shown_name(cell.target, 40)}}">{{format_size(cell.size)}}</td>
-% end
-% end
-<td class="number sum">{{format_size(sent)}}</td></tr>
-% end
-<tr data-row="/"><th scope="row">Received</th>
-% for size in grid.received:
-<td class="number sum">{{format_size(size)}}</td>
-% end
-<td class="number sum">{{format_size(sum(grid.received))}}</td></tr>
-</tbody></table></div>
-</section>
+% include("traffic.tpl", traffic=times.traffic)
 % end

@@ -31,6 +31,7 @@ from dropflow.rest.schema import DropInfo, DropQuery
 from dropflow.states import DropState
 from dropflow.testing.shapes import chain, fan
 from dropflow.times.octets import TimesSection, read_sections
+from dropflow.times.received import NodeReceipts, PeerReceipts
 from dropflow.times.records import RECORD
 from tests.managers.composite.world import SUBMIT, World, parts
 
@@ -288,9 +289,14 @@ def test_the_graph_comes_whole_from_one_child(world: World) -> None:
 
 
 def test_times_of_all_nodes_are_merged(world: World) -> None:
-    """A master has the attempts of all nodes below once, without those that are known, and names silent managers."""
-    for name in ("n1", "n2", "n3"):
-        world.node(name).set_times("s", [TimesSection(node=name, total=2, records=_two_attempts())])
+    """A master has the attempts of all nodes below once, without those that are known, and names silent managers.
+
+    With them comes what each node has received from each other one.
+    """
+    for name, source in (("n1", "n3"), ("n2", "n1"), ("n3", "n1")):
+        receipts = NodeReceipts(node=name, received=(PeerReceipts(node=source, contents=2, size=70),))
+        section = TimesSection(node=name, total=2, records=_two_attempts(), received=receipts)
+        world.node(name).set_times("s", [section])
     world.composite("n1", "n2", name="i1")
     world.composite("n3", name="i2")
     master = world.composite("i1", "i2", name="m", role="master")
@@ -301,6 +307,8 @@ def test_times_of_all_nodes_are_merged(world: World) -> None:
     assert all(len(section.records) == 2 for section in found.values())
     statistics = master.times_statistics("s")
     assert (statistics.attempts, statistics.failed, len(statistics.lanes)) == (6, 3, 3)
+    moved = [(one.source, one.target, one.size, one.contents) for one in statistics.traffic]
+    assert moved == [("n1", "n2", 70, 2), ("n1", "n3", 70, 2), ("n3", "n1", 70, 2)]
     query = TimesQuery(since="n1:2,n2:1")
     later = {section.node: len(section.records) for section in read_sections(master.times("s", query).chunks)}
     assert later == {"n1": 0, "n2": 1, "n3": 2}

@@ -38,11 +38,13 @@ from dropflow.rest.content_records import (
     ContentUnchanged,
     read_records,
 )
+from dropflow.rest.operation_records import FailureQuery
 from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
 from dropflow.testing.shapes import relay
 from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures
 from managers.deployment import Place
+from managers.node.directory_tar import directory_listing
 from managers.node.finished_sessions import FinishedSession
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
@@ -458,7 +460,7 @@ def test_long_lists_come_in_pages(make_cluster: Make) -> None:
 
     assert detail.states["ERROR"] == 2 * copies
     assert (len(detail.failures), detail.unlisted) == (100, 2 * (copies - 100))
-    last = node.failures("s", PageQuery(offset=100, limit=50))
+    last = node.failures("s", FailureQuery(offset=100, limit=50))
     assert (last.total, len(last.failures)) == (copies, copies - 100)
     assert not {one.drop for one in last.failures} & {one.drop for one in detail.failures}
     first = node.drop("s", "wide_MAKE_0")
@@ -488,9 +490,10 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make, tmp_path:
     assert "not on node b" in elsewhere.error.text
     assert isinstance(application, ContentError)
     assert "line_TAKE_0" in application.error.text
-    assert records("a", ContentRequest(row=1))[0] == ContentBegin(0, is_directory=True)
     directory = next(one for one in cluster["a"].results("s").results if one.drop == 1)
     (there,) = tmp_path.glob(f"a/**/{directory.path}")
+    known = directory_listing(there).checksum
+    assert records("a", ContentRequest(row=1))[0] == ContentBegin(0, is_directory=True, size=2, checksum=known)
     assert records("a", ContentRequest(row=1, digest=fingerprint(there))) == [ContentUnchanged(0)]
     with pytest.raises(NotFoundError, match="this is node a, not b"):
         cluster["a"].contents("s", ContentsRequest(node="b", wanted=(ContentRequest(row=1),)))

@@ -44,7 +44,7 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
     """A function that starts translators. They are closed after the test."""
     running: list[tuple[RestServer, TranslatorService]] = []
 
-    def start(limits: TranslatorLimits | None = None, *, token: str | None = TOKEN) -> Served:
+    def start(limits: TranslatorLimits | None = None, *, token: str | None = TOKEN, log: Path | None = None) -> Served:
         manager = FakeManager("master", role="master", nodes=("node-1", "node-2", "node-3"))
         access = AccessRules(token=token)
         app, streams, service = make_translator(
@@ -52,6 +52,7 @@ def serve(tmp_path: Path, manager_url: str) -> Iterator[Callable[..., Served]]:
             managers=[manager_url],
             access=access,
             limits=limits,
+            log=log,
             connect=lambda _: manager,
         )
         server = RestServer(app, streams=streams, stream_limit=STREAMS, open_to_all=token is None)

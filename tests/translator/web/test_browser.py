@@ -1,10 +1,9 @@
 """The translator in a real browser: from EAGLE's page to the session, on a phone, and without scripts."""
 
 import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,68 +12,37 @@ from wsgiref.simple_server import make_server
 import pytest
 
 from dropflow.rest.auth import cookie_name, cookie_value
-from tests.browser import accessibility_findings
+from tests.browser import accessibility_findings, needs_chromium, open_browser, open_window
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 _EXPECTED = ("the server responded with a status of 40", "Autofocus processing was blocked")
-"""What the browser logs for refused requests, and when a field of the page before was focused."""
-"""What the browser logs for 401 and 403, which these tests cause on purpose."""
+"""What the browser logs for refused requests, which these tests cause on purpose, and when a field of the page before
+was focused."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.browser,
-    pytest.mark.skipif(_CHROMIUM is None, reason="Chromium is absent: install the package chromium"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser. Its sandbox does not work for root."""
-    with playwright.sync_playwright() as driver:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=_CHROMIUM, args=arguments)
+    """A browser for the tests of this module."""
+    with open_browser() as browser:
         yield browser
-        browser.close()
-
-
-def _complaints(text: str) -> list[str]:
-    return [] if any(expected in text for expected in _EXPECTED) else [text]
 
 
 @pytest.fixture
-def browse(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages; none may log an error or load anything from another host."""
-    contexts: list[Any] = []
-    complaints: list[str] = []
+def browse(chromium: Any, served: Served, eagle: str) -> Iterator[Callable[..., Any]]:
+    """Opens pages; none may log an error, or load anything from other servers than translator, manager and EAGLE."""
+    with ExitStack() as stack:
 
-    def open_page(**settings: Any) -> Any:
-        context = chromium.new_context(**settings)
-        contexts.append(context)
+        def open_page(**settings: Any) -> Any:
+            window = stack.enter_context(open_window(chromium, served.url, served.manager_url, eagle, **settings))
+            window.allow_console_messages(*_EXPECTED)
+            return window.page
 
-        def watch(page: Any) -> None:
-            page.on("console", lambda message: complaints.extend(_complaints(message.text)))
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on(
-                "request",
-                lambda request: (
-                    complaints.append(request.url)
-                    if urlsplit(request.url).hostname not in ("127.0.0.1", "localhost")
-                    else None
-                ),
-            )
-
-        context.on("page", watch)
-        return context.new_page()
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+        yield open_page
 
 
 @pytest.fixture

@@ -196,13 +196,17 @@ def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
 
 
 def test_partitioning_again_has_a_new_page(served: Served, nested: Path) -> None:
-    """The form of the page makes another translation."""
-    address = f"/translations/{_page_of(served, nested)}"
+    """The form of the page makes another translation, which keeps how EAGLE steers the plan."""
+    steered = served.eagle(nested, deadline="90", max_mem="64")
+    served.page(steered)
+    address = steered.headers["Location"]
     form = {"algorithm": "blocks", "parts": "6", "imbalance": "2"}
     reply = served.ask("POST", f"{address}/partition", form, Origin=served.url)
 
     assert reply.headers["Location"] != address
     assert "6 parts by blocks" in served.page(reply)
+    fields = served.service.steering(reply.headers["Location"].rpartition("/")[2])
+    assert (fields["deadline"], fields["memory"], fields["dop"]) == (90.0, 64.0, 8)
     assert served.ask("POST", f"{address}/partition", form | {"parts": "no"}, Origin=served.url).status == 422
 
 

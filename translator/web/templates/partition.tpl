@@ -5,12 +5,12 @@
 <div><dt>Data moved</dt><dd>{{format_quantity(measures.volume_moved)}}</dd></div>
 <div><dt>Imbalance</dt><dd>{{f"{measures.imbalance:.1f}"}} <small>%</small></dd></div>
 % if measures.lower_bound:
-<div><dt>Completion</dt><dd>{{format_quantity(measures.makespan)}} <small>s, {{f"{measures.makespan / measures.lower_bound:.2f}"}} of the lower bound</small></dd></div>
+<div><dt>Completion</dt><dd>{{format_duration(measures.makespan)}} <small>{{f"{measures.makespan / measures.lower_bound:.2f}"}} times the lower bound</small></dd></div>
 % end
 <div><dt>Order of parts</dt><dd>{{"acyclic" if measures.acyclic else "cyclic"}}</dd></div>
 </dl>
 % if measures.note:
-<p class="muted small">{{single_line(measures.note, 400)}}</p>
+<p class="muted small block-small">{{single_line(measures.note, 400)}}</p>
 % end
 % if measures.parts > 1:
 % heaviest = max(measures.loads, default=0) or 1

@@ -45,7 +45,7 @@
 <ul class="downloads">
 <li><a class="button" href="/translations/{{info.id}}/graph.dfg" download>Physical graph, .dfg</a><span class="muted small">compact, for <code>dropflow run</code> and <code>submit</code></span></li>
 <li><a class="button" href="/translations/{{info.id}}/pg.json" download>Physical graph, JSON</a><span class="muted small">a list of drops, as DALiuGE writes it</span></li>
-<li>for other programs: <a href="/translations/{{info.id}}/graph.dot" download>DOT</a>, <a href="/translations/{{info.id}}/graph.graphml" download>GraphML</a>, <a href="/translations/{{info.id}}/graph.csv" download>CSV of drops</a>, <a href="/translations/{{info.id}}/graph.edges.csv" download>CSV of edges</a></li>
+<li><span class="muted small">for other programs</span> <a href="/translations/{{info.id}}/graph.dot" download>DOT</a> <a href="/translations/{{info.id}}/graph.graphml" download>GraphML</a> <a href="/translations/{{info.id}}/graph.csv" download>CSV of drops</a> <a href="/translations/{{info.id}}/graph.edges.csv" download>CSV of edges</a></li>
 <li><a class="button" href="/translations/{{info.id}}/source" download>Source</a><span class="muted small">the graph before translation</span></li>
 </ul>
 <p class="muted small digest">Digest <code>{{report.digest}}</code></p>
