@@ -14,6 +14,7 @@ import mmap
 import pickle
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 import cloudpickle
@@ -31,6 +32,10 @@ _TRAILER = b"\0DFVAL1\0"
 """Ends a content with buffers. A pickle ends with a dot."""
 _NUMBER = struct.Struct("<Q")
 _NPY_START = b"\x93NUMPY"
+_NPY_LENGTH = struct.Struct("<H")
+"""Length of the rest of the header, in version 1.0, after the start and two bytes of the version."""
+_HEADERS = 256
+"""Headers that are kept. To write or parse one takes ten times as long as to copy an array of 16 KB."""
 
 
 def encode_value(value: Any) -> list[bytes | memoryview]:
@@ -86,10 +91,16 @@ class _RepeatedArray:
 def _encode_array(array: np.ndarray[Any, Any]) -> list[bytes | memoryview]:
     is_fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     plain = array.T if is_fortran else np.ascontiguousarray(array)
-    head = io.BytesIO()
-    npy.write_array_header_1_0(head, npy.header_data_from_array_1_0(array if is_fortran else plain))
     # Dates and times have no buffers of their own type.
-    return [head.getvalue(), plain.reshape(-1).view(np.uint8).data]
+    return [_npy_header(array.dtype, array.shape, is_fortran), plain.reshape(-1).view(np.uint8).data]
+
+
+@lru_cache(_HEADERS)
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], is_fortran: bool) -> bytes:  # noqa: FBT001 - for the cache
+    head = io.BytesIO()
+    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": is_fortran, "shape": shape}
+    npy.write_array_header_1_0(head, fields)
+    return head.getvalue()
 
 
 def decode_value(content: Any) -> Any:
@@ -133,8 +144,15 @@ def read_value(stream: BinaryIO) -> Any:
 
 
 def _decode_array(view: memoryview) -> np.ndarray[Any, Any]:
-    # The header of version 1.0 has at most 64 KB.
-    head = io.BytesIO(view[: 1 << 16])
+    start = len(_NPY_START) + 2
+    end = start + _NPY_LENGTH.size + _NPY_LENGTH.unpack_from(view, start)[0]
+    shape, is_fortran, dtype = _parsed_header(bytes(view[:end]))
+    return np.ndarray(shape, dtype, buffer=view, offset=end, order="F" if is_fortran else "C")
+
+
+@lru_cache(_HEADERS)
+def _parsed_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    head = io.BytesIO(header)
     npy.read_magic(head)
-    shape, is_fortran, dtype = npy.read_array_header_1_0(head)
-    return np.ndarray(shape, dtype, buffer=view, offset=head.tell(), order="F" if is_fortran else "C")
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = npy.read_array_header_1_0(head)
+    return found

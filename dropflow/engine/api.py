@@ -74,7 +74,8 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One input edge of an attempt: the data drop at its other end, as it is now.
 
-    If `state` is WRITING, the drop is open and `handle` is a stream.
+    If `state` is WRITING, the drop is open and `handle` is a stream. An input that `is_reread` is one that several
+    attempts read, with a content that is worth being sent to a worker process only once.
     """
 
     drop: int
@@ -83,6 +84,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     link: int
     state: DropState
     handle: Handle | None = None
+    is_reread: bool = False
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -15,6 +15,11 @@ from dropflow.graph.text_ids import index_of, oids
 
 __all__ = ["TaskBuilder"]
 
+_WORTH_KEEPING = 4096
+"""Bytes of a content from which it costs more to send it again than to keep it."""
+_READERS = 4
+"""Attempts that read a content from which worker processes keep it. Fewer would hold memory for little."""
+
 
 class TaskBuilder:
     """Builds the tasks of one graph in batches: computing the ids of many drops together is much cheaper.
@@ -127,14 +132,21 @@ class TaskBuilder:
         core: Core,
         handle: Callable[[int], Handle | None],
     ) -> tuple[Input, ...]:
-        template, state = self._template, core.drops.state
+        template, state, is_reread = self._template, core.drops.state, self._is_reread
         first = self._before_ptr[app]
         return tuple(
             [
-                Input(row, next(names), template[row], link, state(row), handle(row))
+                Input(
+                    row, next(names), template[row], link, state(row), content := handle(row), is_reread(row, content)
+                )
                 for row, link in zip(rows, self._before_link[first : first + len(rows)], strict=True)
             ]
         )
+
+    def _is_reread(self, drop: int, content: Handle | None) -> bool:
+        if content is None or content.size < _WORTH_KEEPING:
+            return False
+        return self._after_ptr[drop + 1] - self._after_ptr[drop] >= _READERS
 
     def _outputs(self, app: int, rows: Sequence[int], names: Iterator[str]) -> tuple[Output, ...]:
         template, is_streamed, kept = self._template, self._is_streamed, self._kept

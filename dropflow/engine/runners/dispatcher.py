@@ -119,6 +119,7 @@ class Dispatcher:
                 worker.recall()  # what waits behind an attempt of another runner would wait for the end of that
             if runner.number in worker.executors:
                 worker.executors.discard(runner.number)
+                worker.contents.forget(runner.number)
                 worker.outgoing += frame(CloseExecutor(runner.number))
         self.remove_left()
 

@@ -32,6 +32,7 @@ from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
+from dropflow.engine.runners.reread_contents import ReceivedContents
 from dropflow.engine.runners.worker_messages import (
     AbortTask,
     Buffer,
@@ -83,6 +84,7 @@ class _Worker:
         self._queue: deque[_Attempt | CloseExecutor] = deque()
         self._queueing = threading.Lock()
         self._filled = threading.Event()
+        self._contents = ReceivedContents()
         self._executors: dict[int, Executor] = {}
         self._folders: dict[int, str] = {}
         self._folder = ""
@@ -265,11 +267,12 @@ class _Worker:
         elif isinstance(message, Tasks):
             runner = message.runner
             number = message.first
-            for task in message.tasks:
+            for task in self._contents.with_known(runner, message.tasks):
                 self._queue.append((number, runner, task))
                 number += 1 + len(task.then)
             self._filled.set()
         elif isinstance(message, CloseExecutor):
+            self._contents.forget(message.runner)
             self._queue.append(message)
             self._filled.set()
         elif isinstance(message, Recall):

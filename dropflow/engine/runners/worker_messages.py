@@ -38,7 +38,10 @@ class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
 
 
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
-    """Run these attempts of a runner in this order, each with those that follow it; they are numbered from `first`."""
+    """Run these attempts of a runner in this order, each with those that follow it; they are numbered from `first`.
+
+    Contents that the worker has are sent without their bytes (`dropflow.engine.runners.reread_contents`).
+    """
 
     runner: int
     first: int

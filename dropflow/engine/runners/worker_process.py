@@ -21,6 +21,7 @@ from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.oom_killer import OomKiller
+from dropflow.engine.runners.reread_contents import SentContents
 from dropflow.engine.runners.worker_end import WorkerEnd
 from dropflow.engine.runners.worker_messages import Buffer, EndChain, Recall, Tasks, frame
 from dropflow.engine.runners.worker_output import WorkerOutput
@@ -62,8 +63,8 @@ class WorkerProcess:
         self._backlog = Backlog()
         """Expected seconds of each attempt in `assigned`."""
         self.deadline: float | None = None
-        self.buffer = Buffer()
-        self.outgoing = bytearray()
+        self.buffer, self.outgoing, self.contents = Buffer(), bytearray(), SentContents()
+        """Received bytes, bytes to send, and what it has of the contents that many attempts read."""
         self.next_number, self.since = 0, 0.0
         self.is_recalled = False
         self._aborted: set[int] = set()
@@ -162,7 +163,7 @@ class WorkerProcess:
         self._needs = needs
         if not self.assigned:
             self.since = now
-        self.outgoing += frame(Tasks(runner, self.next_number, tuple(tasks)))
+        self.outgoing += frame(Tasks(runner, self.next_number, self.contents.without_known(runner, tasks)))
         for task in tasks:
             for one in members(task):
                 self.assigned[self.next_number] = (runner, one)
