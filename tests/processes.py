@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import psutil
 
+from dropflow.engine.runners.descendants import descendants_of
+
 __all__ = ["Running", "environment", "gone", "listening", "run"]
 
 _SECONDS = 60.0
@@ -98,8 +100,7 @@ class Running:
 
     def family(self) -> list[psutil.Process]:
         """Return the process and all of its descendants."""
-        top = psutil.Process(self.process.pid)
-        return [top, *top.children(recursive=True)]
+        return [psutil.Process(self.process.pid), *descendants_of(self.process.pid)]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the process, and return its exit status."""

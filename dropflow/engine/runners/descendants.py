@@ -15,7 +15,7 @@ import psutil
 
 from dropflow.clock import SystemClock
 
-__all__ = ["WORKER_VARIABLE", "adopt_orphans", "end_descendants", "end_worker"]
+__all__ = ["WORKER_VARIABLE", "adopt_orphans", "descendants_of", "end_descendants", "end_worker"]
 
 WORKER_VARIABLE = "DROPFLOW_WORKER"
 """Environment variable with the name of the worker process that a process descends from."""
@@ -38,13 +38,27 @@ def end_descendants() -> None:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return
-    me = psutil.Process()
 
     def find() -> list[psutil.Process]:
         _reap_all()
-        return me.children(recursive=True)
+        return descendants_of(os.getpid())
 
     _kill_until_gone(find)
+
+
+def descendants_of(process: int) -> list[psutil.Process]:
+    """Return the children of a process, their children, and so on.
+
+    Unlike `psutil.Process.children`, it compares no times: that leaves out children which seem older than their parent,
+    as they do after the clock of the system was set back by a second.
+    """
+    children: dict[int, list[psutil.Process]] = {}
+    for each in psutil.process_iter(["ppid"]):
+        children.setdefault(each.info["ppid"], []).append(each)
+    found = children.get(process, [])
+    for each in found:  # grows
+        found += children.get(each.pid, [])
+    return found
 
 
 def end_worker(leader: int, name: str) -> None:
