@@ -146,7 +146,8 @@ class AttemptOutput:
         assert grow is not None  # noqa: S101 - see streams
         task = attempt.task
         folder = attempt.workspace.part_name(task.drop, task.attempt, f"{self._number}.stream")
-        part = StreamedWriter(grow(self._slot()), folder, self._opened, attempt.check, attempt.clock)
+        slot = self._slot()
+        part = StreamedWriter(grow(slot), folder, self._opened, attempt.check, attempt.clock, shielded=slot.shielded)
         attempt.on_stop(part.wake)
         self._part = part
         return part
@@ -167,6 +168,7 @@ class AttemptOutput:
             attempt.clock.now(),
             attempt.given_name(self._edge.link),
             self._edge.kept,
+            attempt.interruption.shielded,
         )
 
     def _flush(self) -> None:

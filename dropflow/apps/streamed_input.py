@@ -94,8 +94,9 @@ class StreamedInput(AttemptInput):
 
     def reader(self) -> StreamReader:
         """A stream without a buffer; see `open`."""
-        reader = StreamReader(self._stream.location, self._attempt.check)
-        self._readers.append(reader)
+        with self._attempt.interruption.shielded():  # otherwise its files might stay open
+            reader = StreamReader(self._stream.location, self._attempt.check)
+            self._readers.append(reader)
         self._attempt.on_stop(reader.wake)
         return reader
 

@@ -90,12 +90,14 @@ class FileStore:
             final=final,
             durable=workspace.durable,
             directory_for=workspace.part_directory,
+            shielded=slot.shielded,
         )
 
     def growing(self, slot: Slot) -> FileWriter:
         """Return a writer whose temporary path does not change, because readers have it open."""
         final = self._final(slot)
-        return FileWriter(temporary_path(slot, final), final=final, durable=slot.workspace.durable)
+        path, durable = temporary_path(slot, final), slot.workspace.durable
+        return FileWriter(path, final=final, durable=durable, shielded=slot.shielded)
 
     def initial(self, slot: Slot) -> Handle:
         """Return the existing file, or a new, empty one.

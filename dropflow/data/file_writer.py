@@ -14,7 +14,7 @@ from dropflow.data.file_checksum import checksum_of
 from dropflow.data.read_content import measure
 from dropflow.data.special_files import refuse_made, refuse_special
 from dropflow.data.storage_errors import storage_error, storage_errors
-from dropflow.data.store import Slot
+from dropflow.data.store import Shield, Slot
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError
@@ -64,6 +64,8 @@ class FileWriter:
         file extensions. Not called if no program writes the content.
     overflow : callable, optional
         Returns a temporary path on another file system, for the case that the first one is full.
+    shielded : Shield
+        Of the attempt that writes: an interruption just after a file is opened would leave it open.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class FileWriter:
         durable: bool = False,
         directory_for: Callable[[str], str] | None = None,
         overflow: Callable[[], str] | None = None,
+        shielded: Shield = contextlib.nullcontext,
     ) -> None:
         self._path = path
         self._final = final
@@ -82,6 +85,7 @@ class FileWriter:
         self._durable = durable
         self._directory_for = directory_for
         self._overflow = overflow
+        self._shielded = shielded
         self._stream: io.FileIO | None = None
         self._size = 0
         self._checksum = 0
@@ -172,17 +176,19 @@ class FileWriter:
 
     def _open(self) -> io.FileIO:
         if self._stream is None:
-            flags = (
-                _APPEND if self._begun or self._given else _APPEND | os.O_EXCL
-            )  # fails if another program made the file
-            try:
-                descriptor = os.open(self._path, flags, _MODE)
-            except FileNotFoundError:
-                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(self._path, flags, _MODE)
-            self._stream = io.FileIO(descriptor, "ab")
+            with self._shielded():
+                self._stream = io.FileIO(self._descriptor(), "ab")
             self._begun = True
         return self._stream
+
+    def _descriptor(self) -> int:
+        # Fails if another program made the file.
+        flags = _APPEND if self._begun or self._given else _APPEND | os.O_EXCL
+        try:
+            return os.open(self._path, flags, _MODE)
+        except FileNotFoundError:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, flags, _MODE)
 
     def _close(self) -> None:
         if self._stream is not None:

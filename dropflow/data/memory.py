@@ -131,7 +131,7 @@ class MemoryWriter:
 
     def _spill(self, path: str) -> None:
         overflow = None if path == self._disk_path() else self._disk_path
-        self._file = FileWriter(path, kind="shm", overflow=overflow)
+        self._file = FileWriter(path, kind="shm", overflow=overflow, shielded=self._slot.shielded)
         if self._size:
             self._file.write(b"".join(self._blocks), text=self._text)
         self._blocks.clear()
@@ -170,7 +170,8 @@ class MemoryStore:
 
     def growing(self, slot: Slot) -> FileWriter:
         """Return a writer to disk: a growing file is in the page cache, and may become larger than memory."""
-        return FileWriter(slot.workspace.part_name(slot.drop, slot.attempt, slot.number), kind="shm")
+        path = slot.workspace.part_name(slot.drop, slot.attempt, slot.number)
+        return FileWriter(path, kind="shm", shielded=slot.shielded)
 
     def initial(self, slot: Slot) -> Handle:
         """Return the value of `pydata`; see `dropflow.data.initial_value`.

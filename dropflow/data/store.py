@@ -6,6 +6,7 @@ needs to know the class.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -13,7 +14,10 @@ import msgspec
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 
-__all__ = ["ContentWriter", "GrowingWriter", "Slot", "Store"]
+__all__ = ["ContentWriter", "GrowingWriter", "Shield", "Slot", "Store"]
+
+Shield = Callable[[], AbstractContextManager[None]]
+"""Returns a context manager around what must not be interrupted in the thread that runs it."""
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -33,6 +37,8 @@ class Slot(msgspec.Struct, frozen=True):
         File name that the producer chose, for drops without a name of their own.
     kept : bool
         Whether the content is kept after the session, so that it must be on disk.
+    shielded : Shield
+        Of the attempt that writes.
     """
 
     workspace: Workspace
@@ -43,6 +49,7 @@ class Slot(msgspec.Struct, frozen=True):
     now: float = 0.0
     name: str = ""
     kept: bool = False
+    shielded: Shield = nullcontext
 
 
 class ContentWriter(Protocol):

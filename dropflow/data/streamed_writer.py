@@ -1,11 +1,12 @@
 """Writers whose contents are read while they grow."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from dropflow.clock import Clock
 from dropflow.data.storage_errors import storage_errors
-from dropflow.data.store import GrowingWriter
+from dropflow.data.store import GrowingWriter, Shield
 from dropflow.data.streams import StreamPublisher
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError
@@ -28,6 +29,8 @@ class StreamedWriter:
         Raises an exception if the attempt is to stop.
     clock : Clock
         Measures how long a reader has not moved.
+    shielded : Shield
+        Of the attempt that writes: an interruption while the stream is made would leave its files open.
     """
 
     def __init__(
@@ -37,12 +40,15 @@ class StreamedWriter:
         on_open: Callable[[Handle], None],
         check: Callable[[], None],
         clock: Clock,
+        *,
+        shielded: Shield = nullcontext,
     ) -> None:
         self._part = part
         self._folder = folder
         self._on_open = on_open
         self._check = check
         self._clock = clock
+        self._shielded = shielded
         self._writer: StreamPublisher | None = None
         self._ignores_readers = False
         self._size = 0
@@ -63,7 +69,8 @@ class StreamedWriter:
         if self._writer is None and self._size:
             found = Path(self._part.location).stat()
             self._file = found.st_dev, found.st_ino
-            self._writer = StreamPublisher(self._folder, self._part.location, self._check, self._clock)
+            with self._shielded():
+                self._writer = StreamPublisher(self._folder, self._part.location, self._check, self._clock)
             if self._ignores_readers:
                 self._writer.stop_waiting()
             self._on_open(Handle(kind="stream", location=self._folder, final=self._part.final, text=self._text))

@@ -1,5 +1,6 @@
 """Interrupting the code of an application: where the exception is raised, and where it never is."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from io import FileIO
@@ -9,6 +10,7 @@ from random import Random
 import pytest
 
 from dropflow.apps.api import Context
+from dropflow.data.file_writer import FileWriter
 from dropflow.engine.api import AttemptResult
 from dropflow.engine.drop_log import DropLog
 from dropflow.errors import Interrupted
@@ -152,6 +154,27 @@ def test_an_import_is_not_interrupted(bench: Bench, tmp_path: Path, monkeypatch:
     assert result.failure is not None
     assert result.failure.kind == "Interrupted"
     assert whole == [True]
+
+
+def test_a_file_is_not_left_open(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An abort just when the file of an output was opened leaves neither the file nor a descriptor of it."""
+    opened = FileWriter._descriptor
+    found: list[int] = []
+
+    def late(writer: FileWriter) -> int:
+        found.append(opened(writer))
+        assert bench.executor is not None
+        bench.executor.abort(0, 1)
+        return found[0]
+
+    monkeypatch.setattr(FileWriter, "_descriptor", late)
+    result = bench.run(lambda ctx: ctx.outputs[0].write(b"x" * 1_000_000) and None)
+
+    assert result.failure is not None
+    assert result.failure.kind == "Interrupted"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(found[0])
+    assert not list((bench.directory / "tmp" / "shm").iterdir())
 
 
 @pytest.mark.slow
