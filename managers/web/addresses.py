@@ -10,6 +10,7 @@ from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, Sessio
 __all__ = [
     "api_url",
     "causes_url",
+    "compare_url",
     "drop_url",
     "drops_url",
     "failure_url",
@@ -57,6 +58,11 @@ def failure_url(session: str, failure: FailureInfo) -> str:
 def timeline_url(session: str) -> str:
     """Return the page of the timeline of a session."""
     return f"{session_url(session)}/timeline"
+
+
+def compare_url(session: str, other: str = "") -> str:
+    """Return the page that compares a session with another one, or lists sessions to choose from."""
+    return f"{session_url(session)}/compare" + (f"?{urlencode({'other': other})}" if other else "")
 
 
 def session_api(session: str) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dropflow.drop_counts import failed_words
+from dropflow.formatting import DASH, format_quantity
 from dropflow.rest.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from dropflow.rest.cause_groups import causes
 from dropflow.rest.hosts import cores_of_hosts
@@ -33,11 +34,18 @@ def drop_label(name: str, oid: str) -> str:
     return f"{name} {'-'.join(indices[1:])}" if len(indices) > 1 else name or oid
 
 
+def _ratio_text(ratio: float | None) -> str:
+    """Return a ratio of two numbers: ``× 1.25``; a dash if there is none."""
+    return DASH if ratio is None else f"× {format_quantity(round(ratio, 2 if ratio < _LARGE_RATIO else 0))}"
+
+
+_LARGE_RATIO = 100
 _NAMES: dict[str, object] = {
     "api_url": addresses.api_url,
     "causes": causes,
     "code_lines": code_lines,
     "causes_url": addresses.causes_url,
+    "compare_url": addresses.compare_url,
     "cores_of_hosts": cores_of_hosts,
     "drop_label": drop_label,
     "drop_url": addresses.drop_url,
@@ -45,6 +53,7 @@ _NAMES: dict[str, object] = {
     "failure_url": addresses.failure_url,
     "grouped": grouped,
     "groups": GROUPS,
+    "ratio_text": _ratio_text,
     "quoted": addresses.quoted,
     "retry_url": addresses.retry_url,
     "segments": segments,

@@ -44,6 +44,7 @@ from managers.web.addresses import (
     sessions_url,
     timeline_url,
 )
+from managers.web.compare_page import compare_routes
 from managers.web.graph_pages import graph_routes
 from managers.web.log_page import log_routes
 from managers.web.page_templates import manager_templates
@@ -93,6 +94,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         *graph_routes(manager, templates, hub),
         *log_routes(manager, templates),
         *result_routes(manager, templates),
+        *compare_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *submission_routes(manager, templates, places or Places()),

@@ -7,7 +7,7 @@
 <p class="crumbs"><a href="/sessions">Sessions</a></p>
 <h1><bdi>{{shown_name(name, 200)}}</bdi></h1>
 <p><bdi>{{shown_name(session.graph, 200)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
-<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{timeline_url(name)}}">Timeline</a> <a href="{{session_url(name)}}/log">Log</a></p>
+<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{timeline_url(name)}}">Timeline</a> <a href="{{session_url(name)}}/log">Log</a> <a href="{{compare_url(name)}}">Compare</a></p>
 </div>
 <div class="actions" data-part="actions">
 <span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>

@@ -2,6 +2,7 @@
 <table>
 <thead><tr>
 % include("sort_header.tpl", sort=sort, sort_address=sort_address, columns=(("Session", "session", ""), ("Status", "status", ""), ("Progress", "progress", "grow"), ("Rate", "rate", "number at-wide"), ("Time", "time", "number at-middle"), ("Begun", "begun", "at-wide")))
+<th scope="col" class="at-wide"><span class="unseen">Compare</span></th>
 </tr></thead>
 <tbody>
 % for session in sessions:
@@ -27,6 +28,7 @@
 % end
 </td>
 <td class="nowrap at-wide muted">{{format_time(session.created)}}</td>
+<td class="nowrap at-wide small"><a href="{{compare_url(session.session)}}" aria-label="Compare {{shown_name(session.session, 80)}} with another session">Compare</a></td>
 </tr>
 % end
 </tbody>

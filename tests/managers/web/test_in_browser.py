@@ -384,6 +384,7 @@ OTHER_PAGES = (
     "/sessions/failed/log",
     "/sessions/failed/causes",
     "/sessions/finished/results",
+    "/sessions/failed/compare?other=finished",
     "/sessions/failed/retry",
 )
 

@@ -1,0 +1,67 @@
+"""``dropflow compare``."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from managers.service import Service
+from tests.cli.answers import Command
+
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_two_runs_are_compared(command: Command, tmp_path: Path) -> None:
+    """A parameter that was changed is shown with both values, and times with their ratio."""
+    for name, value in (("a", "World"), ("b", "Moon")):
+        run = (
+            _EXAMPLES / "hello.graph",
+            "--keep",
+            tmp_path / name,
+            "--runner",
+            "inline",
+            "--set",
+            f"Greet.greet={value}",
+        )
+        command("run", *run)
+    answer = command("compare", tmp_path / "a", tmp_path / "b")
+
+    assert answer.status == 0
+    assert "The graphs differ: 1 logical node changed, 1 value differs." in answer.text
+    assert re.search("Greet +greet +World +Moon", answer.text)
+    assert re.search(r"attempts, running in all .* x \d", answer.text)
+
+
+def test_two_sessions_are_compared(ask: Command) -> None:
+    """The answer as JSON has the whole comparison, and whether the graphs are the same."""
+    answer = ask("compare", "failed", "finished", "--output", "json")
+
+    assert answer.json["same_graph"] is True
+    gone = answer.json["comparison"]["causes"]["rows"]
+    assert [(one["change"], one["first"], one["second"]) for one in gone] == [("gone", 2, 0)] * 2
+    assert "gone" in ask("compare", "failed", "finished").text
+
+
+def test_a_run_is_compared_with_a_session(ask: Command, tmp_path: Path) -> None:
+    """A path is a directory even if a manager is named."""
+    ask("run", _EXAMPLES / "hello.graph", "--keep", tmp_path / "run", "--runner", "inline")
+    answer = ask("compare", tmp_path / "run", "finished", "--output", "json")
+
+    assert answer.json["same_graph"] is False
+    assert [answer.json["comparison"][one]["session"] for one in ("first", "second")] == ["run", "finished"]
+
+
+def test_the_other_session_may_be_on_another_manager(
+    ask: Command, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token without an address is not sent to the manager of the other session."""
+    assert ask("compare", "failed", "failed", "--other-to", service.url).status == 0
+    monkeypatch.delenv("DROPFLOW_URL")
+    answer = ask("compare", f"{_EXAMPLES}/none", "failed", "--other-to", service.url)
+    assert "there is no run in this directory" in answer.err
+
+
+def test_unknown_sessions_are_refused(ask: Command) -> None:
+    """The error names the session."""
+    answer = ask("compare", "failed", "none")
+    assert (answer.status, "none" in answer.err) == (2, True)

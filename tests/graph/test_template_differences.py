@@ -1,0 +1,117 @@
+"""The differences of two physical graphs."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.template_differences import NodeDifference, graph_differences
+from dropflow.graph.templates import Argument, Link, Template
+from dropflow.testing.shapes import fan
+
+
+def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:
+    templates = list(graph.templates)
+    templates[row] = msgspec.structs.replace(templates[row], **values)
+    return replace(graph, templates=tuple(templates))
+
+
+def _with_value(graph: PhysicalGraph, value: object) -> PhysicalGraph:
+    return _changed(graph, 1, arguments=(Argument(name="level", value=value),))
+
+
+def test_a_graph_does_not_differ_from_itself_elsewhere() -> None:
+    """Partition, places, ids, notes and estimates of planning are no differences."""
+    graph = fan(40)
+    other = replace(graph, prefix="y", name="other", part=graph.part + 1, places=("n1", "n2"), meta={"planning": "{}"})
+
+    assert graph_differences(graph, other).is_empty
+
+
+def test_more_copies_are_a_difference() -> None:
+    """Nodes with another number of drops are changed, and their index space is among the values."""
+    found = graph_differences(fan(40), fan(60))
+
+    assert [(one.change, one.name, one.first, one.second) for one in found.nodes] == [
+        ("changed", "app", 20, 30),
+        ("changed", "data", 20, 30),
+    ]
+    assert {(one.what, one.first, one.second) for one in found.values} == {
+        ("index space", "scatter fan of 20", "scatter fan of 30")
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((1, 2), ("1", "2")),
+        ((1, "x"), ("1", "x")),
+        ((None, ""), ("null", "")),
+        (({"b": 1, "a": 2}, {"a": 2, "b": 3}), ('{"a":2,"b":1}', '{"a":2,"b":3}')),
+    ],
+)
+def test_values_that_differ_are_shown(values: tuple[object, object], shown: tuple[str, str]) -> None:
+    """Both are text; JSON has its keys in order."""
+    found = graph_differences(*(_with_value(fan(4), value) for value in values))
+
+    assert [(one.node, one.what, one.first, one.second) for one in found.values] == [("app", "level", *shown)]
+    assert found.values[0].is_parameter
+
+
+def test_the_order_of_keys_is_no_difference() -> None:
+    """Two JSON objects with the same members are one value."""
+    assert graph_differences(*(_with_value(fan(4), value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))).is_empty
+
+
+def test_long_values_are_shown_where_they_differ() -> None:
+    """The first letter that differs is in what is shown, which is short."""
+    code = "x = 1\n" * 5_000
+    (found,) = graph_differences(_with_value(fan(4), f"{code}y = 1"), _with_value(fan(4), f"{code}y = 2 # new")).values
+
+    assert found.first is not None and found.second is not None  # noqa: PT018 - for the type checker
+    assert found.first.endswith("y = 1")
+    assert found.second.endswith("y = 2 # new")
+    assert len(found.first) < 500
+
+
+def test_parameters_are_added_and_removed() -> None:
+    """A parameter of one graph only has no value in the other."""
+    found = graph_differences(_with_value(fan(4), 1), _changed(fan(4), 1, arguments=(Argument(name="depth", value=2),)))
+
+    assert [(one.what, one.first, one.second) for one in found.values] == [("level", "1", None), ("depth", None, "2")]
+
+
+def test_nodes_and_links_are_added_and_removed() -> None:
+    """A node with another key and name is another node, and its links are others."""
+    graph = fan(4)
+    other = _changed(graph, 2, key="z", name="image")
+    found = graph_differences(graph, other)
+
+    assert found.nodes == (
+        NodeDifference(change="removed", name="data", category="", first=2, second=0),
+        NodeDifference(change="added", name="image", category="", first=0, second=2),
+    )
+    assert (found.links_removed, found.links_added) == (("app -> data",), ("app -> image",))
+
+
+def test_nodes_with_other_keys_match_by_name() -> None:
+    """A graph that was drawn again has other ids; nodes with the same kind, category and name are the same."""
+    graph = fan(4)
+    other = replace(graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates))
+
+    assert graph_differences(graph, other).is_empty
+
+
+def test_a_key_of_another_kind_is_another_node() -> None:
+    """An application never matches data, even with the same key."""
+    graph = fan(4)
+    templates: tuple[Template, ...] = (graph.templates[0], graph.templates[2], graph.templates[1])
+    renamed = tuple(
+        msgspec.structs.replace(one, key=old.key) for one, old in zip(templates, graph.templates, strict=True)
+    )
+    links = (Link(source=0, target=2), Link(source=2, target=1))
+    swapped = replace(graph, templates=renamed, links=links, template=graph.template.copy())
+
+    assert [one.change for one in graph_differences(graph, swapped).nodes] == []
