@@ -8,6 +8,7 @@ for what the state of a session does not allow, `LinkError` for children that do
 as their docstrings say.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
@@ -155,6 +156,20 @@ class SessionContents(Protocol):
         ------
         NotFoundError
             The node is not at or below this manager, or has nothing of the session.
+        """
+        ...
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, by the rows of their drops in the whole graph.
+
+        Contents outside of the directory of the session stay. Again is no error, nor is a row without a result.
+
+        Raises
+        ------
+        ConflictError
+            The session is not FINISHED.
+        LinkError
+            A node did not answer. It was done on the others.
         """
         ...
 

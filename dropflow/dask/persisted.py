@@ -4,10 +4,12 @@
 and put into any graph. A scheduler that has the place gives the reference to a session, which reads the content where
 it is; in any other scheduler, also dask's own, the chunk is a task that fetches the value.
 
-All chunks of one computation share a `PersistedSession`. When the last of them is gone, the contents are removed by a
-thread (`releasing`), so that no garbage collection waits for a manager.
+All chunks of one computation share a `PersistedSession`, and all copies of one chunk a `_Hold`. When the last copy is
+gone, a thread (`releasing`) removes the content, and with the last chunk the session, so that no garbage collection
+waits for a manager.
 """
 
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from dask.task_spec import GraphNode
 
-from dropflow.dask.releasing import Remove, releaser
+from dropflow.dask.releasing import Remover, releaser
 from dropflow.errors import GoneError
 
 __all__ = [
@@ -84,8 +86,8 @@ class PersistedSession:
         Name of the session.
     places : mapping of int to ChunkPlace
         Its contents, by row of its graph.
-    remove : callable, optional
-        Removes sessions of the source, by name: called by a thread when no chunk refers to them any more.
+    remover : Remover, optional
+        Removes what no chunk refers to any more. Without one everything stays.
     """
 
     def __init__(
@@ -93,16 +95,32 @@ class PersistedSession:
         source: ChunkSource,
         name: str,
         places: Mapping[int, ChunkPlace],
-        remove: Remove | None = None,
+        remover: Remover | None = None,
     ) -> None:
         self.source = source
         self.name = name
         self.places = dict(places)
         self.why_gone = ""
         """Why its contents cannot be read any more; empty as long as they can."""
-        release = _nothing if remove is None else partial(releaser().release, remove)
-        self._end: Callable[[], object] = weakref.finalize(self, release, name)
+        self._release: Callable[..., None] = _nothing if remover is None else partial(releaser().release, remover)
+        self._end = weakref.finalize(self, self._release, name)
+        self._holds: weakref.WeakValueDictionary[int, _Hold] = weakref.WeakValueDictionary()
         _SESSIONS[source.address, name] = self
+
+    def hold(self, row: int) -> "_Hold":
+        """Return what keeps a content as long as it exists: the same object for all that refer to the row."""
+        with _HOLDS_LOCK:
+            found = self._holds.get(row)
+            if found is None:
+                found = self._holds[row] = _Hold(self, row)
+            return found
+
+    def let_go(self, row: int) -> None:
+        """Have a content removed that nothing refers to any more. Does not wait; for any thread, and for finalizers."""
+        place = self.places.get(row)
+        # When the session is removed, so are its contents.
+        if place is not None and self._end.alive:
+            self._release(self.name, row, place.path)
 
     def close(self, reason: str) -> None:
         """Have the contents removed although chunks refer to them; `reason` is for those who use the chunks later."""
@@ -141,6 +159,22 @@ class PersistedSession:
         return self.source.read(self.name, {row: self.places[row] for row in rows})
 
 
+class _Hold:
+    """Keeps one content of a session: it is removed with the last chunk that refers to it."""
+
+    __slots__ = ("__weakref__", "row", "session")
+
+    def __init__(self, session: PersistedSession, row: int) -> None:
+        self.session = session
+        self.row = row
+
+    def __del__(self) -> None:
+        self.session.let_go(self.row)
+
+
+_HOLDS_LOCK = threading.Lock()
+"""Two threads that unpickle the same chunk must get one hold: the end of another one would remove the content."""
+
 _SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
 """All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
 
@@ -167,7 +201,7 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
         Its data type.
     """
 
-    __slots__ = ("dtype", "row", "session", "shape")
+    __slots__ = ("_hold", "dtype", "shape")
     key: Hashable
     _dependencies: frozenset[Hashable]
 
@@ -181,10 +215,19 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
     ) -> None:
         self.key = key  # type: ignore[misc]  # a slot of dask
         self._dependencies = frozenset()  # type: ignore[misc]
-        self.session = session
-        self.row = row
+        self._hold = session.hold(row)
         self.shape = shape
         self.dtype = dtype
+
+    @property
+    def session(self) -> PersistedSession:
+        """The session whose drop has the content."""
+        return self._hold.session
+
+    @property
+    def row(self) -> int:
+        """The drop."""
+        return self._hold.row
 
     @property
     def place(self) -> ChunkPlace:
@@ -262,5 +305,5 @@ def close_all(sessions: Iterable[PersistedSession], reason: str) -> None:
         releaser().flush()
 
 
-def _nothing(name: str) -> None:
+def _nothing(*_: object) -> None:
     """Remove nothing: another process owns the session, or it is to stay."""

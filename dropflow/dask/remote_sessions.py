@@ -3,7 +3,8 @@
 The physical graph is submitted as any other one, with the same authority. Pickles of its tasks are loaded by the worker
 processes of the nodes, and those of values and exceptions by the client; managers forward bytes.
 
-Persisted collections stay at the nodes: their session is deleted when nothing refers to its chunks any more.
+Persisted collections stay at the nodes: each chunk until nothing refers to it any more, and the session as long as one
+of its chunks.
 """
 
 import os
@@ -30,6 +31,7 @@ from dropflow.errors import AppError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
+from dropflow.rest.content_records import MAX_CONTENTS
 from dropflow.rest.patience import PATIENCE, PatientClient
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.states import SessionState
@@ -86,7 +88,7 @@ class RemoteSessions:
         self._patience = patience
         self.last: str = ""
         """Name of the last session."""
-        self._remove = partial(_delete, self.chunks)
+        self._remover = _ManagerRemover(self.chunks)
         self._persisted: weakref.WeakSet[PersistedSession] = weakref.WeakSet()
 
     def compute(self, tasks: TranslatedGraph) -> Mapping[Hashable, Any]:
@@ -122,7 +124,7 @@ class RemoteSessions:
         name, places = self._run(
             tasks, lambda manager, session: (session, _places(manager, session, tasks)), is_persisted=True
         )
-        made = PersistedSession(self.chunks, name, places, None if self._keep else self._remove)
+        made = PersistedSession(self.chunks, name, places, None if self._keep else self._remover)
         self._persisted.add(made)
         return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
 
@@ -193,12 +195,26 @@ class RemoteSessions:
                     manager.client.delete(name)
 
 
-def _delete(chunks: ManagerChunks, names: Sequence[str]) -> None:
-    """Delete sessions of a manager."""
-    with closing(chunks.connect()) as client:
-        for name in names:
-            with suppress(DropflowError):  # it may be deleted already, and the manager may be away
-                client.delete(name)
+class _ManagerRemover:
+    """Removes contents of sessions at a manager, and the sessions."""
+
+    def __init__(self, chunks: ManagerChunks) -> None:
+        self._chunks = chunks
+
+    def remove_contents(self, session: str, paths: Mapping[int, str]) -> None:
+        """Release contents of a session on the nodes that have them."""
+        rows = sorted(paths)
+        with closing(self._chunks.connect()) as client:
+            for start in range(0, len(rows), MAX_CONTENTS):
+                with suppress(LinkError):  # a node may be away: its contents go with the session
+                    client.release(session, rows[start : start + MAX_CONTENTS])
+
+    def remove_sessions(self, names: Sequence[str]) -> None:
+        """Delete sessions of a manager."""
+        with closing(self._chunks.connect()) as client:
+            for name in names:
+                with suppress(DropflowError):  # it may be deleted already, and the manager may be away
+                    client.delete(name)
 
 
 def _locate(client: Client, chunks: Iterable[PersistedChunk], *, is_certain: bool) -> None:

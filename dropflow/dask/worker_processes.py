@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,7 +65,7 @@ class WorkerProcesses:
         self._end = weakref.finalize(self, _end, pool, root)
         self.chunks = DirectoryChunks(str(root))
         """The sessions with chunks of persisted collections."""
-        self._remove = partial(_remove, root)
+        self._remover = _DirectoryRemover(root)
         self._persisted: weakref.WeakSet[PersistedSession] = weakref.WeakSet()
 
     def close(self) -> None:
@@ -122,7 +121,7 @@ class WorkerProcesses:
             )
             for key, drop in tasks.results.items()
         }
-        made = PersistedSession(self.chunks, directory.name, places, self._remove)
+        made = PersistedSession(self.chunks, directory.name, places, self._remover)
         self._persisted.add(made)
         return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
 
@@ -220,10 +219,21 @@ def _loaded(session: Session, drop: int, key: Hashable) -> Any:
         return read_value(stream)
 
 
-def _remove(root: Path, names: Sequence[str]) -> None:
-    """Remove the directories of sessions."""
-    for name in names:
-        shutil.rmtree(root / name, ignore_errors=True)
+class _DirectoryRemover:
+    """Removes contents and directories of sessions."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def remove_contents(self, session: str, paths: Mapping[int, str]) -> None:
+        """Remove contents of a session. Readers that have mapped them keep them."""
+        for path in paths.values():
+            (self._root / session / path).unlink(missing_ok=True)
+
+    def remove_sessions(self, names: Sequence[str]) -> None:
+        """Remove the directories of sessions."""
+        for name in names:
+            shutil.rmtree(self._root / name, ignore_errors=True)
 
 
 def _end(pool: WorkerPool, root: Path) -> None:

@@ -1,6 +1,6 @@
 """What a session that is frozen passes to the session that continues it in the same process."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class Handover:
     def replaced(self) -> list[int]:
         """Return the drops here whose content another drop has replaced since."""
         return self._contents.replaced()
+
+    def forget(self, rows: Collection[int]) -> None:
+        """Forget the contents of drops that a client has removed after the end."""
+        for drop in rows:
+            self._contents.contents.pop(drop, None)
 
     def durations(self) -> dict[int, tuple[int, float]]:
         """Return by template how many attempts have succeeded, and how many seconds they took together."""

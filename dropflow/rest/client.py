@@ -34,6 +34,7 @@ from dropflow.rest.operation_records import (
     FailureList,
     FailureQuery,
     MemberRequest,
+    ReleaseRequest,
     RemainsQuery,
     ResultList,
     ResultsQuery,
@@ -299,6 +300,10 @@ class _ContentCalls(OperationCaller):
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Download contents of many drops on one node; see `dropflow.rest.content_records.read_records`."""
         return self.download(operations.CONTENTS, session, body=request)
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, by the rows of their drops in the whole graph."""
+        self.call(operations.RELEASE, session, body=ReleaseRequest(rows=tuple(rows)))
 
     def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
         """Return a page of the log of a session."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.rest.cause_columns import CauseColumns, columns_of
+from dropflow.rest.content_records import MAX_CONTENTS
 from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
@@ -37,6 +38,7 @@ __all__ = [
     "NodeList",
     "ProbeResultList",
     "Readiness",
+    "ReleaseRequest",
     "Remains",
     "RemainsQuery",
     "ResultList",
@@ -93,6 +95,12 @@ class CancelRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 WALLTIME_REQUEST = CancelRequest(reason=f"{STOPPED_AT_WALLTIME}; 'dropflow resume' goes on with it")
 """The request that ends a session that was stopped at its walltime."""
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which results of a session are needed no more: the rows of their drops in the whole graph."""
+
+    rows: Annotated[tuple[Annotated[int, Meta(ge=0, lt=2**31)], ...], Meta(min_length=1, max_length=MAX_CONTENTS)]
 
 
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -48,6 +48,7 @@ from dropflow.rest.operation_records import (
     NodeList,
     ProbeResultList,
     Readiness,
+    ReleaseRequest,
     Remains,
     RemainsQuery,
     ResultList,
@@ -497,6 +498,17 @@ CONTENTS = Operation(
     tag="sessions",
     errors=(NotFoundError, LinkError),
 )
+RELEASE = Operation(
+    name="release",
+    method="POST",
+    path=_SESSION + "/release",
+    answer=Done,
+    body=ReleaseRequest,
+    by_field=True,
+    summary="Remove results of a session that is FINISHED",
+    tag="sessions",
+    errors=(NotFoundError, ConflictError, LinkError),
+)
 SESSION_LOG = Operation(
     name="session_log",
     method="GET",
@@ -726,6 +738,7 @@ OPERATIONS: tuple[Operation[object], ...] = (
     FAILURES,
     RESULTS,
     CONTENTS,
+    RELEASE,
     ARCHIVE,
     SESSION_LOG,
     SESSION_LOG_TEXT,

@@ -545,6 +545,14 @@ class FakeManager(_SessionLives):
         """Return all content of completed drops."""
         return self._find(session).results().first(query.limit)
 
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove the contents of drops of a session that is FINISHED."""
+        found = self._find(session)
+        if found.status != "FINISHED":
+            raise ConflictError(f"session {session!r} is not FINISHED: it is {found.status}")
+        content = {drop: data for drop, data in found.content.items() if drop not in rows}
+        self._put(msgspec.structs.replace(found, content=content))
+
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Download what `data` returns for each of the drops."""
         found = self._find(session)

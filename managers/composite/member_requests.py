@@ -1,20 +1,26 @@
-"""Operations of a composite that change the members of sessions below it."""
+"""Operations of a composite that change the members, or the results, of sessions below it."""
 
+from collections.abc import Sequence
 from typing import cast
 
+from dropflow.errors import ConflictError, LinkError
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo
+from dropflow.states import SessionState
 from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment, deployment_download
 
 __all__ = ["MemberRequests"]
 
+_LONG = 30.0
+"""Seconds to wait until children have removed many files."""
+
 
 class MemberRequests(ContentQueries):
-    """Asks the children for changes of members, in the threads of the callers."""
+    """Asks the children for changes of members and results, in the threads of the callers."""
 
     _manager_log: ManagerLog
 
@@ -33,6 +39,27 @@ class MemberRequests(ContentQueries):
     def force_continue(self, session: str) -> SessionInfo:
         """Have the members of a session that are left go on without a majority."""
         return cast(SessionInfo, self._owner.call("force_continue", session=session))
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, on all children that answer.
+
+        Raises
+        ------
+        ConflictError
+            The session is not FINISHED.
+        LinkError
+            A child with a part of the session did not answer. It was done on the others.
+        """
+        status = self._owner.call("session", session=session).status
+        if status != SessionState.FINISHED.name:
+            raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
+        found = self._ask(session, "release", _LONG, rows=tuple(rows))
+        found.replies.raise_unless_answered(f"session {session!r}")
+        if found.replies.refusals:
+            raise found.replies.refusals[0][1]
+        if found.missing:
+            names = ", ".join(found.missing)
+            raise LinkError(f"the results are released, but not on {names}, which did not answer", where=session)
 
     def node_history(self, node: str) -> NodeHistory:
         """Return the load of a node below during the last hour."""

@@ -4,7 +4,7 @@ They answer as a `HostedSession` does. Queries that a running session answers in
 answer from their files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from dropflow.rest.operation_records import CancelRequest
 from dropflow.rest.schema import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.node import session_views
+from managers.node.released_contents import RELEASED, ReleasedContents
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.written_failures import WrittenFailures, written_report
 
@@ -151,6 +152,8 @@ class FinishedSession(_OverSession):
         """Return why the content of a completed drop is not left."""
         if drop in replaced_contents(self._replayed.contents):
             return REPLACED
+        if drop in self._released:
+            return RELEASED
         if drop in self._replayed.released:
             return "was released after its last consumer"
         return f"was only in memory, and was lost when the process that ran session {self.name!r} ended"
@@ -162,7 +165,20 @@ class FinishedSession(_OverSession):
     @cached_property
     def _contents(self) -> dict[int, Handle]:
         found = ((drop, record.in_directory(self.directory.path)) for drop, record in self.end.contents.items())
-        return {drop: handle for drop, handle in found if handle is not None}
+        released = self._released
+        return {drop: handle for drop, handle in found if handle is not None and drop not in released}
+
+    @property
+    def _released(self) -> frozenset[int]:
+        """The rows in the slice of the drops whose contents a client has released."""
+        rows = ReleasedContents(self.directory.path, self.epoch).rows()
+        local = map(self.piece.local, rows) if rows else ()
+        return frozenset(row for row in local if row is not None)
+
+    def forget(self, rows: Collection[int]) -> None:
+        """Forget the contents of drops of the slice that were released by a client."""
+        # A new mapping: other threads may be reading the old one.
+        self._contents = {drop: handle for drop, handle in self._contents.items() if drop not in rows}
 
     @cached_property
     def failure_table(self) -> WrittenFailures:

@@ -51,6 +51,7 @@ from managers.node.exchange import NodeExchange
 from managers.node.failure_log import FailureLog
 from managers.node.finished_sessions import REPLACED
 from managers.node.receipts import write_receipts
+from managers.node.released_contents import RELEASED, ReleasedContents
 from managers.node.session_directory import SessionDirectory, SessionEnd
 from managers.node.session_progress import Progress, ProgressLog
 from managers.node.session_resources import SessionResources
@@ -384,6 +385,8 @@ class HostedSession:
 
     def why_gone(self, drop: int) -> str:
         """Return why the content of a completed drop is not left."""
+        if int(self.piece.drop[drop]) in ReleasedContents(self.directory.path, self.epoch).rows():
+            return RELEASED
         is_replaced = self.session.call(lambda live: drop in live.handover.replaced())
         return REPLACED if is_replaced else "was released after its last consumer"
 

@@ -1,4 +1,6 @@
-"""The operations of a node manager on the nodes of sessions, in the thread of the caller."""
+"""The operations of a node manager on the nodes and the results of sessions, in the thread of the caller."""
+
+from collections.abc import Sequence
 
 from dropflow.errors import NotFoundError
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
@@ -9,6 +11,7 @@ from dropflow.rest.schema import Download, SessionInfo
 from managers.deployment import deployment_download
 from managers.node.joining_deployment import joining_deployment
 from managers.node.load_history import LoadHistory
+from managers.node.release import release_contents
 from managers.node.session_queries import SessionQueries
 from managers.owner_thread import Owner
 
@@ -16,7 +19,7 @@ __all__ = ["MemberCalls"]
 
 
 class MemberCalls(SessionQueries):
-    """`managers.node.member_operations.MemberOperations`, as methods of `managers.api.Manager`."""
+    """`managers.node.member_operations.MemberOperations` and others, as methods of `managers.api.Manager`."""
 
     _owner: Owner
     _history: LoadHistory
@@ -39,6 +42,10 @@ class MemberCalls(SessionQueries):
         """Have the members of a session that are left go on without a majority."""
         self._owner.call("force_continue", session=session)
         return self._find(session).info()
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, and copies of those of other nodes."""
+        release_contents(self._find(session), rows)
 
     def node_history(self, node: str) -> NodeHistory:
         """Return the load of this node during the last hour."""

@@ -3,6 +3,7 @@
 import gc
 import operator
 import pickle
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,24 +45,34 @@ class _Values:
         self.address = address
         self.was_read: list[int] = []
         self.removed: list[str] = []
+        self.released: dict[int, str] = {}
 
     def read(self, session: str, places: Mapping[int, ChunkPlace]) -> Mapping[int, Any]:
         assert session
         self.was_read += places
         return {row: [row] for row in places}
 
-    def remove(self, names: Sequence[str]) -> None:
+    def remove_contents(self, session: str, paths: Mapping[int, str]) -> None:
+        assert session
+        self.released |= paths
+
+    def remove_sessions(self, names: Sequence[str]) -> None:
         self.removed += names
 
     def session(self, name: str, rows: int = 10, nodes: Sequence[str] = ("",)) -> PersistedSession:
         places = {row: ChunkPlace(f"d_{row}", nodes[row % len(nodes)], f"results/{row}", 8, 0) for row in range(rows)}
-        return PersistedSession(self, name, places, self.remove)
+        return PersistedSession(self, name, places, self)
 
 
 def _array(session: PersistedSession) -> da.Array:
     """Return an array of 4 integers, 0 to 3, in persisted chunks of one."""
     graph = {("x", row): PersistedChunk(("x", row), session, row) for row in range(4)}
     return da.Array(graph, "x", chunks=((1,) * 4,), dtype=int)
+
+
+def _flush() -> None:
+    gc.collect()
+    releaser().flush()
 
 
 def test_chunks_are_values_in_this_process() -> None:
@@ -112,30 +123,86 @@ def test_what_nothing_refers_to_is_removed() -> None:
     x, y = _array(source.session("first")), _array(source.session("second"))
     part = x[:1]
     del y
-    gc.collect()
-    releaser().flush()
+    _flush()
     assert source.removed == ["second"]
     del x
-    gc.collect()
-    releaser().flush()
+    _flush()
     assert source.removed == ["second"]
     del part
-    gc.collect()
-    releaser().flush()
+    _flush()
     assert source.removed == ["second", "first"]
+
+
+def test_each_chunk_is_removed_when_nothing_refers_to_it() -> None:
+    """A slice has the graph of the whole; `dask.optimize` leaves what it needs. Pickles in this process keep chunks."""
+    source = _Values()
+    x = _array(source.session("s"))
+    copies = [pickle.loads(pickle.dumps(x.dask["x", 3]))]  # noqa: S301 - our own
+    part = x[1:2]
+    del x
+    _flush()
+    assert source.released == {}
+    part = dask.optimize(part)[0]
+    _flush()
+    assert source.released == {0: "results/0", 2: "results/2"}
+    copies.clear()
+    _flush()
+    assert [*source.released] == [0, 2, 3]
+    assert part.sum().compute(scheduler="synchronous") == 1
+    del part
+    _flush()
+    assert source.removed == ["s"]
+
+
+def test_requests_that_come_meanwhile_are_one() -> None:
+    """What is let go during a request goes into the next one, and contents of a session that goes into none."""
+    calls: list[Any] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(_Values):
+        def remove_contents(self, session: str, paths: Mapping[int, str]) -> None:
+            calls.append((session, sorted(paths)))
+            begun.set()
+            assert may_end.wait(60)
+
+        def remove_sessions(self, names: Sequence[str]) -> None:
+            calls.append(sorted(names))
+
+    source = Slow()
+    chunks = {one.name: [PersistedChunk("x", one, row) for row in range(9)] for one in map(source.session, "ab")}
+    del chunks["a"][0]
+    assert begun.wait(60)
+    del chunks["a"][1:4], chunks["b"]
+    may_end.set()
+    _flush()
+
+    assert calls == [("a", [0]), ("a", [2, 3, 4]), ["b"]]
+
+
+def test_a_session_that_stays_keeps_its_chunks() -> None:
+    """Without a remover, and after the end of its scheduler, nothing is removed for single chunks."""
+    source = _Values()
+    ended = source.session("ended")
+    kept = PersistedSession(source, "kept", ended.places)
+    chunks = [PersistedChunk("x", session, 1) for session in (kept, ended)]
+    close_all([ended], "it has ended")
+    chunks.clear()
+    _flush()
+
+    assert (source.released, source.removed) == ({}, ["ended"])
 
 
 def test_a_failure_to_remove_ends_nothing() -> None:
     """What one source raises does not keep the sessions of others."""
     source = _Values()
 
-    def fails(_: Sequence[str]) -> None:
-        raise OSError("away")
+    class Away(_Values):
+        def remove_sessions(self, names: Sequence[str]) -> None:
+            raise OSError(f"{names} are away")
 
-    PersistedSession(source, "bad", {}, fails)
-    PersistedSession(source, "good", {}, source.remove)
-    gc.collect()
-    releaser().flush()
+    Away().session("bad")
+    source.session("good")
+    _flush()
 
     assert source.removed == ["good"]
 
@@ -152,8 +219,7 @@ def test_chunks_of_an_ended_scheduler_say_so() -> None:
     assert found.value.hint == "persist the collection again"
     close_all([session], "again")
     del x, session
-    gc.collect()
-    releaser().flush()
+    _flush()
     assert source.removed == ["s"]
 
 

@@ -189,6 +189,10 @@ def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler
     gc.collect()
     root = Path(_chunks(x)[0].session.source.address)
     assert until(lambda: [path.name for path in root.glob("dask-*")] == [_chunks(x)[0].session.name])
+    assert len([*root.glob("dask-*/results/*")]) == 4
+    (x,) = dask.optimize(x[:10])
+    assert until(lambda: len([*root.glob("dask-*/results/*")]) == 2)
+    assert x.sum().compute() == 400
     processes.close()
     assert not root.exists()
     with pytest.raises(GoneError, match=r"the chunk \('mul-.* is gone: the worker processes that had it have ended"):
@@ -238,7 +242,10 @@ def test_two_nodes(tmp_path: Path) -> None:
             x = da.ones(8, chunks=1).map_blocks(lambda block: block * os.getppid(), dtype=float).persist()
             assert {chunk.place.node for chunk in _chunks(x)} == {"one", "two"}
             assert not x.map_blocks(lambda block: block - os.getppid(), dtype=float).compute().any()
-            client.delete(_chunks(x)[0].session.name)
+            name = _chunks(x)[0].session.name
+            (x,) = dask.optimize(x[:2])
+            assert until(lambda: len(client.results(name).results) == 2)
+            client.delete(name)
             with pytest.raises(GoneError, match=r"the session .* does not exist any more at .*it was deleted"):
                 x.sum().compute()
             with dropflow.dask.scheduler(to=url, token=token):

@@ -11,6 +11,7 @@ import pytest
 
 from dropflow.errors import (
     AmbiguousError,
+    ConflictError,
     GoneError,
     LinkError,
     NotFoundError,
@@ -104,6 +105,27 @@ def test_a_page_says_which_nodes_are_missing(world: World) -> None:
 
     assert page.missing == ("n2",)
     assert {row.node for row in page.drops} == {"n1"}
+
+
+def test_results_are_released_on_all_nodes(world: World) -> None:
+    """Each child gets all rows; one that does not answer is named, and a session that is not FINISHED is refused."""
+    one, two = world.node("n1"), world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    rows = {row.node: row for row in island.drops("s", DropQuery(limit=100)).drops if not row.is_app}
+    with pytest.raises(ConflictError, match="'s' is RUNNING, and not FINISHED"):
+        island.release("s", [rows["n1"].drop])
+    for node, name in ((one, "n1"), (two, "n2")):
+        node.complete("s")
+        node.write("s", rows[name].drop, b"data")
+    assert len(island.results("s").results) == 2
+
+    island.release("s", [row.drop for row in rows.values()])
+
+    assert island.results("s").results == ()
+    two.refuse("release", LinkError("nothing listens there"))
+    with pytest.raises(LinkError, match="but not on n2"):
+        island.release("s", [row.drop for row in rows.values()])
 
 
 def test_logs_and_data_come_from_the_node_that_has_them(world: World) -> None:

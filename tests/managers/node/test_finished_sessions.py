@@ -96,6 +96,46 @@ def _reported(node: NodeManager) -> dict[str, object]:
     }
 
 
+def test_results_that_are_released_are_gone(stack: ExitStack, tmp_path: Path) -> None:
+    """Before and after a restart: no file, no result, and the error for its data says why; the rest stays."""
+    node = _node(stack, tmp_path)
+    drawing = GraphBuilder("past")
+    for name in ("one", "two"):
+        drawing.app(name.upper(), **_function("def f(): return 20")).data(name)
+        drawing.connect(name.upper(), name, source_port="out")
+    node.submit(drawing.build(), SubmitQuery(session="s"))
+    until(node, "s", lambda detail: bool(detail.finished))
+    settle(node, "s")
+    first, second = node.results("s").results
+    files = tmp_path / "sessions" / "s"
+
+    node.release("s", [first.drop, 0, 99])
+    node.release("s", [first.drop])
+
+    assert (files / second.path).exists()
+    assert not (files / first.path).exists()
+    for at in (node, _node(stack, tmp_path)):
+        assert at.results("s").results == (second,)
+        assert not at.drop("s", first.oid).has_data
+        with pytest.raises(GoneError, match=rf"{first.oid} was released by a client after the end"):
+            at.data("s", first.oid)
+        assert b"".join(at.data("s", second.oid).chunks)
+        at.close()
+    last = _node(stack, tmp_path)
+    last.release("s", [second.drop])
+    assert last.results("s").results == ()
+
+
+def test_results_of_a_session_that_is_not_finished_stay(stack: ExitStack, tmp_path: Path) -> None:
+    """What failed or runs may be continued, and then needs its contents."""
+    node = _node(stack, tmp_path)
+    _run(node, "def f(x): return x / 0")
+    with pytest.raises(ConflictError, match="'s' is FAILED, and not FINISHED"):
+        node.release("s", [1])
+    with pytest.raises(NotFoundError, match="'t'"):
+        node.release("t", [1])
+
+
 def test_a_node_with_another_name_does_not_take_over_a_session(stack: ExitStack, tmp_path: Path) -> None:
     """The session is listed as FAILED, with the name that the node must have."""
     first = _node(stack, tmp_path)
