@@ -41,7 +41,7 @@
 <section class="block" aria-labelledby="same-title">
 <h2 id="same-title">As it is</h2>
 <p>The same {{format_count(session.whole or session.drops)}} drops with the same options, on the nodes that are there now.</p>
-<form method="post" action="{{session_url(name)}}/clone">
+<form method="post" action="{{session_url(name)}}/clone" data-key>
 <p class="actions"><button>Run it again</button><a class="button" href="{{session_url(name)}}">Back</a></p>
 </form>
 </section>
