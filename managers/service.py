@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from urllib.parse import urlsplit
 
 import msgspec
 import psutil
@@ -61,6 +62,8 @@ class Service:
         Probes other managers; by default one without a cluster key.
     neighbours : callable, optional
         Returns the servers of the cluster that pages link to, besides those below the manager.
+    public_url : str, optional
+        Address at which browsers reach it through a proxy; see `dropflow.rest.places.Places`.
 
     Raises
     ------
@@ -85,12 +88,25 @@ class Service:
         stop: Callable[[], None] | None = None,
         prober: Prober | None = None,
         neighbours: Callable[[], Sequence[ServerAddress]] = tuple,
+        public_url: str = "",
     ) -> None:
         bounds = limits or Limits()
         self._streams = StreamSlots(bounds.streams)
         self._advertise = advertise or (socket.gethostname() if host in _EVERYWHERE else host)
-        access = make_access_rules(host, token=token, secret=secret, origins=origins, hosts=(*hosts, self._advertise))
-        places = Places(own=lambda: self.url, neighbours=neighbours, ticket=partial(request_ticket, secret=secret))
+        access = make_access_rules(
+            host,
+            token=token,
+            secret=secret,
+            origins=origins,
+            hosts=(*hosts, self._advertise),
+            public_url=public_url,
+        )
+        places = Places(
+            own=lambda: self.url,
+            neighbours=neighbours,
+            ticket=partial(request_ticket, secret=secret),
+            public_url=public_url,
+        )
         if callable(routes):
             table = routes(self._streams, access)
         else:
@@ -172,9 +188,15 @@ def _below(manager: Manager) -> list[ServerAddress]:
 
 
 def make_access_rules(
-    host: str, *, token: str | None, secret: bytes | None, origins: Iterable[str] = (), hosts: Iterable[str] = ()
+    host: str,
+    *,
+    token: str | None,
+    secret: bytes | None,
+    origins: Iterable[str] = (),
+    hosts: Iterable[str] = (),
+    public_url: str = "",
 ) -> AccessRules:
-    """Return the access rules of a server that is bound to `host`.
+    """Return the access rules of a server that is bound to `host`, and that browsers may reach at `public_url`, too.
 
     A server accepts requests for the name of this host and, if other hosts can reach it, for its addresses. Requests
     for any other name that resolves to them (DNS rebinding) are refused.
@@ -192,6 +214,11 @@ def make_access_rules(
     names = {host, socket.gethostname(), *hosts}
     if not is_loopback(host):
         names |= _own_names()
+    public = urlsplit(public_url)
+    if public_url:
+        # A proxy may pass on its own name, or that of this server with the origin of its own pages.
+        names.add(public.hostname or "")
+        origins = (*origins, f"{public.scheme}://{public.netloc}")
     return AccessRules(
         token=token,
         secret=secret,

@@ -13,7 +13,7 @@ from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.paths import default_key
 from dropflow.errors import NoManagerError, UsageError
 from dropflow.rest.client import Client
-from dropflow.rest.tickets import request_ticket
+from dropflow.rest.tickets import TicketReply, ticket_reply
 from managers.keys import load
 
 __all__ = ["connect", "connect_to", "manager_url", "ticket_of"]
@@ -47,7 +47,7 @@ def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -
     return Client(url, secret=_secret(manager), timeout=timeout)
 
 
-def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float) -> str:
+def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float, read_only: bool = False) -> TicketReply:
     """Return a ticket that signs a browser in at the manager at `url`, got with the credential of `connect_to`.
 
     Raises
@@ -56,11 +56,11 @@ def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float) -> str:
         The manager cannot be reached, or refuses the credential.
     """
     if manager.token and (manager.url is None or _same(url, manager.url)):
-        return request_ticket(url, token=manager.token, seconds=seconds)
+        return ticket_reply(url, token=manager.token, seconds=seconds, read_only=read_only)
     record = record_for(url)
     if record is not None:
-        return request_ticket(url, token=record.token, seconds=seconds)
-    return request_ticket(url, secret=_secret(manager), seconds=seconds)
+        return ticket_reply(url, token=record.token, seconds=seconds, read_only=read_only)
+    return ticket_reply(url, secret=_secret(manager), seconds=seconds, read_only=read_only)
 
 
 def manager_url(manager: ConnectionOptions) -> str:

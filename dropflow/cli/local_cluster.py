@@ -21,6 +21,7 @@ from dropflow.cli.server_process import announce, browser_url, claim_root, clust
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import WorldError
 from dropflow.private import private_directory
+from dropflow.rest.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 
@@ -42,6 +43,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
     lost_after: float
     log_level: str
+    public_url: str = ""
 
 
 class UpReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ def run(options: UpOptions) -> Exit:
             ready = cluster.start(token)
         except CancelledError:
             return Exit.FINISHED
-        announce(ready, people=_for_people(ready, root))
+        announce(ready, people=_for_people(ready, root, options.public_url))
         return cluster.wait()
 
 
@@ -175,6 +177,7 @@ class _Cluster:
             *("--root", str(root), "--port", f"{port}", *more, *access),
             *("--key", options.key or str(default_key()), "--group", f"up-{os.getpid()}"),
             *("--log-file", str(root / "manager.log"), "--log-level", options.log_level),
+            *("--public-url", options.public_url),
         )
 
         def command(parent: int) -> list[str]:
@@ -203,11 +206,12 @@ class _Cluster:
         return self._options.port + offset if self._options.port else 0
 
 
-def _for_people(ready: UpReady, root: Path) -> str:
+def _for_people(ready: UpReady, root: Path, public_url: str) -> str:
+    master, translator = public_address(public_url, ready.master), public_address(public_url, ready.translator)
     return (
-        f"open in a browser:  {browser_url(ready.master, ready.token)}\n"
+        f"open in a browser:  {browser_url(master, ready.token)}\n"
         f"again, at any time: dropflow open\n"
-        f"in EAGLE:           {ready.translator}/gen_pgt is the Translator URL\n"
+        f"in EAGLE:           {translator}/gen_pgt is the Translator URL\n"
         f"here:               dropflow submit GRAPH --wait\n"
         f"logs and results in {root}\n"
     )

@@ -36,6 +36,7 @@ def rest_service(context: ServerContext, routes: Manager | Routes) -> Service:
         advertise=options.advertise,
         hosts=options.allow_host,
         origins=options.allow_origin,
+        public_url=options.public_url,
         stop=context.stop.set,
         prober=Prober(context.name, context.key),
         neighbours=partial(neighbours, options),

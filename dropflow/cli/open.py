@@ -31,8 +31,11 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
 @output_options
 @click.argument("session", required=False, shell_complete=sessions)
 @connection_options
+@click.option("--read-only", is_flag=True, help="The browser may read everything, and change nothing.")
 @click.option("--browser", is_flag=True, help="Open it in the browser of this host, instead of printing it.")
-def command(output: CommandOutput, *, manager: ConnectionOptions, session: str | None, browser: bool) -> Exit:
+def command(
+    output: CommandOutput, *, manager: ConnectionOptions, session: str | None, read_only: bool, browser: bool
+) -> Exit:
     """Print an address that signs a browser in, and opens SESSION or the first page.
 
     It works once, within ten minutes; each call prints a fresh one. From there all managers of the cluster and its
@@ -44,9 +47,11 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, session: str |
 
     with connect(manager) as client:
         path = "/" if session is None else f"/sessions/{quote(client.session(session).session, safe='')}"
-        url = login_url(client.url, ticket_of(client.url, manager, seconds=LONGEST), path)
+        found = ticket_of(client.url, manager, seconds=LONGEST, read_only=read_only)
+        base = found.url or client.url
+        url = login_url(base, found.ticket, path)
         if browser and _opened(url):
-            output.note(f"opened {client.url}{path}")
+            output.note(f"opened {base}{path}")
             return Exit.FINISHED
     output.answer(OpenReply(url=url, seconds=LONGEST))
     return Exit.FINISHED

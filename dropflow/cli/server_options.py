@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -16,6 +17,7 @@ __all__ = [
     "discover_options",
     "log_level_option",
     "lost_option",
+    "public_url_option",
     "serve_options",
     "suspect_option",
 ]
@@ -34,6 +36,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str | None = None
     allow_host: tuple[str, ...] = ()
     allow_origin: tuple[str, ...] = ()
+    public_url: str = ""
     translator: tuple[str, ...] = ()
     new_token: bool = False
     watch_parent: int | None = None
@@ -73,6 +76,39 @@ def log_level_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return click.option("--log-level", type=levels, default="info", show_default=True, help=text)
 
 
+def public_url_option(*, of_many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the address at which browsers reach a server, or several, through a proxy."""
+
+    def checked(_: click.Context, __: click.Parameter, text: str) -> str:
+        if of_many and text and "{port}" not in text:
+            raise click.BadParameter(f"{text!r} needs {{port}}, because each server has its own address")
+        return _public_url(text)
+
+    return click.option(
+        "--public-url",
+        default="",
+        metavar="URL",
+        callback=checked,
+        help="Address at which browsers reach it through a proxy, which may have a path. {port} and {host} in it are "
+        "those of each server of the cluster: https://example.org/user/me/proxy/{port}/",
+    )
+
+
+def _public_url(text: str) -> str:
+    try:
+        parts = urlsplit(text.replace("{port}", "1").replace("{host}", "host"))
+        usable = not text or (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "{" not in urlsplit(text).netloc
+        )
+        _ = parts.port
+    except ValueError:
+        usable = False
+    # Addresses are in the Content-Security-Policy of pages, where these characters would end a rule.
+    if not usable or parts.query or parts.fragment or not text.isascii() or any(sign in text for sign in " ;,'\"<>\\"):
+        raise click.BadParameter(f"{text!r} is not an address such as https://example.org/proxy/{{port}}/")
+    return text.rstrip("/")
+
+
 _SHARED = (
     click.option(
         "--host",
@@ -108,6 +144,7 @@ _SHARED = (
     click.option(
         "--allow-origin", multiple=True, metavar="URL", help="Accept requests from pages of this site. Repeatable."
     ),
+    public_url_option(),
     log_level_option("The least severe records that are logged."),
     click.option("--log-file", metavar="FILE", help="Log to FILE instead of standard error."),
     click.option("--log-json", is_flag=True, help="Log one JSON object a line."),

@@ -27,6 +27,7 @@ from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.private import private_directory
 from dropflow.rest.auth import is_loopback, load_token, make_token, store_token
+from dropflow.rest.places import public_address
 from dropflow.version import __version__
 from managers.keys import ClusterKey, create, load
 
@@ -142,7 +143,8 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         _log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
         if not stop.is_set():
             # The process that watches this one prints messages of its own.
-            people = "" if options.watch_parent is not None else f"open in a browser: {browser_url(url, token)}\n"
+            public = browser_url(public_address(options.public_url, url), token)
+            people = "" if options.watch_parent is not None else f"open in a browser: {public}\n"
             announce(ReadyLine(role=role, url=url, token=token), people=people)
         stop.wait()
     return Exit.FINISHED

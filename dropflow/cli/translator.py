@@ -48,6 +48,7 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
             secret=context.key.secret,
             hosts=(*options.allow_host, context.advertised_host),
             origins=options.allow_origin,
+            public_url=options.public_url,
         )
         url, addresses = "", split_urls(managers)
         app, streams, service = make_translator(
@@ -64,6 +65,7 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
                     neighbours, options, tuple(ServerAddress("master", each, each) for each in addresses)
                 ),
                 ticket=partial(request_ticket, secret=context.key.secret),
+                public_url=options.public_url,
             ),
         )
         context.stack.callback(service.close)

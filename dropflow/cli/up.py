@@ -7,7 +7,7 @@ import click
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.server_options import log_level_option, lost_option
+from dropflow.cli.server_options import log_level_option, lost_option, public_url_option
 
 __all__ = ["command"]
 
@@ -31,6 +31,7 @@ __all__ = ["command"]
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
 )
+@public_url_option(of_many=True)
 @lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
 def command(_: CommandOutput, **options: Any) -> Exit:

@@ -25,6 +25,7 @@ from dropflow.rest.error_page import wants_page
 from dropflow.rest.error_response import error_response
 from dropflow.rest.origins import SAFE_METHODS
 from dropflow.rest.posted_form import posted_fields
+from dropflow.rest.relative import relative_address
 from dropflow.rest.request_body import check_depth, read_body, too_large
 from dropflow.rest.request_head import HAS_CREDENTIAL, HEAD_CHECK, HeadCheck, headers_of, path_of, target_of
 from dropflow.rest.route import Limits, Request, Response, Route
@@ -218,6 +219,7 @@ class _Dispatcher:
             query=_query(route),
             body=_body(route, check, self._limits.depth, account),
             headers=headers_of(environ),
+            target=target_of(environ),
             proof=check.admission.proof,
             is_gone=environ.get("waitress.client_disconnected", bool),
         )
@@ -231,7 +233,7 @@ class _Dispatcher:
             return None
         if wants_page(call.headers.get("Accept", "")):
             return Response(
-                body=confirm_page(target_of(bottle.request.environ), fields).encode(errors="replace"),
+                body=confirm_page(call.target, fields).encode(errors="replace"),
                 content_type="text/html; charset=utf-8",
                 status=403,
                 headers=(("Content-Security-Policy", CONFIRM_POLICY),),
@@ -337,4 +339,6 @@ def _head(status: int, content_type: str, headers: Sequence[tuple[str, str]]) ->
         if name.lower() not in given:
             response.set_header(name, value)
     for name, value in headers:
-        response.add_header(name, value)
+        is_address = name == "Location" and value.startswith("/")
+        given_value = relative_address(value, target_of(bottle.request.environ)) if is_address else value
+        response.add_header(name, given_value)

@@ -2,6 +2,8 @@
 
 import bottle
 
+from dropflow.rest.relative import relative_page
+
 __all__ = ["card_page"]
 
 # The card is HTML already; everything that `{{...}}` shows is escaped.
@@ -26,7 +28,7 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def card_page(title: str, card: str, *, script: str = "", **values: object) -> str:
+def card_page(title: str, card: str, *, target: str, script: str = "", **values: object) -> str:
     """Return a page of HTML.
 
     Parameters
@@ -35,6 +37,8 @@ def card_page(title: str, card: str, *, script: str = "", **values: object) -> s
         Its title.
     card : str
         Template of the card.
+    target : str
+        Path and query of the request that it answers, to which its addresses are made relative.
     script : str
         File name of its script, if it has one.
     **values
@@ -42,4 +46,4 @@ def card_page(title: str, card: str, *, script: str = "", **values: object) -> s
     """
     shown = bottle.SimpleTemplate(card).render(**values)
     page: str = bottle.SimpleTemplate(_PAGE).render(title=title, card=shown, script=script)
-    return page
+    return relative_page(page, target)

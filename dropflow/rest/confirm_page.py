@@ -17,7 +17,7 @@ CONFIRM_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; o
 _ASKED = ("key", "token")
 
 # Everything that `{{...}}` shows is escaped.
-_FORM = """<form class="card" method="post" action="{{target}}" data-key>
+_FORM = """<form class="card" method="post" action="{{action}}" data-key>
 <h1>Please confirm</h1>
 % if wrong:
 <p role="alert">That token was not accepted.</p>
@@ -48,4 +48,4 @@ def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:
     """
     kept = [(name, value) for name, value in fields if name not in _ASKED]
     wrong = any(name == "token" for name, _ in fields)
-    return card_page("Please confirm", _FORM, script="key.js", target=target, fields=kept, wrong=wrong)
+    return card_page("Please confirm", _FORM, target=target, script="key.js", action=target, fields=kept, wrong=wrong)

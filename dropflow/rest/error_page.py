@@ -47,10 +47,18 @@ def wants_page(accept: str) -> bool:
     return "text/html" in accept.lower()
 
 
-def error_page(error: DropflowError) -> str:
-    """Return an error as an HTML page, with a link to the login if the token is missing."""
+def error_page(error: DropflowError, target: str) -> str:
+    """Return an error of the request for `target` as an HTML page, with a link to the login if the token is missing."""
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")
     return card_page(
-        title, _CARD, heading=title, text=error.text, where=error.where, hint=error.hint, status=status, code=error.code
+        title,
+        _CARD,
+        target=target,
+        heading=title,
+        text=error.text,
+        where=error.where,
+        hint=error.hint,
+        status=status,
+        code=error.code,
     )

@@ -59,7 +59,9 @@ def error_response(
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
             return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
-        return ErrorResponse(status, "text/html; charset=utf-8", more, error_page(error).encode(errors="replace"))
+        return ErrorResponse(
+            status, "text/html; charset=utf-8", more, error_page(error, target).encode(errors="replace")
+        )
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
     if daliuge:
         body |= {"type": "DaliugeException", "args": [str(error)]}

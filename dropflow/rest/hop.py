@@ -27,7 +27,7 @@ _LIMIT = 16 * 1024
 _FORM = """<form class="card" method="post" action="/hop" data-key data-auto>
 <h1>Going on to <bdi>{{host}}</bdi></h1>
 <p class="muted">Another manager of this cluster. You are signed in there too.</p>
-<input type="hidden" name="to" value="{{target}}">
+<input type="hidden" name="to" value="{{goal}}">
 <p class="actions"><button class="primary">Go on</button> <a class="button" href="/">Stay here</a></p>
 </form>
 """
@@ -44,11 +44,14 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
 
     def make(call: Request) -> TicketReply:
         seconds = call.body.seconds
-        return TicketReply(ticket="" if access.token is None else tickets.issue(seconds), seconds=seconds)
+        ticket = "" if access.token is None else tickets.issue(seconds, read_only=call.body.read_only)
+        own = places.own()
+        return TicketReply(ticket=ticket, seconds=seconds, url=places.browser_url(own) if places.public_url else "")
 
     def ask(call: Request) -> Response:
         _, base, _ = _found(places, call.query.to)
-        page = card_page("Going on", _FORM, script="key.js", host=urlsplit(base).netloc, target=call.query.to)
+        host = urlsplit(base).netloc
+        page = card_page("Going on", _FORM, target=call.target, script="key.js", host=host, goal=call.query.to)
         headers = (("Content-Security-Policy", CONFIRM_POLICY), ("Referrer-Policy", "same-origin"))
         return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
 

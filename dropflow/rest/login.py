@@ -15,25 +15,33 @@ Lax sends the cookie when an address is opened in a tab, which only reads.
 import hmac
 from functools import partial
 from importlib import resources
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import HttpError
 from dropflow.rest.auth import AccessRules, Proof, cookie_name, cookie_value, page_key
+from dropflow.rest.card_page import card_page
 from dropflow.rest.hop import hop_routes
 from dropflow.rest.pages import redirect
 from dropflow.rest.places import Places
 from dropflow.rest.posted_form import FORM, posted_fields
+from dropflow.rest.relative import relative_page
 from dropflow.rest.route import Request, Response, Route
-from dropflow.rest.tickets import Tickets
+from dropflow.rest.tickets import Permission, Tickets
 
 __all__ = ["login_routes"]
 
 _LIMIT = 64 * 1024
-_COOKIE = "Path=/; HttpOnly; SameSite=Lax"
+# Without a path: browsers then use that of the login, also below another path of a proxy.
+_COOKIE = "HttpOnly; SameSite=Lax"
 _HTML = "text/html; charset=utf-8"
+_SIGNED_OUT = """<div class="card" data-forget>
+<h1>Signed out</h1>
+<p><a class="button primary" href="/login">Sign in again</a></p>
+</div>
+"""
 
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +59,7 @@ class _Login(msgspec.Struct, frozen=True, kw_only=True):
 class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to the script of the page: the page key, and the address to open.
 
-    The key is empty if the ticket was used before, and the browser is logged in already.
+    The key is empty if the ticket permits reading only, or was used before and the browser is logged in already.
     """
 
     key: str
@@ -74,8 +82,8 @@ def login_routes(access: AccessRules, places: Places | None = None, *, clock: Cl
     known, tickets = places or Places(), Tickets(clock=clock)
 
     def page(call: Request) -> Response:
-        fields = {"next": _inside(call.query.next), "door": _attribute(known.door())}
-        text = _text("login.html")
+        fields = {"next": _inside(call.query.next), "door": _attribute(known.browser_url(known.door()))}
+        text = relative_page(_text("login.html"), call.target)
         for name, value in fields.items():
             text = text.replace("{{" + name + "}}", value)
         # Browsers send the origin of a form only to sites that may get the referrer; without it the form is refused.
@@ -89,18 +97,22 @@ def login_routes(access: AccessRules, places: Places | None = None, *, clock: Cl
 
     def login(call: Request) -> Response:
         asked = _asked(call)
+        permission = Permission.CHANGE
         if asked.ticket and access.token is not None:
-            if not tickets.redeem(asked.ticket):
+            permission = tickets.redeem(asked.ticket)
+            if permission is Permission.NONE:
                 return _used_ticket(call, asked.next)
         elif access.token is not None and not hmac.compare_digest(asked.token.encode(), access.token.encode()):
             raise HttpError(
                 401, "the token is wrong", hint="copy the whole URL that the server printed, or run 'dropflow open'"
             )
-        return _go_on(call, asked.next, access)
+        return _go_on(call, asked.next, access, permission)
 
     def logout(call: Request) -> Response:
         gone = f"{cookie_name(call.headers.get('Host', ''))}=; {_COOKIE}; Max-Age=0"
-        return redirect("/login", headers=(("Set-Cookie", gone), ("Clear-Site-Data", '"storage"')))
+        # A script deletes the page key: Clear-Site-Data would delete what all applications of a proxy have stored.
+        page = card_page("Signed out", _SIGNED_OUT, target=call.target, script="key.js")
+        return Response(body=page, content_type=_HTML, headers=(("Set-Cookie", gone),))
 
     route = partial(Route, public=True, limit=_LIMIT, gives="text/html", tag="login")
     post = partial(route, method="POST", json=True)
@@ -140,14 +152,15 @@ def _asked(call: Request) -> _Login:
         raise HttpError(400, f"the body cannot be used: {error}", hint='send {"token": "..."}') from error
 
 
-def _go_on(call: Request, target: str, access: AccessRules) -> Response:
+def _go_on(call: Request, target: str, access: AccessRules, permission: Permission) -> Response:
     token, goal = access.token, _path(target)
     name = cookie_name(call.headers.get("Host", ""))
     cookies = () if token is None else (("Set-Cookie", f"{name}={cookie_value(token)}; {_COOKIE}"),)
     if _is_form(call):
         return redirect(goal, headers=cookies)
     # The key is in an answer to a script of our own origin only: other origins can neither post here nor read it.
-    return Response(body=_LoggedIn(key="" if token is None else page_key(token), next=goal), headers=cookies)
+    key = "" if token is None or permission is Permission.READ else page_key(token)
+    return Response(body=_LoggedIn(key=key, next=goal), headers=cookies)
 
 
 def _path(target: str) -> str:
@@ -158,7 +171,9 @@ def _path(target: str) -> str:
         return "/"
     inside = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
     plain = target.isascii() and target.isprintable() and "\\" not in target
-    return target if inside and plain else "/"
+    # A proxy may serve this server below a path: the page must not be above it.
+    climbs = any(unquote(piece) == ".." for piece in parts.path.split("/"))
+    return target if inside and plain and not climbs else "/"
 
 
 def _inside(target: str) -> str:

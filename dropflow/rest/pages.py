@@ -8,6 +8,7 @@ import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import bottle
 import msgspec
@@ -25,6 +26,7 @@ from dropflow.formatting import (
     single_line,
 )
 from dropflow.rest.places import Places, hop_url
+from dropflow.rest.relative import relative_page
 from dropflow.rest.route import Request, Response
 
 __all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name"]
@@ -106,15 +108,17 @@ class PageTemplates:
 def page_response(page: str, request: Request, *, form_targets: Sequence[str] = (), status: int = 200) -> Response:
     """Return a page of HTML, compressed if the browser accepts gzip: a page of many rows shrinks to a tenth.
 
-    Half of a surrogate pair, from the name of a file, becomes a question mark.
+    Its addresses on this server become relative. Half of a surrogate pair, from the name of a file, becomes a question
+    mark.
 
     Parameters
     ----------
     form_targets : sequence of str
-        Origins to which forms of the page may be redirected, besides this server. Browsers check the targets of
-        redirects.
+        Addresses of servers to which forms of the page may be posted or redirected, besides this one. Browsers check
+        the targets of redirects.
     """
-    body, headers = page.encode(errors="replace"), [_REFERRER, ("Vary", "Accept-Encoding")]
+    body = relative_page(page, request.target).encode(errors="replace")
+    headers = [_REFERRER, ("Vary", "Accept-Encoding")]
     if form_targets:
         headers.append(("Content-Security-Policy", _policy(form_targets)))
     if len(body) > _MIN_COMPRESSED and "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -124,7 +128,10 @@ def page_response(page: str, request: Request, *, form_targets: Sequence[str] = 
 
 
 def redirect(address: str, *, status: int = 303, headers: Sequence[tuple[str, str]] = ()) -> Response:
-    """Return a redirect to `address`: 303 to use GET, 307 to use the method of this request again."""
+    """Return a redirect to `address`: 303 to use GET, 307 to use the method of this request again.
+
+    The server sends an address of its own as a relative one.
+    """
     return Response(status=status, content_type=_HTML, headers=(_REFERRER, ("Location", address), *headers))
 
 
@@ -134,8 +141,13 @@ def shown_name(name: str, max_length: int = 400) -> str:
 
 
 def _policy(form_targets: Sequence[str]) -> str:
-    targets = " ".join(("'self'", *form_targets))
+    targets = " ".join(("'self'", *map(_origin, form_targets)))
     return f"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action {targets}; object-src 'none'"
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 _NAMES: Mapping[str, object] = {

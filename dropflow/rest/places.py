@@ -1,14 +1,24 @@
 """The servers of one cluster as a browser reaches them, and the one among them where it signs in: the front door."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from dropflow.rest.auth import is_loopback
 
-__all__ = ["Places", "ServerAddress", "front_door", "hop_url", "login_url", "same_server", "split_target"]
+__all__ = [
+    "Places",
+    "ServerAddress",
+    "front_door",
+    "hop_url",
+    "login_url",
+    "public_address",
+    "same_server",
+    "split_target",
+]
 
 _RANK = ("master", "island", "node")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -37,6 +47,9 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         Returns the servers below it, to which a browser may be passed on too.
     ticket : callable
         Returns a ticket of the server at an address.
+    public_url : str
+        Address at which browsers reach this server through a proxy, without a slash at its end; empty for none. With
+        ``{port}`` or ``{host}`` in it, it is that of all servers of the cluster, each with its own port and host.
     """
 
     role: Callable[[], str] = str
@@ -44,13 +57,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: Callable[[], Sequence[ServerAddress]] = tuple
     below: Callable[[], Sequence[ServerAddress]] = tuple
     ticket: Callable[[str], str] = lambda _: ""
+    public_url: str = ""
 
     def door(self) -> str:
         """Return the address of the front door; empty if that is this server."""
         return front_door(self.neighbours(), above=self.role())
 
     def find(self, target: str) -> tuple[ServerAddress, str, str] | None:
-        """Return the server that the address `target` is on, the address as a browser reaches it, and the path.
+        """Return the server that the address `target` is on, its address for a browser, and the path on it.
 
         None if it is not a server of this cluster: a browser is never passed on to another one.
         """
@@ -58,10 +72,28 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         if not base:
             return None
         candidates = (ServerAddress("", "", self.own()), *self.neighbours())
-        for place in candidates:
-            if place.url and same_server(place.url, base):
-                return place, base, path
-        return next(((place, base, path) for place in self.below() if same_server(place.url, base)), None)
+        return next(filter(None, (self._on(place, base, path) for place in chain(candidates, self._below()))), None)
+
+    def browser_url(self, url: str) -> str:
+        """Return the address at which browsers reach the server at `url`."""
+        if not self.public_url or not url:
+            return url
+        is_of_all = public_address(self.public_url, url) != self.public_url
+        return public_address(self.public_url, url) if is_of_all or same_server(url, self.own()) else url
+
+    def _below(self) -> Iterator[ServerAddress]:
+        yield from self.below()  # they are asked only if no other server is meant
+
+    def _on(self, place: ServerAddress, base: str, path: str) -> tuple[ServerAddress, str, str] | None:
+        """Return the place, and the address and path of a page, if that page is on it."""
+        if not place.url:
+            return None
+        public = self.browser_url(place.url)
+        if public != place.url and f"{base}{path}/".startswith(f"{public}/"):
+            return place, public, f"{base}{path}".removeprefix(public) or "/"
+        if same_server(place.url, base):
+            return place, base if public == place.url else public, path
+        return None
 
 
 def front_door(places: Sequence[ServerAddress], *, above: str = "") -> str:
@@ -69,6 +101,13 @@ def front_door(places: Sequence[ServerAddress], *, above: str = "") -> str:
     most = _RANK.index(above) if above in _RANK else len(_RANK)
     ranked = [(_RANK.index(place.role), place.url) for place in places if place.role in _RANK]
     return min(ranked)[1] if ranked and min(ranked)[0] < most else ""
+
+
+def public_address(public_url: str, url: str) -> str:
+    """Return `public_url` with the host and the port of the server at `url`; that address itself if it is empty."""
+    parts = urlsplit(url)
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    return public_url.replace("{port}", f"{port}").replace("{host}", parts.hostname or "") or url
 
 
 def split_target(target: str) -> tuple[str, str]:

@@ -53,6 +53,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Structs of the types that the route names; `body` is bytes when the route names none.
     headers : mapping
         Request headers, with every word of their names capitalised.
+    target : str
+        Path and query as they were sent.
     proof : Proof
         The credential of the request.
     is_gone : callable
@@ -63,6 +65,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Any
     body: Any
     headers: Mapping[str, str]
+    target: str = "/"
     proof: Proof = Proof.NONE
     is_gone: Callable[[], bool] = bool
 

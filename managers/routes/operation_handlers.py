@@ -209,7 +209,9 @@ class _SpecialHandlers:
         )
         if chunks is None:
             return Response(content_type="text/plain", status=204)
-        return Response(body=self._streams.hold(chunks), content_type=operation.gives)
+        # Without the header, nginx collects an answer before it passes it on.
+        headers = (("X-Accel-Buffering", "no"),)
+        return Response(body=self._streams.hold(chunks), content_type=operation.gives, headers=headers)
 
     def _log(self, request: Request, read: _ReadLog, variable: str) -> LogPage:
         name = _name(request, variable)

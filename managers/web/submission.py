@@ -4,8 +4,6 @@ Managers take physical graphs only. The page of the translator has the problems 
 its size and partition, and the button that runs it here.
 """
 
-from urllib.parse import urlsplit
-
 import msgspec
 
 from dropflow.clock import SystemClock
@@ -37,7 +35,7 @@ def submission_routes(manager: Manager, templates: PageTemplates, places: Places
         info = manager.info()
         translator = _translator(places)
         page = templates.render("submit", manager=info, translator=translator, target=places.door() or info.url)
-        return page_response(page, call, form_targets=[_origin(translator)] if translator else [])
+        return page_response(page, call, form_targets=[translator] if translator else [])
 
     def clone(call: Request) -> Response:
         info, session = manager.info(), manager.session(call.path["session"])
@@ -58,7 +56,7 @@ def submission_routes(manager: Manager, templates: PageTemplates, places: Places
             translator=translator,
             target=places.door() or info.url,
         )
-        return page_response(page, call, form_targets=[_origin(translator)] if translator else [])
+        return page_response(page, call, form_targets=[translator] if translator else [])
 
     def clone_unchanged(call: Request) -> Response:
         graph = manager.graph(call.path["session"])
@@ -83,8 +81,8 @@ def submission_routes(manager: Manager, templates: PageTemplates, places: Places
 
 
 def _translator(places: Places) -> str:
-    """Return the address of the translator of the cluster; empty if none is known."""
-    return next((place.url for place in places.neighbours() if place.role == "translator"), "")
+    """Return the address of the translator of the cluster for a browser; empty if none is known."""
+    return places.browser_url(next((place.url for place in places.neighbours() if place.role == "translator"), ""))
 
 
 def _text(document: bytes) -> str | None:
@@ -93,8 +91,3 @@ def _text(document: bytes) -> str | None:
         return document.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"

@@ -155,7 +155,7 @@ def _walk_session(visitor: Visitor, fields: int, *, axe: bool) -> None:
     name = f"/sessions/s{fields}"
     page = visitor.page
     visitor.see("session", name, "text=the correlator does not answer", axe=axe)
-    failed = page.locator("[data-part=failures] article h3 a").first.get_attribute("href")
+    failed = page.locator("[data-part=failures] article h3 a").first.evaluate("link => link.pathname")
     visitor.see("drops in error", f"{name}?state=ERROR&sort=-row", "#drops tbody .state.error", _filter_drops, axe=axe)
     visitor.see("graph", f"{name}/graph", "#graph[data-ready=yes] canvas[data-distance]", _use_graph, axe=axe)
     visitor.see("timeline", f"{name}/timeline", "#timeline[data-ready=yes]", _use_timeline, axe=axe)

@@ -143,7 +143,8 @@ def test_the_page_of_a_managers_log() -> None:
     line = LogLine(time=1, node=manager.name, drop="", name="dropflow.rest", level="ERROR", text="<b>bad</b>", at=0)
     manager.print_lines(manager.name, [line, msgspec.structs.replace(line, text="other", level="INFO")])
     routes = {route.path: route for route in log_routes(manager, manager_templates(None))}
-    call = Request(path={"node": manager.name}, query=LogQuery(level="ERROR"), body=b"", headers={})
+    target = f"/nodes/{manager.name}/log"
+    call = Request(path={"node": manager.name}, query=LogQuery(level="ERROR"), body=b"", headers={}, target=target)
     page = routes["/nodes/{node}/log"].handler(call)
     twin = routes["/nodes/{node}/log.json"].handler(call)
 
@@ -152,7 +153,7 @@ def test_the_page_of_a_managers_log() -> None:
     assert "&lt;b&gt;bad&lt;/b&gt;" in text
     assert "other" not in text
     assert "/drops/" not in text
-    assert f'data-api="/api/v1/nodes/{manager.name}"' in text
+    assert f'data-api="../../api/v1/nodes/{manager.name}"' in text
     assert isinstance(twin, ManagerLogView)
     assert [one.text for one in twin.log.lines] == ["<b>bad</b>"]
 

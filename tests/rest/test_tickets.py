@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+import msgspec
 import pytest
 
 from dropflow.errors import HttpError, LinkError
@@ -17,7 +18,7 @@ from dropflow.rest.places import Places, ServerAddress, front_door, same_server,
 from dropflow.rest.posted_form import FORM
 from dropflow.rest.route import Request, Route
 from dropflow.rest.server import RestServer
-from dropflow.rest.tickets import LONGEST, Tickets, request_ticket
+from dropflow.rest.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 
@@ -101,6 +102,37 @@ def test_a_ticket_is_valid_once(pair: Pair) -> None:
     assert again.json == {"ok": True, "key": "", "next": "/page"}
 
 
+def test_a_ticket_may_only_permit_reading(pair: Pair) -> None:
+    """The browser gets the cookie, with which it reads, and no page key, without which it changes nothing."""
+    reply = ticket_reply(pair.node.url, secret=SECRET, read_only=True)
+    signed_in = _login(pair.node, ticket=reply.ticket, next="/page")
+    cookie = {"Cookie": signed_in.headers["Set-Cookie"].partition(";")[0]}
+
+    assert signed_in.json == {"ok": True, "key": "", "next": "/page"}
+    assert ask(pair.node.url, "GET", "/page", headers=cookie).status == 200
+    assert ask(pair.node.url, "POST", "/hop", headers=cookie | {"Content-Type": FORM}, body=b"to=/").status == 403
+
+
+def test_a_server_is_found_at_its_public_address() -> None:
+    """With a port in it, the address is that of each server; without one, only that of the own server."""
+    own, other = "http://127.0.0.1:8002", "http://127.0.0.1:8001"
+    places = Places(
+        own=lambda: own,
+        below=lambda: [ServerAddress("island", "island", other)],
+        public_url="https://hub.example.org/ada/{port}",
+    )
+    target = "https://hub.example.org/ada/8001/sessions?text=a"
+    found = places.find(target)
+    alone = msgspec.structs.replace(places, public_url="https://hub.example.org/dropflow")
+
+    assert found is not None
+    assert (found[0].url, *found[1:]) == (other, "https://hub.example.org/ada/8001", "/sessions?text=a")
+    assert places.find("https://hub.example.org/ada/80011/sessions") is None
+    assert places.find("https://hub.example.org/eve/8001/") is None
+    assert places.find(f"{other}/nodes") == (found[0], "https://hub.example.org/ada/8001", "/nodes")
+    assert (alone.browser_url(own), alone.browser_url(other)) == ("https://hub.example.org/dropflow", other)
+
+
 def test_a_ticket_ends(pair: Pair) -> None:
     """A ticket that was not used for a minute is refused."""
     ticket = request_ticket(pair.node.url, secret=SECRET)
@@ -171,7 +203,7 @@ def test_the_page_of_a_hop_posts_itself(pair: Pair) -> None:
     stranger = ask(pair.master.url, "GET", f"/hop?to={quote(target, safe='')}", headers={"Accept": "text/html"})
 
     assert re.search(rb'<input type="hidden" name="to" value="[^"<>]*&amp;y=1">', page.body)
-    assert stranger.headers["Location"].startswith("/login?next=%2Fhop%3Fto%3D")
+    assert stranger.headers["Location"].startswith("./login?next=%2Fhop%3Fto%3D")
 
 
 def test_a_server_names_its_front_door(pair: Pair) -> None:
@@ -208,7 +240,7 @@ def test_tickets_are_bounded() -> None:
         tickets.issue()
     clock.advance(61.0)
 
-    assert tickets.redeem(tickets.issue())
+    assert tickets.redeem(tickets.issue()) is Permission.CHANGE
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,12 @@ class _PageHandlers:
             most_parameters=_PARAMETERS,
             refused=to_body(refused) if refused else None,
         )
-        return page_response(page, call, form_targets=managers, status=status_of(refused) if refused else 200)
+        return page_response(
+            page,
+            call,
+            form_targets=[*map(self._places.browser_url, managers)],
+            status=status_of(refused) if refused else 200,
+        )
 
     def twin(self, call: Request) -> TranslationInfo:
         return self._service.get(call.path["translation"])
@@ -258,11 +263,12 @@ class _PageHandlers:
 
     def _entrance(self, url: str) -> str:
         """Return an address that opens a page of a manager and signs in, since the form had the page key."""
-        base, path = split_target(url)
+        manager, path = split_target(url)
+        base = self._places.browser_url(manager)
         try:
-            return login_url(base, self._places.ticket(base), path)
+            return login_url(base, self._places.ticket(manager), path)
         except DropflowError:
-            return url  # the manager asks for its own token
+            return base + path  # the manager asks for its own token
 
     def delete(self, call: Request) -> Response:
         self._service.delete(call.path["translation"])

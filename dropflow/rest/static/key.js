@@ -7,8 +7,12 @@
 // asked for a ticket, and the form is sent when the browser comes back.
 "use strict";
 
-const NAME = "dropflow-key";
-const KEPT = "dropflow-form";
+/** Address of this server without a slash at its end, as the browser reaches it: below another path through a proxy. */
+const ROOT = new URL("..", document.currentScript.src).href.slice(0, -1);
+/** Servers below different paths of one proxy have the same origin, and each keeps its own key and form. */
+const PATH = new URL(ROOT).pathname.replace(/\/$/, "");
+const NAME = `dropflow-key${PATH}`;
+const KEPT = `dropflow-form${PATH}`;
 
 function stored() {
   try {
@@ -40,7 +44,7 @@ function complete(form, key) {
 /** The page key in exchange for the token; empty if the token is wrong or the server does not answer. */
 async function exchanged(token) {
   try {
-    const answer = await fetch("/login", {
+    const answer = await fetch(`${ROOT}/login`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ token }),
@@ -68,7 +72,7 @@ function isLoopback(host) {
 /** The page of the front door that comes back to this one with a ticket; nothing if it cannot be reached from here. */
 function doorAddress() {
   const base = document.querySelector('meta[name="dropflow-door"]')?.content;
-  if (!base || base === location.origin) return "";
+  if (!base || base === ROOT) return "";
   const there = new URL(base).hostname;
   if (there !== location.hostname && !(isLoopback(there) && isLoopback(location.hostname))) return "";
   return `${base}/hop?to=${encodeURIComponent(location.origin + location.pathname + location.search)}`;
@@ -130,6 +134,15 @@ addEventListener("submit", (event) => {
   }
 });
 
+// The answer to a logout: other applications of the same origin keep what they have stored.
+if (document.querySelector("[data-forget]")) {
+  try {
+    localStorage.removeItem(NAME);
+    sessionStorage.removeItem(KEPT);
+  } catch {
+    // Storage is blocked: nothing was kept.
+  }
+}
 sendKept();
 const own = document.querySelector("form[data-auto]");
 if (own && stored()) own.requestSubmit();

@@ -10,6 +10,7 @@ const KEYS = [
 ];
 const THEMES = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
 const MOST = 12;
+const ROOT = new URL("..", import.meta.url).href.slice(0, -1);
 
 /** Listen to keys, and show the buttons for them. */
 export function watchKeys() {
@@ -146,14 +147,14 @@ function commands() {
 
 /** Sessions whose name or graph has a text, if this is a manager. */
 async function sessions(text) {
-  if (!document.querySelector('.masthead nav a[href="/sessions"]')) return [];
+  if (!document.querySelector('.masthead nav a[href$="/sessions"]')) return [];
   try {
-    const answer = await fetch(`/sessions.json?limit=8&text=${encodeURIComponent(text)}`, { signal: AbortSignal.timeout(10_000) });
+    const answer = await fetch(`${ROOT}/sessions.json?limit=8&text=${encodeURIComponent(text)}`, { signal: AbortSignal.timeout(10_000) });
     const { sessions: found } = answer.ok ? await answer.json() : { sessions: [] };
     return found.map(({ session, status }) => ({
       kind: `session, ${status.toLowerCase()}`,
       text: session,
-      run: () => location.assign(`/sessions/${encodeURIComponent(session)}`),
+      run: () => location.assign(`${ROOT}/sessions/${encodeURIComponent(session)}`),
     }));
   } catch {
     return [];

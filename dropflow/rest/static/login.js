@@ -6,8 +6,13 @@ const form = document.getElementById("form");
 const wait = document.getElementById("wait");
 const wrong = document.getElementById("wrong");
 const door = document.getElementById("door");
-const VISITED = "dropflow-door-visited";
 const SOON = 15_000;
+/** Address of this server without a slash at its end, as the browser reaches it: below another path through a proxy. */
+const ROOT = new URL(".", document.currentScript.src).href.slice(0, -1);
+const PATH = new URL(ROOT).pathname.replace(/\/$/, "");
+/** Name of the page key, as in key.js. */
+const NAME = `dropflow-key${PATH}`;
+const VISITED = `dropflow-door-visited${PATH}`;
 
 /** The token or ticket and the page to go on to: `#TOKEN`, or `#ticket=TICKET&next=/sessions`. */
 function fromFragment() {
@@ -28,7 +33,7 @@ async function login(asked) {
   wrong.hidden = true;
   wait.hidden = false;
   try {
-    const answer = await fetch("/login", {
+    const answer = await fetch(`${ROOT}/login`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(asked),
@@ -36,12 +41,12 @@ async function login(asked) {
     if (answer.ok) {
       const { key, next } = await answer.json(); // always a page of this server
       try {
-        if (key) localStorage.setItem("dropflow-key", key); // see key.js
+        if (key) localStorage.setItem(NAME, key);
         sessionStorage.removeItem(VISITED);
       } catch {
         // Storage is blocked: pages ask for the token before a change.
       }
-      location.replace(next);
+      location.replace(ROOT + next);
       return;
     }
     show(asked.ticket && "This address was used before, or is too old. \"dropflow open\" prints a fresh one.");
@@ -60,8 +65,8 @@ function isLoopback(host) {
 /** The page of the front door that comes back here with a ticket; nothing if this is the front door. */
 function doorAddress() {
   const base = door && door.dataset.door;
-  if (!base || base === location.origin) return "";
-  return `${base}/hop?to=${encodeURIComponent(location.origin + (form.elements.next.value || "/"))}`;
+  if (!base || base === ROOT) return "";
+  return `${base}/hop?to=${encodeURIComponent(ROOT + (form.elements.next.value || "/"))}`;
 }
 
 /** Whether the front door can be expected at its address: not through a proxy, and not twice in a row. */

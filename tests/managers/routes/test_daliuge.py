@@ -290,8 +290,8 @@ def test_logs_and_data_of_a_drop(node: Served) -> None:
     assert node.ask("GET", "/sessions/s/graph/drop/data/A").body == b"content"
     assert node.ask("GET", "/api/sessions/s/graph/drop/data/A").json == {"filepath": "results/A"}
     assert node.ask("GET", "/api/sessions/s/graph/drop/data/C").json == {"filepath": ""}
-    assert node.ask("GET", "/sessions/s/graph/drop/B").headers["Location"] == "/sessions/s/drops/B"
-    assert node.ask("GET", "/session?sessionId=s&view=list").headers["Location"] == "/sessions/s"
+    assert node.ask("GET", "/sessions/s/graph/drop/B").headers["Location"] == "../../../../sessions/s/drops/B"
+    assert node.ask("GET", "/session?sessionId=s&view=list").headers["Location"] == "./sessions/s"
 
 
 @pytest.mark.parametrize("role", ["island", "master"])

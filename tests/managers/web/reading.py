@@ -2,16 +2,19 @@
 
 import http.client
 from html.parser import HTMLParser
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 __all__ = ["Page", "ask", "read"]
 
+_ADDRESSES = {"href", "src", "action"}
+
 
 class Page(msgspec.Struct, frozen=True):
-    """An answer: its status, headers (lower case) and body."""
+    """An answer: the path and query of the request, its status, headers (lower case) and body."""
 
+    path: str
     status: int
     headers: dict[str, str]
     body: bytes
@@ -30,27 +33,29 @@ def ask(url: str, path: str, *, method: str = "GET", body: bytes = b"", **header
         connection.request(method, path, body or None, given)
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
-        return Page(answer.status, found, answer.read())
+        return Page(path, answer.status, found, answer.read())
     finally:
         connection.close()
 
 
 class _Reader(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__()
+        self._path = path
         self.tags: list[tuple[str, dict[str, str]]] = []
         self.texts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        given = {name: value or "" for name, value in attrs}
+        self.tags.append((tag, given | {name: urljoin(self._path, given[name]) for name in _ADDRESSES & given.keys()}))
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
 
 
-def read(text: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
-    """Return the tags of a page with their attributes, and all its text."""
-    reader = _Reader()
-    reader.feed(text)
+def read(page: Page) -> tuple[list[tuple[str, dict[str, str]]], str]:
+    """Return the tags of a page with their attributes, and all its text. Addresses on its server are paths."""
+    reader = _Reader(page.path)
+    reader.feed(page.text)
     reader.close()
     return reader.tags, " ".join(reader.texts)

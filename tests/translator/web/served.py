@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from dropflow.rest.auth import cookie_value
 from dropflow.rest.stream_slots import StreamSlots
@@ -71,7 +71,10 @@ class Served:
         token: bool = False,
         **headers: str,
     ) -> Reply:
-        """Send one request; a mapping is sent as a form. Underscores in names of headers become dashes."""
+        """Send one request; a mapping is sent as a form. Underscores in names of headers become dashes.
+
+        The answer has a relative address of a redirect as a path.
+        """
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, Mapping):
             body = urlencode(body).encode()
@@ -82,7 +85,10 @@ class Served:
         try:
             connection.request(method, path, body, given)
             answer = connection.getresponse()
-            return Reply(answer.status, dict(answer.headers), answer.read())
+            given = dict(answer.headers)
+            if "Location" in given and "://" not in given["Location"]:
+                given["Location"] = urljoin(path, given["Location"])
+            return Reply(answer.status, given, answer.read())
         finally:
             connection.close()
 

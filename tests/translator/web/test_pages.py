@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_hostile_names_are_escaped(served: Served, hello: Path, name: str) -> No
     page = served.page(reply)
     download = served.ask("GET", f"{reply.headers['Location']}/graph.dfg")
 
-    own = re.findall(r'<script(?: type="module")? src="/static/(\w+)\.js"(?: defer)?></script>', page)
+    own = re.findall(r'<script(?: type="module")? src="../static/(\w+)\.js"(?: defer)?></script>', page)
     assert (page.count("<script"), own) == (3, ["theme", "kit", "key"])
     assert "<img src=x" not in page
     assert name[:10] in html.unescape(page) or not name[:10].isprintable()
@@ -174,7 +174,7 @@ def test_the_page_has_its_data_as_json(served: Served, hello: Path) -> None:
     twin = re.search(r'type="application/json" href="([^"]+)"', page)
 
     assert twin is not None
-    assert served.ask("GET", twin[1]).json()["id"] == identity
+    assert served.ask("GET", urljoin(f"/translations/{identity}", twin[1])).json()["id"] == identity
 
 
 def test_downloads_are_the_graph(served: Served, nested: Path) -> None:
