@@ -4,7 +4,8 @@ Usage: ``python tests/conformance/run_dask_tests.py [--suite NAME] [--runner RUN
 
 ``--runner`` chooses where tasks run; ``--nodes`` runs each computation as a session on two nodes, which are started for
 it. ``--runner dask`` is dask's synchronous scheduler, to compare with. ``--part 2/5`` runs the second fifth of the
-tests, and ``--log`` keeps what pytest writes.
+tests, and ``--log`` keeps what pytest writes. On a busy machine, the tests with hundreds of graphs need a longer
+``--timeout``.
 
 What fails is repeated with dask's synchronous scheduler. Each test that passes there must be in
 ``dask_exceptions.json``, with a reason; each test that is there must still fail. Otherwise the exit status is 1.
@@ -32,12 +33,14 @@ if str(ROOT) not in sys.path:
 from dropflow.dask import RUNNERS  # noqa: E402
 from tests.conformance.dask_suites import SUITES, Suite, fast  # noqa: E402
 
-__all__ = ["EXCEPTIONS", "Findings", "Outcomes", "compare", "main", "run"]
+__all__ = ["EXCEPTIONS", "TIMEOUT", "Findings", "Outcomes", "compare", "main", "run"]
 
 SYNCHRONOUS = "dask"
 """The name of dask's synchronous scheduler here."""
 EXCEPTIONS = Path(__file__).with_name("dask_exceptions.json")
 """Why tests fail, by the kind of scheduler."""
+TIMEOUT = 300.0
+"""Seconds after which a test fails, unless ``--timeout`` has others."""
 _FAILED, _PASSED = "failed", "passed"
 
 
@@ -105,7 +108,15 @@ def compare(ours: Mapping[str, str], theirs: Mapping[str, str], reasons: Mapping
     )
 
 
-def run(scheduler: str, suite: Suite, workers: int, *, part: str = "1/1", log: Path | None = None) -> Outcomes:
+def run(
+    scheduler: str,
+    suite: Suite,
+    workers: int,
+    *,
+    part: str = "1/1",
+    log: Path | None = None,
+    timeout: float = TIMEOUT,
+) -> Outcomes:
     """Run tests, and return the outcome of each.
 
     Parameters
@@ -119,7 +130,9 @@ def run(scheduler: str, suite: Suite, workers: int, *, part: str = "1/1", log: P
     part : str
         Which part of them, of how many: ``2/5``.
     log : Path, optional
-        File to which what pytest writes is appended.
+        File to which what pytest writes is appended while it runs.
+    timeout : float
+        Seconds after which a test fails.
 
     Raises
     ------
@@ -136,10 +149,11 @@ def run(scheduler: str, suite: Suite, workers: int, *, part: str = "1/1", log: P
         settings_file.write_text("[pytest]\n", encoding="utf-8")
         command = [
             *(sys.executable, "-m", "pytest", "-p", "tests.conformance.dask_plugin"),
-            *("-q", "--tb=short", "--disable-warnings"),
+            *("-v", "--tb=short", "--disable-warnings"),  # with names: the last ones of the log show what hangs
             *("-c", str(settings_file), f"--rootdir={packages}", "-m", "not network and not flaky"),
             "--continue-on-collection-errors",  # of files whose packages are missing; they fail with dask, too
-            *("-p", "no:randomly", "-p", "no:cacheprovider", "-n", str(workers if workers > 1 else 0), "--timeout=300"),
+            *("-p", "no:randomly", "-p", "no:cacheprovider", "-n", str(workers if workers > 1 else 0)),
+            f"--timeout={timeout}",
             *(("-k", suite.chosen) if suite.chosen else ()),
             *(str(packages / name) for name in suite.names),
         ]
@@ -149,15 +163,21 @@ def run(scheduler: str, suite: Suite, workers: int, *, part: str = "1/1", log: P
             "DASK_CONFORMANCE_REPORT": str(report),
             "PYTHONPATH": os.pathsep.join((str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]))),
         }
-        # In a directory of its own: the tests write files.
-        done = subprocess.run(
-            command, cwd=directory, env={**os.environ, **settings}, capture_output=True, text=True, check=False
-        )
-        if log is not None:
-            with log.open("a", encoding="utf-8") as stream:
-                stream.write(done.stdout + done.stderr)
+        written = Path(directory, "pytest.log") if log is None else log.resolve()
+        with written.open("ab") as stream:  # not kept in memory: the file shows where a test hangs
+            before = stream.tell()
+            # In a directory of its own: the tests write files.
+            done = subprocess.run(
+                command,
+                cwd=directory,
+                env={**os.environ, **settings},
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
         if done.returncode not in (0, 1) or not report.exists():
-            raise RuntimeError(f"the tests of {suite.package} could not be run:\n{(done.stdout + done.stderr)[-4000:]}")
+            text = written.read_bytes()[before:].decode(errors="replace")
+            raise RuntimeError(f"the tests of {suite.package} could not be run:\n{text[-4000:]}")
         outcomes: dict[str, tuple[str, int]] = json.loads(report.read_text(encoding="utf-8"))
     return Outcomes(
         {name: end for name, (end, _) in outcomes.items()}, {name: count for name, (_, count) in outcomes.items()}
@@ -190,7 +210,7 @@ def _two_nodes() -> Iterator[str]:
 
 def _run_suite(name: str, suite: Suite, scheduler: str, chosen: argparse.Namespace) -> bool:
     """Run a suite, print what differs, and return whether all is as expected."""
-    ours = run(scheduler, suite, chosen.workers, part=chosen.part, log=chosen.log)
+    ours = run(scheduler, suite, chosen.workers, part=chosen.part, log=chosen.log, timeout=chosen.timeout)
     place = "two nodes" if "://" in scheduler else f"runner {scheduler}"
     version = metadata.version(suite.package)
     print(f"{name}, {suite.package} {version}, {place}, part {chosen.part}: {ours.summary()}", flush=True)
@@ -199,7 +219,7 @@ def _run_suite(name: str, suite: Suite, scheduler: str, chosen: argparse.Namespa
     theirs = Outcomes()
     if ours.failed:
         again = Suite(suite.package, tuple(ours.failed))
-        theirs = run(SYNCHRONOUS, again, chosen.workers, log=chosen.log)
+        theirs = run(SYNCHRONOUS, again, chosen.workers, log=chosen.log, timeout=chosen.timeout)
     findings = compare(ours.ends, theirs.ends, _reasons(scheduler))
     for test in ours.failed:
         print(f"  {test}: {theirs.ends.get(test)} with dask's synchronous scheduler")
@@ -228,6 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runner", default="threads", choices=(*RUNNERS, SYNCHRONOUS))
     parser.add_argument("--part", type=_part, default="1/1", help="run only a part of the tests, such as 2/5")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds after which a test fails")
     parser.add_argument("--log", type=Path, help="append what pytest writes to this file")
     chosen = parser.parse_args(arguments)
     suites: Mapping[str, Suite] = {name: SUITES[name] for name in chosen.suite or SUITES}
