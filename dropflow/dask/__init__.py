@@ -5,7 +5,7 @@ it: `scheduler` for a block of code, `get` for one computation. Read `dropflow.d
 
 It needs the extra ``dask``. In this process, values are objects (`object_contents`, `task_executor`), and there is no
 session directory. In worker processes (`worker_processes`) and on managers (`remote_sessions`), tasks are code in the
-templates of a graph (`portable_graph`, `task_pages`), which `task_app` runs; values are contents (`value_encoding`).
+templates of a graph (`portable_graph`), which `dropflow.dask_tasks` runs; values are contents.
 """
 
 from dropflow.errors import MissingDependencyError

@@ -9,7 +9,7 @@ import msgspec
 
 from dropflow.builder.results import connected
 from dropflow.dask.persisted import PERSIST_AGAIN, ChunkPlace, ChunkSource
-from dropflow.dask.value_encoding import decode_value, read_value
+from dropflow.dask_tasks.value_encoding import decode_value, read_value
 from dropflow.data.kept_content import KeptContent
 from dropflow.data.read_content import open_content
 from dropflow.errors import GoneError, LinkError, NotFoundError

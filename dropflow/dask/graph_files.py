@@ -14,7 +14,7 @@ from dropflow.dask.initial_placement import with_parts
 from dropflow.dask.layer_volumes import layer_volumes
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import translate
-from dropflow.dask.value_encoding import read_value
+from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.errors import BadFileError, BadParameterError
 from dropflow.exception_text import summary_of
 from dropflow.graph.text_ids import oid

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from dropflow.dask.chunk_inputs import chunk_inputs
-from dropflow.dask.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
-from dropflow.dask.task_pages import TaskEntry, encode_pages
 from dropflow.dask.translate import TranslatedGraph
+from dropflow.dask_tasks.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
+from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
 from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import IntColumn, PhysicalGraph

@@ -24,9 +24,9 @@ from dropflow.dask.initial_placement import BREADTH_FIRST, with_drops_on, with_p
 from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.session_progress import shown
-from dropflow.dask.task_app import exception_in_log
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
+from dropflow.dask_tasks.logged_exceptions import exception_in_log
 from dropflow.errors import AppError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

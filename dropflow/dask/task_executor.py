@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dropflow.clock import Clock
-from dropflow.dask.fused_blocks import run_node
 from dropflow.dask.object_contents import ObjectHandle, size_of
 from dropflow.dask.printed_text import keep_printed
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.value_memory import ValueMemory, value_of
+from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from dropflow.dask.task_app import exception_in_log, without_exceptions
+from dropflow.dask_tasks.logged_exceptions import exception_in_log, without_exceptions
 from dropflow.failure import Failure
 from dropflow.notebook import last_lines
 

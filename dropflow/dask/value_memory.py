@@ -12,7 +12,7 @@ from dask.sizeof import sizeof
 
 from dropflow.dask.memory_budget import MemoryBudget
 from dropflow.dask.translate import TranslatedGraph
-from dropflow.dask.value_encoding import encode_value, read_value
+from dropflow.dask_tasks.value_encoding import encode_value, read_value
 from dropflow.data.storage_errors import storage_errors
 
 __all__ = ["HeldValue", "ValueMemory", "value_of"]

@@ -21,7 +21,7 @@ from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
-from dropflow.dask.value_encoding import read_value
+from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.data.memory_limit import MemoryLimitedRepository
 from dropflow.data.read_content import open_content
 from dropflow.data.repository import LocalRepository

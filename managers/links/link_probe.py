@@ -16,13 +16,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, ProtocolError
 from managers.keys import ClusterKey
 from managers.links.inbound import ANY_PEER
-from managers.links.sockets import CONNECTION_FAILURES, check_address, dealer
+from managers.links.sockets import CONNECTION_FAILURES, check_address, dealer, next_event
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decode_packet, encode
 
 __all__ = ["LinkProbe", "probe_links"]
@@ -176,9 +175,8 @@ class _Probe:
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._on_packet(self._socket.recv_multipart(zmq.NOBLOCK)[0])
         while not self.is_over and self._plain is None:
-            try:
-                event = zmq.Event(parse_monitor_message(self._watch.recv_multipart(zmq.NOBLOCK))["event"])
-            except zmq.Again:
+            event = next_event(self._watch)
+            if event is None:
                 return
             self._on_event(event)
 

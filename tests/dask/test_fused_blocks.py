@@ -13,7 +13,7 @@ from dask.task_spec import DataNode, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.dask.fused_blocks import run_node
+from dropflow.dask_tasks.fused_blocks import run_node
 
 
 @st.composite

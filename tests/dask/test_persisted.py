@@ -28,7 +28,7 @@ from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.releasing import releaser
 from dropflow.dask.translate import TranslatedGraph, translate
-from dropflow.dask.value_encoding import read_value
+from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse

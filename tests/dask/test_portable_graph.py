@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from dropflow import local
 from dropflow.dask.portable_graph import portable
-from dropflow.dask.task_app import TASKS_FIELD, exception_in_log, without_exceptions
-from dropflow.dask.task_pages import TaskEntry, TaskPages, encode_pages
 from dropflow.dask.translate import TranslatedGraph, translate
-from dropflow.dask.value_encoding import read_value
+from dropflow.dask_tasks.logged_exceptions import exception_in_log, without_exceptions
+from dropflow.dask_tasks.task_app import TASKS_FIELD
+from dropflow.dask_tasks.task_pages import TaskEntry, TaskPages, encode_pages
+from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.engine.session import Session
 from dropflow.errors import AppError
 from dropflow.graph.codec import dump, parse

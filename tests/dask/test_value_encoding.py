@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.dask.value_encoding import decode_value, encode_value, read_value
+from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
 
 _ARRAYS = st.builds(
     lambda dtype, shape, order, step: np.asarray(

@@ -12,8 +12,8 @@ from dask.core import convert_legacy_graph, flatten
 
 from dropflow.dask import Scheduler
 from dropflow.dask.portable_graph import portable
-from dropflow.dask.task_app import TASKS_FIELD
 from dropflow.dask.translate import translate
+from dropflow.dask_tasks.task_app import TASKS_FIELD
 
 pytestmark = pytest.mark.slow
 
