@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,39 @@ _WARM = 40
 
 Computes = Callable[..., Any]
 Moved = Callable[[], int | None]
+
+
+@contextmanager
+def no_scheduler() -> Iterator[tuple[Computes, Moved]]:
+    """Call the tasks one after another in this process: what they take by themselves."""
+    yield _one_by_one, lambda: 0
+
+
+def _one_by_one(graph: Mapping[Hashable, Any], keys: list[Hashable]) -> list[Any]:
+    """Return the values of keys of a graph; another value is released after its last reader."""
+    uses: dict[Hashable, int] = dict.fromkeys(keys, 1)
+    order: list[Hashable] = []
+    left = [(key, False) for key in keys]
+    begun: set[Hashable] = set()
+    while left:
+        key, is_ready = left.pop()
+        if is_ready:
+            order.append(key)
+        elif key not in begun:
+            begun.add(key)
+            left.append((key, True))
+            for other in graph[key].dependencies:
+                uses[other] = uses.get(other, 0) + 1
+                left.append((other, False))
+    values: dict[Hashable, Any] = {}
+    for key in order:
+        node = graph[key]
+        values[key] = node({other: values[other] for other in node.dependencies})
+        for other in node.dependencies:
+            uses[other] -= 1
+            if not uses[other]:
+                del values[other]
+    return [values[key] for key in keys]
 
 
 @contextmanager
@@ -108,6 +141,7 @@ def ray() -> Iterator[tuple[Computes, Moved]]:
 
 
 SYSTEMS: Mapping[str, Callable[[], Any]] = {
+    "no scheduler": no_scheduler,
     "dropflow threads": threads,
     "dask threads": dask_threads,
     "dropflow processes": processes,

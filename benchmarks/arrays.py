@@ -1,9 +1,10 @@
 """Computes dask arrays and data frames of about 1k, 10k and 100k tasks on dropflow and others; prints one JSON object.
 
-Programs and systems are those of `array_programs.py` and `array_systems.py`: dropflow in threads of one process, in two
-worker processes, and on two nodes; dask's threads; dask.distributed with two processes; Ray with two workers (left out
-if they are not installed: ``pip install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, without
-fusion, and have computed a small graph before. Each measurement has fresh processes, and one system runs at a time.
+Programs and systems are those of `array_programs.py` and `array_systems.py`: the tasks one after another without a
+scheduler, which is their own work; dropflow in threads of one process, in two worker processes, and on two nodes;
+dask's threads; dask.distributed with two processes; Ray with two workers (left out if they are not installed: ``pip
+install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, without fusion, and have computed a small
+graph before. Each measurement has fresh processes, and one system runs at a time.
 
 Memory is the peak of the sum over all processes of a system, the client included, as PSS, sampled ten times a second:
 as a whole, and above what they had before the computation. Bytes moved are the contents that nodes, or workers of

@@ -36,7 +36,7 @@ class TaskRunner:
 
     def run(self, context: Context) -> None:
         """Compute the value of the task, and write it to its output."""
-        entry = self._tasks.entry(self._instance(context.index))
+        entry = self._tasks.take(self._instance(context.index))
         values = {self._key(one.oid, entry.keys): _value(one) for one in context.inputs}
         for alias, key in entry.aliases.items():
             values[alias] = values[key]

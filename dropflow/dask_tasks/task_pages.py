@@ -24,6 +24,8 @@ __all__ = ["TaskEntry", "TaskPages", "encode_pages"]
 _PAGE = 256
 """Tasks on a page: few enough to load in a millisecond or two, and enough to hide the cost of a page."""
 _PROTOCOL = 5
+_NOTHING: Mapping[Any, Any] = {}
+"""For the many tasks without keys and aliases of their own: one object. Never changed."""
 _SHARED_SIZE = 1024
 """Bytes from which an array, or other bytes, that several tasks have are written once."""
 
@@ -120,7 +122,7 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
 
 
 class TaskPages:
-    """The tasks of a template, loaded when they are first needed.
+    """The tasks of a template, loaded by pages, and forgotten one by one when they are taken.
 
     Parameters
     ----------
@@ -136,8 +138,10 @@ class TaskPages:
         self._shared: list[Any] | None = None
         self._pages: dict[int, dict[int, TaskEntry]] = {}
 
-    def entry(self, instance: int) -> TaskEntry:
-        """Return the task of an instance.
+    def take(self, instance: int) -> TaskEntry:
+        """Return the task of an instance, and forget it: 100,000 tasks would take 60 MB or more.
+
+        A task that is repeated loads its page again.
 
         Raises
         ------
@@ -146,9 +150,9 @@ class TaskPages:
         """
         number = bisect_right(self._value["first"], instance) - 1
         page = self._pages.get(number)
-        if page is None:
+        if page is None or instance not in page:
             page = self._pages[number] = self._load(number)
-        return page[instance]
+        return page.pop(instance)
 
     def _load(self, number: int) -> dict[int, TaskEntry]:
         try:
@@ -161,4 +165,4 @@ class TaskPages:
                 hint="install the modules that they need in the environment of the workers, in the versions of the "
                 "client; modules that are not installed there go along after cloudpickle.register_pickle_by_value",
             ) from problem
-        return {row: TaskEntry(row, node, keys or {}, aliases or {}) for row, node, keys, aliases in found}
+        return {row: TaskEntry(row, node, keys or _NOTHING, aliases or _NOTHING) for row, node, keys, aliases in found}

@@ -108,7 +108,14 @@ def test_pages_are_found_by_instance() -> None:
     entries = [TaskEntry(3 * number, number, {}, {}) for number in range(1000)]
     pages = TaskPages(encode_pages(entries, "x"), "x")
 
-    assert [pages.entry(row).node for row in (0, 3, 1500, 2997)] == [0, 1, 500, 999]
+    assert [pages.take(row).node for row in (0, 3, 1500, 2997)] == [0, 1, 500, 999]
+
+
+def test_a_task_can_be_taken_again() -> None:
+    """A task that is repeated after a failure is there, although it was forgotten when it ran first."""
+    pages = TaskPages(encode_pages([TaskEntry(number, number, {}, {}) for number in range(3)], "x"), "x")
+
+    assert [pages.take(row).node for row in (1, 2, 1, 1, 0)] == [1, 2, 1, 1, 0]
 
 
 def test_tasks_that_cannot_travel_are_refused() -> None:
@@ -123,7 +130,7 @@ def test_tasks_that_cannot_be_loaded_are_explained() -> None:
     value["pages"][0] = value["pages"][0].replace(b"_operator", b"_operatox")
 
     with pytest.raises(AppError, match=r"the tasks 'add' cannot be unpickled: ModuleNotFoundError.*_operatox"):
-        TaskPages(value, "add").entry(0)
+        TaskPages(value, "add").take(0)
 
 
 def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
