@@ -3,7 +3,7 @@
 JSON answers are always objects, so each answer that is a list has a struct with one field for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 from urllib.parse import unquote
 
@@ -358,23 +358,41 @@ class FailureList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many results are listed, in the order of the graph: all (0), or the first ones."""
+    """Which results are listed, in which order, and how many of them.
 
-    limit: Annotated[int, Meta(ge=0, le=1000)] = 0
+    Attributes
+    ----------
+    text, node : str
+        As of archives.
+    sort : str
+        A column, with a minus in front in descending order; empty for the order of the graph.
+    limit : int
+        All (0), or the first ones.
+    """
+
+    text: Annotated[str, Meta(max_length=200)] = ""
+    node: Annotated[str, Meta(max_length=255)] = ""
+    sort: Annotated[str, Meta(pattern="^$|^-?(path|name|node|size)$")] = ""
+    limit: Annotated[int, Meta(ge=0, le=2**54)] = 0
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it asks for all results, or the first of all, in the order of the graph."""
+        return not (self.text or self.node or self.sort)
 
 
 EVERY_RESULT = ResultsQuery()
 
 
 class ResultList(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a session, or the first of them.
+    """The results of a session that match a query, or the first of them.
 
     Attributes
     ----------
     missing : tuple of str
         Nodes that did not answer.
     more, more_size : int
-        How many results there are behind those that are listed, and their bytes.
+        How many results that match there are behind those that are listed, and their bytes.
     """
 
     results: tuple[ResultInfo, ...]
@@ -382,15 +400,30 @@ class ResultList(msgspec.Struct, frozen=True, kw_only=True):
     more: int = 0
     more_size: int = 0
 
-    def first(self, limit: int) -> "ResultList":
-        """Return the list with the first `limit` results only; 0 for all."""
-        rest = self.results[limit:] if limit else ()
-        if not rest:
-            return self
-        size = sum(result.size for result in rest)
+    def chosen(self, query: ResultsQuery) -> "ResultList":
+        """Return the list with what the query asks for: again if it was chosen by the same query before."""
+        wanted = ArchiveQuery(text=query.text, node=query.node)
+        found = self.results
+        if query.text or query.node:
+            found = tuple(filter(wanted.matches, found))
+        if query.sort:
+            order = _ORDERS[query.sort.removeprefix("-")]
+            found = tuple(sorted(found, key=order, reverse=query.sort.startswith("-")))
+        rest = found[query.limit :] if query.limit else ()
         return msgspec.structs.replace(
-            self, results=self.results[:limit], more=self.more + len(rest), more_size=self.more_size + size
+            self,
+            results=found[: len(found) - len(rest)],
+            more=self.more + len(rest),
+            more_size=self.more_size + sum(result.size for result in rest),
         )
+
+
+_ORDERS: dict[str, Callable[[ResultInfo], str | int]] = {
+    "path": lambda one: one.path,
+    "name": lambda one: one.name.casefold(),
+    "node": lambda one: one.node,
+    "size": lambda one: one.size,
+}
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

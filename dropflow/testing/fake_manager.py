@@ -543,7 +543,7 @@ class FakeManager(_SessionLives):
 
     def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
         """Return all content of completed drops."""
-        return self._find(session).results().first(query.limit)
+        return self._find(session).results().chosen(query)
 
     def release(self, session: str, rows: Sequence[int]) -> None:
         """Remove the contents of drops of a session that is FINISHED."""

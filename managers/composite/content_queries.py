@@ -214,15 +214,15 @@ class ContentQueries(SessionTimes):
         )
 
     def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
-        """Return what the session left on the nodes that answer, in the order of the graph, and the other nodes.
+        """Return what the session left on the nodes that answer, and the other nodes.
 
         Of results of the others, there is one of the copies on nodes that answer.
         """
         found = self._ask(session, "results", query=query)
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
-        if query.limit and any(result.owner for result in results):
-            return self.results(session).first(query.limit)  # a copy may be of a result that is not listed
+        if query != EVERY_RESULT and any(result.owner for result in results):
+            return self.results(session).chosen(query)  # a copy may be of a result that is not listed
         below = [name for _, answer in found.replies.values for name in answer.missing]
         refused = [view.name for view, _ in found.replies.refusals]
         return ResultList(
@@ -230,7 +230,7 @@ class ContentQueries(SessionTimes):
             missing=tuple(sorted({*below, *refused, *found.missing})),
             more=sum(answer.more for _, answer in found.replies.values),
             more_size=sum(answer.more_size for _, answer in found.replies.values),
-        ).first(query.limit)
+        ).chosen(query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return contents of many drops, from the child that has their node; the records are forwarded unread."""

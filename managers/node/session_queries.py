@@ -211,8 +211,9 @@ class SessionQueries(SessionTimes):
         contents = found.session.call(lambda live: live.contents())
         directory, copies = found.directory, served_copies(found)
         if not copies:
-            return session_views.results(found.piece, contents, directory.path, limit=query.limit)
-        # Managers above have to know all copies, to leave out those of results that have their node.
+            first = query.limit if query.is_in_order else 0
+            return session_views.results(found.piece, contents, directory.path, limit=first).chosen(query)
+        # Managers above have to know all copies, to leave out those of results that have their node: they choose.
         own = session_views.results(found.piece, contents, directory.path).results
         graph = directory.graph_in_view()
         return ResultList(results=own + copied_results(graph, copies, directory.path, self.name))

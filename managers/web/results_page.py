@@ -1,13 +1,12 @@
 """The page of the results of a session: all of them, by pages, filtered and sorted by the server."""
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from dropflow.rest.operation_records import ArchiveQuery
+from dropflow.rest.operation_records import ResultsQuery
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.query_text import asked
 from dropflow.rest.route import Request, Response, Route
@@ -44,12 +43,6 @@ class ResultsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FIRST = ResultQuery()
-_ORDERS: dict[str, Callable[[ResultInfo], str | int]] = {
-    "path": lambda one: one.path,
-    "name": lambda one: one.name.casefold(),
-    "node": lambda one: one.node,
-    "size": lambda one: one.size,
-}
 
 
 def result_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
@@ -80,21 +73,14 @@ def result_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
 
 def _results_view(manager: Manager, session: str, query: ResultQuery) -> ResultsView:
-    found = manager.results(session)
-    wanted = ArchiveQuery(text=query.text, node=query.node)
-    matching = _in_order([result for result in found.results if wanted.matches(result)], query.sort)
+    wanted = ResultsQuery(text=query.text, node=query.node, sort=query.sort, limit=query.offset + query.limit)
+    found = manager.results(session, wanted).chosen(wanted)  # a node that has copies leaves the choice to others
     return ResultsView(
         manager=manager.info(),
         session=manager.session(session),
         query=query,
-        results=tuple(matching[query.offset : query.offset + query.limit]),
-        total=len(matching),
-        size=sum(result.size for result in matching),
+        results=found.results[query.offset :],
+        total=len(found.results) + found.more,
+        size=sum(result.size for result in found.results) + found.more_size,
         warnings=tuple(f"Node {node} did not answer: its results are missing." for node in found.missing),
     )
-
-
-def _in_order(results: list[ResultInfo], sort: str) -> Sequence[ResultInfo]:
-    if sort:
-        results.sort(key=_ORDERS[sort.removeprefix("-")], reverse=sort.startswith("-"))
-    return results
