@@ -66,6 +66,35 @@ def test_a_graph_of_python_runs(tmp_path: Path) -> None:
     assert np.array_equal(stored(tmp_path / "run", "low.zarr", (4,)), expected.min(axis=0))
 
 
+def centred(x: Any, mean: Any = 0.0) -> Any:
+    """Return half of what differs from a mean."""
+    return (x - mean) / 2
+
+
+def test_a_loop_carries_arrays(tmp_path: Path) -> None:
+    """Each chunk goes to the next iteration, and so does what a reduction makes; the last array is used after it."""
+    with Graph("loops") as graph:
+        x = graph.source(graph.array([6, 4], [2, 3], name="x"), count, first=1)
+        means = graph.source(graph.array([4], [3], name="means"), count, first=1)
+        with graph.loop(iterations=3) as loop:
+            carried, carried_mean = loop.carry(x), loop.carry(means)
+            y = graph.array([6, 4], [2, 3], name="y")
+            graph.blockwise("x: ij, mean: j -> ij", y, centred, x=carried, mean=carried_mean)
+            loop.again(carried, y)
+            loop.again(carried_mean, graph.reduction("x: ij -> j", graph.array([4], [3], name="mean"), "mean", x=y))
+        graph.rechunk(loop.last(y), graph.array([6, 4], [4, 2], name="stored", store="y.zarr"))
+
+    result = run_graph(tmp_path / "run", translate(graph.document()).graph)
+    expected, mean = np.arange(24.0).reshape(6, 4) + 1, np.arange(4.0) + 1
+    for _ in range(3):
+        expected = (expected - mean) / 2
+        mean = expected.mean(axis=0)
+
+    assert graph.check() == ()
+    assert result.failures == ()
+    assert np.allclose(stored(tmp_path / "run", "y.zarr", (6, 4)), expected, rtol=1e-12)
+
+
 def shape_of(graph: PhysicalGraph) -> Any:
     """Return the drops of each class, and how many edges join two of them, whatever their names are."""
     kinds = [(template.component, template.shape) for template in graph.templates]

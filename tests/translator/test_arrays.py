@@ -175,6 +175,15 @@ def reduced(labels: str, shape: list[int], chunks: list[int]) -> ArrayDrawing:
     return one().array("y", shape, chunks).reduction("sum", labels).link("x", "sum", "y")
 
 
+def carried(chunks: int, labels: str = "x: i -> j") -> ArrayDrawing:
+    """Draw a loop that carries an array; those before it are of two values."""
+    drawing = ArrayDrawing().array("before", [6], 2).source("before")
+    with drawing.loop("loop", 3):
+        drawing.array("after", [6], chunks).blockwise("step", labels, "def f(x):\n    return x\n", "x")
+    drawing.link("before", "step", ports=("", "step.x"), aware=True).link("step", "after")
+    return drawing.link("after", "step", ports=("", "step.x"), closes=True)
+
+
 COPY = {"dropclass": "dlg.apps.simple.CopyApp"}
 
 _WRONG: list[tuple[Callable[[], ArrayDrawing], str, str]] = [
@@ -215,6 +224,12 @@ _WRONG: list[tuple[Callable[[], ArrayDrawing], str, str]] = [
         "several applications write",
     ),
     (lambda: one().rechunk("r").link("x", "r"), "LG134", "works on arrays, and writes none"),
+    (
+        lambda: two("ij -> ij").array("z", [4, 6], [2, 3]).source("z").link("z", "f"),
+        "LG134",
+        "several arrays are connected to the port",
+    ),
+    (lambda: carried(3), "LG132", "'before' and 'after' at the port 'x' of 'step' differ in shape or chunks"),
 ]
 
 
@@ -227,6 +242,15 @@ def test_what_does_not_fit_is_a_problem(drawing: Callable[[], ArrayDrawing], cod
     assert any(text in one.text for one in found)
     assert found[0].where.startswith("/")
     assert found[0].hint
+
+
+def test_a_loop_carries_each_chunk_to_the_next_iteration() -> None:
+    """The first iteration gets chunks from before the loop, and each other one those of the iteration before it."""
+    drawing = carried(2, "x: i -> i")
+
+    assert codes(drawing) == []
+    assert edges(drawing, "before", "step") == [((i,), (0, i)) for i in range(3)]
+    assert edges(drawing, "after", "step") == [((turn, i), (turn + 1, i)) for turn in range(2) for i in range(3)]
 
 
 def test_problems_of_all_arrays_are_found_at_once() -> None:

@@ -83,12 +83,32 @@ def labelled_ports(
         if name not in names and not (name == "" and len(set(names)) == 1):
             text = f"labels of application {node.name!r} name the {side} {name!r}, to which no array is connected"
             draft.report("LG131", node, "labels", text, f"connect an array; there are {', '.join(map(repr, names))}")
-    for wire in wires:
-        if side == "input" and names.count(wire.target_port) > 1:
-            text = f"several arrays are connected to the port {wire.target_port!r} of {node.name!r}"
-            draft.report_wire(wire, text, "give each array a port of its own")
-            break
+    if side == "input":
+        _refuse_several(draft, node, wires)
     return found if len(draft.findings) == before else None
+
+
+def _refuse_several(draft: ArrayDraft, node: LogicalNode, wires: Sequence[Wire]) -> None:
+    """Add LG134 for arrays that meet at a port, except for one from before a loop and one from its last iteration.
+
+    These have the same chunks: an instance of the application gets one or the other.
+    """
+    for port in {wire.target_port: None for wire in wires}:
+        at_port = [wire for wire in wires if wire.target_port == port]
+        if len(at_port) == 1:
+            continue
+        carries = sum(wire.closes for wire in at_port)
+        if carries == 0 or len(at_port) - carries > 1:
+            text = f"several arrays are connected to the port {port!r} of {node.name!r}"
+            hint = "give each array a port of its own; of two at one port, one comes from before a loop, and the edge "
+            draft.report_wire(at_port[-1], text, f"{hint}of the other one closes the loop")
+            continue
+        first, *others = (draft.arrays[wire.source] for wire in at_port)
+        for other in others:
+            if other.tiling != first.tiling:
+                text = f"{first.node.name!r} and {other.node.name!r} at the port {port!r} of {node.name!r} differ in "
+                hint = "give them the same shape and chunks, or put an ArrayRechunk before the edge closes the loop"
+                draft.report("LG132", node, "labels", f"{text}shape or chunks: a loop carries one to the other", hint)
 
 
 def tile_blockwise(draft: ArrayDraft, app: str, ins: Sequence[Wire], outs: Sequence[Wire]) -> None:

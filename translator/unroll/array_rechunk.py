@@ -29,7 +29,10 @@ def tile_rechunk(draft: ArrayDraft, app: str, ins: Sequence[Wire], outs: Sequenc
     if len(ins) != 1 or len({wire.target for wire in outs}) != 1:
         wire = (*ins, *outs)[-1]
         text = f"application {node.name!r} changes the chunks of {len(ins)} arrays into those of {len(outs)}"
-        draft.report_wire(wire, text, "use one ArrayRechunk for each array")
+        hint = "use one ArrayRechunk for each array"
+        if any(one.closes for one in ins):
+            hint = "begin each iteration with an ArrayBlockwise, and change the chunks of what it makes"
+        draft.report_wire(wire, text, hint)
         return app
     old, new = draft.arrays[ins[0].source], draft.arrays[outs[0].target]
     if not _fits(draft, node, old, new):

@@ -94,13 +94,18 @@ def _width(split: int, counts: Sequence[int], kept: Sequence[bool]) -> int:
     return width
 
 
+_EXAMPLE = "for example tcx -> cx"
+
+
 def _fits(
     draft: ArrayDraft, node: LogicalNode, inputs: Sequence[LabelledPort], outputs: Sequence[LabelledPort]
 ) -> bool:
     before = len(draft.findings)
     if len(inputs) != 1:
         text = f"reduction {node.name!r} has {len(inputs)} arrays as inputs, not one"
-        draft.report("LG131", node, "labels", text, "for example tcx -> cx")
+        carried = any(port.wire.closes for port in inputs)
+        hint = "begin each iteration with an ArrayBlockwise, and reduce what it makes" if carried else _EXAMPLE
+        draft.report("LG131", node, "labels", text, hint)
         return False
     given = inputs[0]
     for port in outputs:

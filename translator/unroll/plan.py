@@ -213,7 +213,10 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
 def _several_arrays(names: str, wire: Wire) -> Problem:
     """Return LG134 for an edge that collects the arrays of a construct."""
     text = f"the edge from {names} leads out of a construct, and joins several arrays to one"
-    hint = "keep both in one construct, or give the array a store and collect the stores"
+    hint = (
+        "keep both in one construct, mark an edge out of a loop as loop-aware to use the last iteration, or give the "
+        "array a store and collect the stores"
+    )
     return problem("LG134", text, where=wire.pointer, hint=hint)
 
 
