@@ -27,6 +27,7 @@ from dropflow.engine.session import Session
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import ConflictError, StorageError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.software_note import note_software
 from dropflow.graph_file import is_unfinished, save
 from dropflow.ids import safe_name
 from dropflow.problems import refuse_errors
@@ -121,6 +122,7 @@ def run(
     refuse_unusable(graph, runner)
     directory.mkdir(parents=True, exist_ok=True)
     with SessionLock(directory):
+        graph = note_software(graph)
         save(graph, directory / _GRAPH)
         options = RunOptions(
             runner=runner,

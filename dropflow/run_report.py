@@ -3,15 +3,19 @@
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from dropflow.clock import SystemClock
-from dropflow.engine.journal import is_blank, replay
+from dropflow.engine.journal import ReplayedSession, is_blank, replay
 from dropflow.engine.reports import cause_reports
 from dropflow.engine.statistics import by_name, snapshot
 from dropflow.errors import UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 from dropflow.measured_run import read_parts
+from dropflow.rest.operation_records import ResultList
 from dropflow.rest.report import SessionReport
-from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail
+from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of
 
@@ -94,8 +98,39 @@ def run_report(directory: Path) -> SessionReport:
         notes=ending.notes,
     )
     return SessionReport(
-        detail=detail, failures=failures, analysis=analyse(graph, attempts), written=SystemClock().now()
+        detail=detail,
+        failures=failures,
+        analysis=analyse(graph, attempts),
+        written=SystemClock().now(),
+        results=_results(graph, replayed),
     )
+
+
+def _results(graph: PhysicalGraph, replayed: ReplayedSession) -> ResultList:
+    """Return the contents of leaves and of drops that persist, as the journal has them."""
+    is_leaf = np.diff(graph.successors.ptr) == 0
+    is_root = np.diff(graph.predecessors.ptr) == 0
+    found = []
+    for row, content in sorted(replayed.contents.items()):
+        template = graph.templates[graph.template[row]]
+        is_file = content.kind in ("file", "directory")
+        # As the results of a session of managers: not what other drops consumed, and not inputs from elsewhere.
+        is_result = is_leaf[row] or template.persist or is_file
+        if not is_result or (is_root[row] and not content.is_inside) or content.kind in ("null", "url"):
+            continue
+        found.append(
+            ResultInfo(
+                drop=row,
+                oid=oid(graph, row),
+                name=template.name,
+                node="",
+                path=content.location,
+                size=content.size,
+                checksum=content.checksum or None,
+                is_directory=content.kind == "directory",
+            )
+        )
+    return ResultList(results=tuple(found))
 
 
 def _ending(directory: Path) -> _Ending:

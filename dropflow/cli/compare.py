@@ -1,7 +1,6 @@
 """``dropflow compare``: what differs between two sessions."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +10,13 @@ from dropflow.cli.candidates import runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.run_reports import report_of_run
 from dropflow.cli.tables import columns
 from dropflow.drop_counts import failed_words
 from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
 
 if TYPE_CHECKING:
     from dropflow.rest.comparison import CauseDifference, Comparison, NodeTimes, Total
-    from dropflow.rest.report import SessionReport
 
 __all__ = ["command"]
 
@@ -41,6 +40,11 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{number}: {one.session}, {one.status.lower()}{begun}: {drops}"
         yield from (f"note: {text}" for text in found.warnings)
         yield found.verdict
+        for level, state in msgspec.structs.asdict(found.levels).items():
+            yield f"  {level}: {state}"
+        for number, one in (("first", found.first), ("second", found.second)):
+            if found.levels.contents == "unknown" and one.signature.contents_note:
+                yield f"  contents of the {number}: {one.signature.contents_note}"
         yield from self._graph()
         yield from _part(
             "settings that differ",
@@ -60,6 +64,12 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
                 for one in found.times.rows[:_SHOWN]
             ],
             found.times.total,
+        )
+        yield from _part(
+            "results that differ",
+            ("name", "first", "second"),
+            [(one.name, one.first or "(none)", one.second or "(none)") for one in found.contents.rows[:_SHOWN]],
+            found.contents.total,
         )
         yield from self._causes()
 
@@ -145,29 +155,13 @@ def command(
     """Show what differs between two sessions: graph, parameters, versions, plan, drops, times and failures.
 
     RUN and OTHER are sessions of a manager, or directories of runs; either may be running. Ratios are OTHER divided by
-    RUN. The exit status is 0 whether or not they differ; 'same_graph' of the answer as JSON says whether both ran the
-    same graph with the same parameters.
+    RUN. 'same' at a level means the same components and links (graph), also the same parameters, the same versions of
+    dropflow and Python (software), and the same results by size and checksum (contents). The exit status is 0 whether
+    or not they differ; 'same_graph' of the answer as JSON says whether both ran the same graph with the same
+    parameters.
     """
     from dropflow.rest.comparison import comparison_of
 
-    found = comparison_of(_report(manager, None, first), _report(manager, other_url, second))
+    found = comparison_of(report_of_run(manager, first), report_of_run(manager, second, other_url=other_url))
     output.answer(CompareReply(same_graph=found.is_same_graph, comparison=found))
     return Exit.FINISHED
-
-
-def _report(manager: ConnectionOptions, other_url: str | None, run: str) -> "SessionReport":
-    """Return the report of a run, or of a session of the manager of the options or of another one."""
-    # Names of sessions have no slash. With an address, a name without one is a session.
-    has_url = bool(other_url or manager.url)
-    if "/" in run or run in (".", "..") or (not has_url and Path(run, "graph.dfg").exists()):
-        from dropflow.run_report import run_report
-
-        return run_report(Path(run))
-    from dropflow.cli.connection import connect_to, manager_url
-    from dropflow.rest.session_report import session_report
-
-    url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
-    if other_url is not None and manager.url is None:  # the token is for the manager of RUN
-        manager = ConnectionOptions(key=manager.key)
-    with connect_to(url, manager) as client:
-        return session_report(client, run)

@@ -50,6 +50,11 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         body = handle.body if handle.size <= _INLINE else b""
         return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body)
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is below the session directory."""
+        return self.location.startswith(_HERE)
+
     def in_directory(self, directory: Path) -> Handle | None:
         """Return the content for a later process, or None if it was only in the memory of an earlier process.
 

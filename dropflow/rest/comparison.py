@@ -16,9 +16,11 @@ from dropflow.drop_counts import DropCounts
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.planning_note import planning_of
+from dropflow.graph.software_note import software_of
 from dropflow.graph.template_differences import NodeDifference, ValueDifference, graph_differences, matched_templates
 from dropflow.rest.cause_groups import Cause
 from dropflow.rest.report import SessionReport
+from dropflow.rest.signature import ContentDifference, Levels, Signature, content_differences, levels_of, signature
 from dropflow.rest.submission_note import META as SUBMISSION
 from dropflow.rest.submission_note import options_of
 from dropflow.times.by_template import profile
@@ -67,6 +69,8 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     counts : DropCounts
         Its drops by what has become of them.
     is_over : bool
+    signature : Signature
+        What it computed.
     """
 
     session: str
@@ -78,6 +82,7 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     edges: int
     counts: DropCounts
     is_over: bool
+    signature: Signature
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +182,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     first, second : ComparedSession
+    levels : Levels
+        At which levels both are the same.
     nodes : Listed of NodeDifference
         Logical nodes that were added, removed or changed.
     values : Listed of ValueDifference
@@ -188,6 +195,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         Those that are not 0 in both.
     times : Listed of ComparedNode
         Those that took most first.
+    contents : Listed of ContentDifference
+        Results that differ for sure.
     causes : Listed of CauseDifference
         New ones first, then those that are gone, then those in both.
     warnings : tuple of str
@@ -196,6 +205,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     first: ComparedSession
     second: ComparedSession
+    levels: Levels
     nodes: Listed[NodeDifference]
     values: Listed[ValueDifference]
     links_removed: Listed[str]
@@ -203,6 +213,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     settings: Listed[Setting]
     totals: tuple[Total, ...]
     times: Listed[ComparedNode]
+    contents: Listed[ContentDifference]
     causes: Listed[CauseDifference]
     warnings: tuple[str, ...] = ()
 
@@ -237,9 +248,12 @@ _CHANGES = ("removed", "added", "changed")
 def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
     """Return what differs between two sessions."""
     found = graph_differences(first.graph, second.graph)
+    one, two = _session(first), _session(second)
+    contents = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
     return Comparison(
-        first=_session(first),
-        second=_session(second),
+        first=one,
+        second=two,
+        levels=levels_of(one.signature, two.signature, len(contents)),
         nodes=_listed(found.nodes),
         values=_listed(found.values),
         links_removed=_listed(found.links_removed),
@@ -247,6 +261,7 @@ def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
         settings=_listed([one for one in _settings(first, second) if one.differs]),
         totals=tuple(_totals(first, second)),
         times=_listed(sorted(_times(first, second), key=lambda one: -one.cost)),
+        contents=_listed(contents),
         causes=_listed(list(_causes(first.causes, second.causes))),
         warnings=tuple(text for report in (first, second) for text in _warnings(report)),
     )
@@ -276,6 +291,7 @@ def _session(report: SessionReport) -> ComparedSession:
         edges=graph.edges,
         counts=detail.counts,
         is_over=detail.is_over,
+        signature=signature(graph, report.results),
     )
 
 
@@ -291,9 +307,10 @@ def _settings(first: SessionReport, second: SessionReport) -> Iterator[Setting]:
 
 
 def _versions(report: SessionReport) -> Iterator[tuple[str, str]]:
-    """Yield the programs by their versions, so that other names of nodes are no other versions."""
+    """Yield the versions that were recorded, and those of the managers, without the names of these."""
+    yield from software_of(report.graph).items()
     if report.versions:
-        yield "dropflow", ", ".join(sorted({version for _, version in report.versions}))
+        yield "dropflow of the managers now", ", ".join(sorted({version for _, version in report.versions}))
 
 
 def _places(report: SessionReport) -> Iterator[tuple[str, str]]:
@@ -445,6 +462,8 @@ def _warnings(report: SessionReport) -> Iterator[str]:
         yield f"{name} is not over: its numbers are those of now."
     for node in report.missing:
         yield f"Node {node} of {name} did not answer: its attempts are missing."
+    for node in report.results.missing:
+        yield f"Node {node} of {name} did not answer: its results are missing."
     listed = sum(one.count for one in report.failures if one.drop)
     if report.detail.counts.in_error > listed:
         rest = report.detail.counts.in_error - listed

@@ -16,6 +16,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.assets import STATIC
 from dropflow.rest.bars import GROUPS, grouped, segments
 from dropflow.rest.cause_groups import Cause, causes
+from dropflow.rest.operation_records import ResultList
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.rest.traffic_grid import traffic_grid
@@ -54,6 +55,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         Nodes that did not answer.
     traffic : tuple of NodeTraffic
         What was moved between nodes.
+    results : ResultList
+        Its results; none unless they were asked for.
     """
 
     detail: SessionDetail
@@ -63,6 +66,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     versions: Sequence[tuple[str, str]] = ()
     missing: tuple[str, ...] = ()
     traffic: tuple[NodeTraffic, ...] = ()
+    results: ResultList = ResultList(results=())
 
     @property
     def graph(self) -> PhysicalGraph:

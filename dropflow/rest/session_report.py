@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.operation_records import ALL_TIMES, FIRST_FAILURES, FailureList, FailureQuery, TimesQuery
+from dropflow.rest.operation_records import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
 from dropflow.rest.report import SessionReport
 from dropflow.rest.schema import Download, ManagerInfo, NodeInfo, SessionDetail
 from dropflow.times.analysis import analyse
@@ -44,9 +53,22 @@ class ReportSource(Protocol):
         """Return the whole graph."""
         ...
 
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+        """Return the results of a session."""
+        ...
 
-def session_report(source: ReportSource, session: str) -> SessionReport:
+
+def session_report(source: ReportSource, session: str, *, has_results: bool = False) -> SessionReport:
     """Return the report of a session as it is now.
+
+    Parameters
+    ----------
+    source : ReportSource
+        A manager, or a client of one.
+    session : str
+        Its name.
+    has_results : bool
+        Whether results are read, too: a page does not show them, but a comparison and an origin do.
 
     Raises
     ------
@@ -68,4 +90,5 @@ def session_report(source: ReportSource, session: str) -> SessionReport:
         versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
         missing=tuple(sorted(section.node for section in sections if section.missing)),
         traffic=traffic_of(graph, sections),
+        results=source.results(session) if has_results else ResultList(results=()),
     )

@@ -13,6 +13,7 @@ from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.software_note import note_software
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
 from dropflow.rest.auth import is_loopback
 from dropflow.rest.schema import NodeInfo, SubmitQuery
@@ -68,7 +69,7 @@ def plan_deployment(
     if options.session and not is_session_name(options.session):
         raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
     assignment = assign(graph, nodes, anew=options.anew)
-    placed = note_options(replace(graph, places=assignment.places), options)
+    placed = note_software(note_options(replace(graph, places=assignment.places), options))
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
     replicas = max([options.replicas, 2 if options.protect else 1, *map(replicas_of, graph.templates)])
     by_name = {node.name: node for node in nodes}

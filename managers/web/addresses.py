@@ -15,6 +15,7 @@ __all__ = [
     "drops_url",
     "failure_url",
     "nodes_url",
+    "origin_url",
     "picture_url",
     "quoted",
     "retry_url",
@@ -43,6 +44,11 @@ def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
 def drop_url(session: str, oid: str, query: DropPageQuery = FIRST_DROP_PAGE) -> str:
     """Return the page of a drop; `query` says which of its neighbours it lists, and how it shows its content."""
     return f"{session_url(session)}/drops/{quoted(oid)}{asked(query, FIRST_DROP_PAGE)}"
+
+
+def origin_url(session: str, oid: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of what a drop was made from."""
+    return f"{drop_url(session, oid)}/origin{asked(query, FIRST_PAGE)}"
 
 
 def picture_url(session: str, oid: str, query: PreviewQuery = FIRST_LOOK) -> str:

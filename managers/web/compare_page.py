@@ -69,7 +69,8 @@ def compare_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 def _view(manager: Manager, session: str, query: CompareQuery) -> CompareView:
     info = msgspec.convert(manager.session(session), SessionInfo, from_attributes=True)
     if query.other:
-        found = comparison_of(session_report(manager, session), session_report(manager, query.other))
+        reports = [session_report(manager, name, has_results=True) for name in (session, query.other)]
+        found = comparison_of(*reports)
         return CompareView(manager=manager.info(), session=info, query=query, comparison=found)
     text = query.text.casefold()
     others = [

@@ -53,6 +53,7 @@ _NAMES: dict[str, object] = {
     "failure_url": addresses.failure_url,
     "grouped": grouped,
     "groups": GROUPS,
+    "origin_url": addresses.origin_url,
     "ratio_text": _ratio_text,
     "quoted": addresses.quoted,
     "retry_url": addresses.retry_url,

@@ -47,6 +47,7 @@ from managers.web.addresses import (
 from managers.web.compare_page import compare_routes
 from managers.web.graph_pages import graph_routes
 from managers.web.log_page import log_routes
+from managers.web.origin_page import origin_routes
 from managers.web.page_templates import manager_templates
 from managers.web.plots import line_plot, plots_of
 from managers.web.preview import read_start
@@ -95,6 +96,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         *log_routes(manager, templates),
         *result_routes(manager, templates),
         *compare_routes(manager, templates),
+        *origin_routes(manager, templates),
         *_details(manager, templates),
         *action_routes(manager, templates),
         *submission_routes(manager, templates, places or Places()),

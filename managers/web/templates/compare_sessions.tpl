@@ -13,10 +13,43 @@
 % end
 % end
 </ul>
-<p class="muted small digest">graph <code title="{{one.digest}}">{{one.digest[:16]}}</code></p>
 </section>
 % end
 </div>
+<section class="block" aria-labelledby="signature-title">
+<div class="section-head"><h2 id="signature-title">What was computed</h2></div>
+<div class="table" tabindex="0" role="region" aria-label="Table of signatures"><table class="values">
+<thead><tr><th scope="col">Level</th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th></tr></thead>
+<tbody>
+% one, two, levels = found.first.signature, found.second.signature, found.levels
+% for name, title, state in (("graph", "Components, links and indices", levels.graph), ("parameters", "These, with parameters", levels.parameters), ("software", "Versions", levels.software), ("contents", "Results", levels.contents)):
+<tr><th scope="row"><span class="level {{state}}">{{state}}</span><span class="sub">{{title}}</span></th>\\
+% for each in (one, two):
+% if name == "software":
+<td>{{", ".join(f"{program} {version}" for program, version in each.software.items()) or "not recorded"}}</td>\\
+% elif name == "contents" and not each.contents:
+<td class="muted small"><bdi>{{single_line(each.contents_note, 400)}}</bdi></td>\\
+% else:
+<td class="mono">{{getattr(each, name)}}</td>\\
+% end
+% end
+</tr>
+% end
+</tbody></table></div>
+% if found.contents.rows:
+<h3 class="block-small">Results that differ</h3>
+<div class="table tall" tabindex="0" role="region" aria-label="Table of results that differ"><table class="values">
+<thead><tr><th scope="col">Result</th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th></tr></thead>
+<tbody>
+% for row in found.contents.rows:
+<tr><th scope="row"><bdi>{{shown_name(row.name, 200)}}</bdi></th><td class="{{"" if row.first else "muted"}}">{{row.first or "–"}}</td><td class="{{"" if row.second else "muted"}}">{{row.second or "–"}}</td></tr>
+% end
+</tbody></table></div>
+% if found.contents.left_out:
+<p class="muted small block-small">{{format_count(found.contents.left_out)}} more are not listed.</p>
+% end
+% end
+</section>
 <section class="block" aria-labelledby="totals-title">
 <div class="section-head"><h2 id="totals-title">Totals</h2><span class="muted">ratio: second divided by first</span></div>
 <div class="table" tabindex="0" role="region" aria-label="Table of totals"><table class="ratios">

@@ -7,9 +7,14 @@ import msgspec
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.compare_page import CompareView
-from tests.managers.web.reading import ask, read
+from managers.web.origin_page import OriginView
+from tests.managers.web.reading import Page, ask, read
 from tests.managers.web.test_pages import HOSTILE, hostile_graph
 from tests.times.made_times import executed, sections_of
+
+
+def _links(page: Page) -> set[str]:
+    return {found.get("href", "") for tag, found in read(page)[0] if tag == "a"}
 
 
 def test_two_sessions_are_compared(serve: Any) -> None:
@@ -19,7 +24,7 @@ def test_two_sessions_are_compared(serve: Any) -> None:
         manager.set_times(name, sections_of(executed(fan(40), 3)))
     url = serve(manager)
     page = ask(url, "/sessions/failed/compare?other=finished")
-    tags, text = read(page.text)
+    tags, text = read(page)
     twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
     view = msgspec.json.decode(ask(url, twin).body, type=CompareView)
 
@@ -36,13 +41,13 @@ def test_a_session_to_compare_with_is_chosen(serve: Any) -> None:
     manager = manager_with_sessions()
     manager.add(hostile_graph(), "apart")
     url = serve(manager)
-    tags, _ = read(ask(url, "/sessions/failed/compare").text)
+    tags, _ = read(ask(url, "/sessions/failed/compare"))
     wanted = [found["href"] for tag, found in tags if tag == "a" and "?other=" in found.get("href", "")]
 
     assert [link.partition("other=")[2] for link in wanted] == ["running", "finished", "cancelled", "apart"]
     assert "?other=finished" not in ask(url, "/sessions/failed/compare?text=canc").text
     for path in ("/sessions/failed", "/sessions"):
-        assert 'href="/sessions/failed/compare"' in ask(url, path).text
+        assert "/sessions/failed/compare" in _links(ask(url, path))
     assert ask(url, "/sessions/failed/compare?other=none").status == 404
     assert ask(url, "/sessions/none/compare").status == 404
 
@@ -64,3 +69,22 @@ def test_names_and_values_are_text(serve: Any) -> None:
 
     assert page.status == 200
     assert "<script>alert" not in page.text
+
+
+def test_a_drop_has_an_origin(serve: Any) -> None:
+    """Its page leads to the logical nodes and drops that it was made from, by pages, and to the same as JSON."""
+    manager = manager_with_sessions()
+    manager.set_times("finished", sections_of(executed(fan(40), 3)))
+    url = serve(manager)
+    path = "/sessions/finished/drops/fan_d_0-0/origin"
+    page = ask(url, path)
+    tags, text = read(page)
+    twin = next(found["href"] for tag, found in tags if tag == "link" and found.get("rel") == "alternate")
+    view = msgspec.json.decode(ask(url, twin).body, type=OriginView)
+
+    assert path in _links(ask(url, "/sessions/finished/drops/fan_d_0-0"))
+    assert "Upstream of it are 2 drops of 3 logical nodes, back to 1 root." in text
+    assert [one.oid for one in view.origin.drops] == ["fan_d_0-0", "fan_a_0-0", "fan_r_0"]
+    assert "CRC-32" in text
+    assert ask(url, f"{path}?offset=2&limit=1").text.count("data-row=") == 1
+    assert ask(url, "/sessions/finished/drops/none/origin").status == 404

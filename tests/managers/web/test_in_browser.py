@@ -385,6 +385,7 @@ OTHER_PAGES = (
     "/sessions/failed/causes",
     "/sessions/finished/results",
     "/sessions/failed/compare?other=finished",
+    "/sessions/failed/drops/fan_d_0-0/origin",
     "/sessions/failed/retry",
 )
 
