@@ -37,6 +37,8 @@ class _CachedPart:
         When it came, in seconds since the epoch.
     is_gone : bool
         Whether the child has answered since that it does not have the session.
+    has_old_details : bool
+        Whether counts by logical node, failures and notes are of an earlier version than the rest.
     """
 
     detail: SessionDetail
@@ -44,6 +46,7 @@ class _CachedPart:
     child: str
     time: float
     is_gone: bool = False
+    has_old_details: bool = False
 
     @property
     def since(self) -> str:
@@ -106,7 +109,14 @@ class SessionCache:
             by_child = self._sessions.setdefault(info.session, {})
             known = by_child.get(child.url)
             detail = _detailed(info, known.detail if known else None)
-            by_child[child.url] = _CachedPart(detail, self._answers, child.name, self._time.wall)
+            is_old = (
+                known is not None
+                and not isinstance(info, SessionDetail)
+                and (known.has_old_details or known.detail.version != info.version)
+            )
+            by_child[child.url] = _CachedPart(
+                detail, self._answers, child.name, self._time.wall, has_old_details=is_old
+            )
             self.changes += 1
 
     def note_absent(self, session: str, url: str, *, since: int) -> None:
@@ -187,6 +197,11 @@ class SessionCache:
         """Return the version in the last answer of a child, as the child counts; -1 if there is none."""
         known = self._sessions.get(session, {}).get(url)
         return known.detail.version if known else -1
+
+    def has_old_details(self, session: str, url: str) -> bool:
+        """Return whether the last details of a child are older than the numbers that it has sent since."""
+        known = self._sessions.get(session, {}).get(url)
+        return known is not None and known.has_old_details
 
     def is_over_at(self, session: str, url: str) -> bool:
         """Whether the part of a child was over when it answered last."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+import msgspec
+
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import CancelRequest, ResumeRequest
@@ -142,7 +144,13 @@ class Sessions:
             if not self._deletions.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
-        return found
+        late = [view for view, _ in (*replies.refusals, *replies.missing)]
+        old = sorted(view.name for view in late if self._cache.has_old_details(session, view.url))
+        if not old:
+            return found
+        # The numbers of the whole session came with the state of the child, which is asked for every second.
+        note = f"{', '.join(old)} did not answer in time: counts by logical node and failures there are older"
+        return msgspec.structs.replace(found, notes=(*found.notes, note))
 
     def watch(self, session: str, version: int, seconds: float) -> Routine[SessionDetail]:
         """Return the session when its version is not `version` any more, or it is over; after `seconds` as it is.

@@ -206,6 +206,26 @@ def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
     assert found.drops == 41
 
 
+def test_details_that_are_older_than_numbers_are_noted(world: World) -> None:
+    """A busy child that sends its state, but no details, leaves counts that do not add up: the session says so."""
+    world.node("n1")
+    two = world.node("n2")
+    island = world.composite("n1", "n2")
+    island.submit(parts(2), SUBMIT)
+    assert island.session("s").notes == ()
+    two.refuse("session", LinkError("it is busy"))
+    two.complete("s")
+    settled = island.session("s").settled
+    until(lambda: island.sessions()[0].settled > settled)
+
+    found = island.session("s")
+
+    assert found.settled > sum(node.counts.settled for node in found.logical)
+    assert any("n2 did not answer in time" in note for note in found.notes)
+    two.allow("session")
+    until(lambda: not island.session("s").notes)
+
+
 def test_without_answers_a_session_is_not_reported_missing(world: World) -> None:
     """When no child can be asked, whether there is such a session is not known."""
     world.node("n1").refuse("info", LinkError("nothing listens there"))
