@@ -1,7 +1,8 @@
 """Arrays of a graph and applications on them; `dropflow.builder.graph.Graph` has these methods."""
 
+import json
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dropflow.apps.registry import app_class
@@ -31,6 +32,7 @@ class GraphArrays(GraphBlocks):
         *,
         dtype: str = "float64",
         store: str | Formula = "",
+        compressor: str | Mapping[str, Any] = "",
         name: str = "Array",
     ) -> Data:
         """Add an array. One that no application makes is read from its store.
@@ -45,6 +47,9 @@ class GraphArrays(GraphBlocks):
             Type of the values, as numpy spells it.
         store : str
             Directory of a zarr array, below the files of the session unless it is absolute.
+        compressor : str or mapping
+            How chunks there are compressed: ``zlib``, ``gzip``, ``bz2``, or with numcodecs ``blosc``, ``zstd`` or
+            ``lz4``; or a mapping as zarr has it, with the name under ``id`` and settings. Empty for no compression.
         name : str
             Name of the node.
         """
@@ -55,6 +60,9 @@ class GraphArrays(GraphBlocks):
         node.set("chunks", chunks, "Json")
         node.set("dtype", dtype)
         node.set("store", str(store), "String")
+        if compressor:
+            text = compressor if isinstance(compressor, str) else json.dumps(dict(compressor))
+            node.set("compressor", text, "String")
         node.encoding = "path" if store else "npy"  # applications on arrays read chunks in any case
         return Data(self, node)
 

@@ -58,6 +58,12 @@ ARRAY = Component(
             description="Directory of a zarr array that is written, or read if no application makes the array; empty "
             "to keep it in memory. Relative paths are below the session's files.",
         ),
+        Parameter(
+            name="compressor",
+            parameter_type="ComponentParameter",
+            description="How chunks in the store are compressed: zlib, gzip, bz2, and with numcodecs blosc, zstd, lz4; "
+            'with settings as zarr has them, such as {"id": "zstd", "level": 5}. Empty for no compression.',
+        ),
         *(_CHUNK_VOLUME if one.name == "data_volume" else one for one in common(persists=False)),
     ),
     ports=IO,

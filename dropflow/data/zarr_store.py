@@ -1,17 +1,21 @@
 """Zarr arrays in directories: metadata once, then one file for each chunk, by any number of processes at a time.
 
-Written are arrays of version 2 without compression: a page of JSON, and the plain values of each chunk. Read are those
-that `dropflow.preview.zarr_array` knows.
+Written are arrays of version 2: a page of JSON, and the values of each chunk, which may be compressed: with zlib, gzip
+and bz2 by the standard library, otherwise by numcodecs. Read are those that `dropflow.preview.zarr_array` knows.
 """
 
+import bz2
 import contextlib
+import gzip
 import itertools
 import json
 import math
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.storage_errors import storage_errors
-from dropflow.errors import BadFileError
+from dropflow.errors import BadFileError, MissingDependencyError
 from dropflow.preview.source import DirectorySource
 from dropflow.preview.zarr_array import ZarrHeader, read_chunk, read_header
 
-__all__ = ["absent_chunks", "create_array", "read_region", "write_chunk"]
+__all__ = ["absent_chunks", "create_array", "encoder", "read_region", "write_chunk"]
 
 _METADATA, _ATTRIBUTES = ".zarray", ".zattrs"
 _MARKS = (_METADATA, "zarr.json", ".zgroup")
@@ -33,7 +37,19 @@ _MARGIN = 1 << 20
 """Bytes by which a compressed chunk may be larger than its values."""
 
 
-def create_array(path: Path, shape: Sequence[int], chunks: Sequence[int], dtype: str, session: str) -> None:
+Compressor = Mapping[str, Any] | None
+"""As the metadata have it (`dropflow.graph.compressors`)."""
+
+
+def create_array(
+    path: Path,
+    shape: Sequence[int],
+    chunks: Sequence[int],
+    dtype: str,
+    session: str,
+    *,
+    compressor: Compressor = None,
+) -> None:
     """Write the metadata of an array, in a new directory or in place of another zarr array.
 
     An array that the same session has begun there stays as it is, so that no chunk is lost if this is done again. Where
@@ -49,20 +65,25 @@ def create_array(path: Path, shape: Sequence[int], chunks: Sequence[int], dtype:
         Type of the values, as numpy spells it.
     session : str
         Session id; empty if only one session writes there.
+    compressor : mapping, optional
+        Of the chunks.
 
     Raises
     ------
     BadFileError
         Something else than a zarr array is there.
+    MissingDependencyError
+        The compressor is not installed.
     StorageError
         It cannot be written.
     """
+    encoder(compressor)
     metadata = {
         "zarr_format": 2,
         "shape": list(shape),
         "chunks": list(chunks),
         "dtype": _little(dtype).str,
-        "compressor": None,
+        "compressor": None if compressor is None else dict(compressor),
         "fill_value": 0,
         "order": "C",
         "filters": None,
@@ -82,7 +103,44 @@ def create_array(path: Path, shape: Sequence[int], chunks: Sequence[int], dtype:
         _replace(path / _METADATA, json.dumps(metadata, indent=1).encode())
 
 
-def write_chunk(path: Path, index: Sequence[int], values: npt.NDArray[Any], chunks: Sequence[int], dtype: str) -> None:
+def encoder(compressor: Compressor) -> Callable[[memoryview], bytes | memoryview]:
+    """Return the function that compresses the bytes of a chunk.
+
+    Raises
+    ------
+    MissingDependencyError
+        The compressor is not installed.
+    """
+    settings = dict(compressor or {"id": ""})
+    name = settings["id"]
+    if not name:
+        return lambda data: data
+    if name == "zlib":
+        return lambda data: zlib.compress(data, settings["level"])
+    if name == "gzip":
+        return lambda data: gzip.compress(data, settings["level"], mtime=0)
+    if name == "bz2":
+        return lambda data: bz2.compress(data, settings["level"])
+    try:
+        module = import_module("numcodecs")
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the compressor {name} of a store needs numcodecs on the node that writes it: {error}",
+            hint="pip install 'dropflow[zarr]', or choose zlib, gzip or bz2",
+        ) from error
+    codec = module.get_codec(settings)
+    return lambda data: bytes(codec.encode(data))
+
+
+def write_chunk(
+    path: Path,
+    index: Sequence[int],
+    values: npt.NDArray[Any],
+    chunks: Sequence[int],
+    dtype: str,
+    *,
+    compressor: Compressor = None,
+) -> None:
     """Write a chunk: whole or not at all, also if several processes do so.
 
     Parameters
@@ -97,19 +155,24 @@ def write_chunk(path: Path, index: Sequence[int], values: npt.NDArray[Any], chun
         Shape of a whole chunk.
     dtype : str
         Type of the values.
+    compressor : mapping, optional
+        That of the array.
 
     Raises
     ------
+    MissingDependencyError
+        The compressor is not installed.
     StorageError
         It cannot be written.
     """
+    compress = encoder(compressor)
     if values.shape != tuple(chunks):
         whole = np.zeros(tuple(chunks), dtype=values.dtype)
         whole[tuple(slice(0, size) for size in values.shape)] = values
         values = whole
     body = np.ascontiguousarray(values, dtype=_little(dtype)).reshape(-1).view(np.uint8)
     with storage_errors("write a chunk of", path):
-        _replace(path / _name(index), body.data)
+        _replace(path / _name(index), compress(body.data))
 
 
 def absent_chunks(path: Path, counts: Sequence[int]) -> list[str]:

@@ -49,7 +49,8 @@ def built() -> Graph:
         graph.blockwise("x: ij, factors: i -> ij", y, scaled, x=x, factors=factors)
         graph.reduction("x: ij -> i", graph.array([6], [2], name="sums", store="sums.zarr"), "sum", x=y)
         graph.reduction("x: ij -> j", graph.array([4], [3], name="low", store="low.zarr"), low, combine=lowest, x=y)
-        graph.rechunk(y, graph.array([6, 4], [4, 2], name="stored", store="y.zarr"))
+        packed = {"id": "bz2", "level": 9}
+        graph.rechunk(y, graph.array([6, 4], [4, 2], name="stored", store="y.zarr", compressor=packed))
     return graph
 
 

@@ -1,6 +1,10 @@
 """Zarr arrays that processes write chunk by chunk."""
 
+import contextlib
 import itertools
+import re
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.data.zarr_store import absent_chunks, create_array, read_region, write_chunk
-from dropflow.errors import BadFileError
+from dropflow.errors import BadFileError, BadParameterError, MissingDependencyError
+from dropflow.graph.compressors import compressor_record
 
 
-def written(path: Path, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str) -> np.ndarray:
+def written(
+    path: Path, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str, compressor: object = None
+) -> np.ndarray:
     """Write an array of numbers that are counted, and return it."""
     whole = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
-    create_array(path, shape, chunks, dtype, "session")
+    record = compressor_record(compressor)
+    create_array(path, shape, chunks, dtype, "session", compressor=record)
     for index in np.ndindex(*(-(-length // size) for length, size in zip(shape, chunks, strict=True))):
         region = tuple(slice(one * size, (one + 1) * size) for one, size in zip(index, chunks, strict=True))
-        write_chunk(path, index, whole[region], chunks, dtype)
+        write_chunk(path, index, whole[region], chunks, dtype, compressor=record)
     return whole
 
 
@@ -41,12 +49,48 @@ def test_any_part_of_an_array_is_read(
     assert np.array_equal(read_region(path, region), whole[tuple(region)])
 
 
-def test_the_zarr_library_reads_what_is_written(tmp_path: Path) -> None:
-    """The directory is a zarr array for others."""
-    zarr = pytest.importorskip("zarr")
-    whole = written(tmp_path / "x.zarr", (5, 7), (2, 3), "float32")
+_COMPRESSORS = ("", "zlib", "gzip", "bz2", "zstd", "lz4", "blosc", '{"id": "blosc", "cname": "zstd", "shuffle": 2}')
 
-    assert np.array_equal(zarr.open_array(str(tmp_path / "x.zarr"), mode="r")[:], whole)
+
+@pytest.mark.parametrize("compressor", _COMPRESSORS)
+def test_chunks_are_compressed(tmp_path: Path, compressor: str) -> None:
+    """They are smaller, and are read again by us and by the zarr library if it is installed."""
+    if compressor not in ("", "zlib", "gzip", "bz2"):
+        pytest.importorskip("numcodecs")
+    path = tmp_path / "x.zarr"
+    whole = written(path, (50, 70), (20, 30), "int64", compressor)
+
+    assert np.array_equal(read_region(path, [slice(0, 50), slice(0, 70)]), whole)
+    assert ((path / "0.0").stat().st_size < 20 * 30 * 8) is bool(compressor)
+    with contextlib.suppress(ImportError):
+        zarr = import_module("zarr")
+        assert np.array_equal(zarr.open_array(str(path), mode="r")[:], whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("zip", "there is no compressor 'zip'"),
+        ({"id": "zlib", "strength": 3}, "the compressor zlib has no setting 'strength' of 3"),
+        ({"id": "blosc", "clevel": "best"}, "no setting 'clevel' of 'best'"),
+        ('{"id": ', "is not JSON"),
+    ],
+)
+def test_unknown_compressors_are_refused(given: object, text: str) -> None:
+    """Names and settings are those of zarr; the error has those that there are."""
+    with pytest.raises(BadParameterError, match=re.escape(text)) as caught:
+        compressor_record(given)
+    assert "blosc" in caught.value.hint
+
+
+def test_a_compressor_that_is_not_installed_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the store of another session is replaced; the error says what to install."""
+    monkeypatch.setitem(sys.modules, "numcodecs", None)
+    whole = written(tmp_path / "x.zarr", (4,), (2,), "float64")
+    with pytest.raises(MissingDependencyError, match="the compressor zstd of a store needs numcodecs"):
+        written(tmp_path / "x.zarr", (4,), (2,), "float64", "zstd")
+
+    assert np.array_equal(read_region(tmp_path / "x.zarr", [slice(0, 4)]), whole)
 
 
 def test_an_array_that_the_session_has_begun_keeps_its_chunks(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ _WRONG: list[tuple[Callable[[], ArrayDrawing], str, str]] = [
     (lambda: one(chunks=[2, -2]), "LG130", "chunks of axis 1 need a positive length"),
     (lambda: one(dtype="float65"), "LG130", "the type 'float65' is not one of numbers"),
     (lambda: one(dtype="object"), "LG130", "the type 'object' is not one of numbers"),
+    (lambda: one(compressor="zip"), "LG130", "there is no compressor 'zip'"),
     (lambda: one(shape=[2**40, 2**40], chunks=1), "LG120", "more than"),
     (lambda: two(""), "LG131", "has no labels"),
     (lambda: two("ij"), "LG131", "not exactly one '->'"),

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import BadParameterError
+from dropflow.graph.compressors import compressor_record
 from dropflow.graph.tilings import Tiling
 from translator.logical import LogicalNode, NodeKind
 from translator.problem_codes import problem
@@ -48,12 +49,15 @@ class ArrayNode(msgspec.Struct, frozen=True):
         Type of the values, as numpy spells it.
     store : str
         Where it is stored; empty for memory.
+    compressor : dict or None
+        How the chunks there are compressed, as zarr's metadata have it.
     """
 
     node: LogicalNode
     tiling: Tiling
     dtype: str
     store: str
+    compressor: dict[str, Any] | None = None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def read_array(node: LogicalNode, largest: int, findings: Findings) -> ArrayNode
     largest : int
         Largest number of chunks.
     findings : list of Problem
-        LG130 is added for shape, chunks and type, LG120 for too many chunks.
+        LG130 is added for shape, chunks, type and compressor, LG120 for too many chunks.
     """
     before = len(findings)
     tiling = None
@@ -100,9 +104,15 @@ def read_array(node: LogicalNode, largest: int, findings: Findings) -> ArrayNode
         text = f"array {node.name!r} has {tiling.number:,} chunks, more than {largest:,}"
         findings.append(problem("LG120", text, where=pointer(node, "chunks"), hint="choose larger chunks"))
     dtype = _dtype(node, findings)
+    compressor = None
+    try:
+        compressor = compressor_record(node.value("compressor"))
+    except BadParameterError as error:
+        where = pointer(node, "compressor")
+        findings.append(problem("LG130", f"array {node.name!r}: {error.text}", where=where, hint=error.hint))
     if tiling is None or len(findings) > before:
         return None
-    return ArrayNode(node, tiling, dtype, str(node.value("store") or "").strip())
+    return ArrayNode(node, tiling, dtype, str(node.value("store") or "").strip(), compressor)
 
 
 def _dtype(node: LogicalNode, findings: Findings) -> str:

@@ -150,4 +150,5 @@ def _directory(draft: ArrayDraft, array: str, known: ArrayNode) -> str:
 
 
 def _told(known: ArrayNode, axes: int) -> dict[str, object]:
-    return {"axes": axes, "array": known.record, "store": known.store}
+    told = {"axes": axes, "array": known.record, "store": known.store}
+    return told if known.compressor is None else {**told, "compressor": known.compressor}

@@ -1,6 +1,7 @@
 """Reading and writing of the zarr stores of arrays, chunk by chunk. The translator adds these applications."""
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ class StoreApp(App):
     def array(self) -> ArrayPort:
         """The array."""
         return ArrayPort(self.grid.record["array"])
+
+    @property
+    def compressor(self) -> Mapping[str, Any] | None:
+        """Of the chunks, as the metadata of zarr have it."""
+        found: Mapping[str, Any] | None = self.grid.record.get("compressor")
+        return found
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -62,7 +69,8 @@ class ArrayOpenStore(StoreApp):
         )
         is_ours = path.is_relative_to(context.directory)  # no other session writes there
         session = "" if is_ours else context.session
-        create_array(path, self.array.tiling.shape, self.chunks, self.array.dtype, session)
+        shape, dtype, compressor = self.array.tiling.shape, self.array.dtype, self.compressor
+        create_array(path, shape, self.chunks, dtype, session, compressor=compressor)
         for output in context.outputs:
             output.put({"path": str(path)}, "json")
 
@@ -89,7 +97,7 @@ class ArrayWriteChunk(StoreApp):
         place = self.grid.place(context)
         shape = self.array.tiling.chunk_shape(place)
         values = chunk_of(_at(context, "chunk").value("npy"), shape, self.array.dtype, "the chunk")
-        write_chunk(_path(context), place, values, self.chunks, self.array.dtype)
+        write_chunk(_path(context), place, values, self.chunks, self.array.dtype, compressor=self.compressor)
 
 
 class ArrayCloseStore(StoreApp):
