@@ -246,7 +246,9 @@ class Session:
             followers=self._followers,
             times=times,
         )
-        self._statistics = None if on_statistics is None else StatisticsPublisher(clock, on_statistics)
+        self._statistics = (
+            None if on_statistics is None else StatisticsPublisher(clock, on_statistics, len(graph.templates))
+        )
         self._owner_lock, self._is_owned = threading.Lock(), False
         self._ready = ReadyRuns(
             self.core,
