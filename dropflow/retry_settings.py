@@ -1,16 +1,17 @@
 """Changed parameters of nodes that failed, for drops that are tried again."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from dropflow.engine.parameters import Unusable, convert_field
-from dropflow.errors import BadParameterError, UsageError
+from dropflow.errors import BadParameterError, ConflictError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
+from dropflow.graph.text_ids import oid
 
-__all__ = ["with_settings"]
+__all__ = ["refuse_unwanted_settings", "with_settings"]
 
 _FIXED = frozenset(
     {"dropclass", "input_error_threshold", "n_effective_inputs", "n_tries", "block_skip", "persist", "num_cpus"}
@@ -18,15 +19,19 @@ _FIXED = frozenset(
 """Fields that decide about drops that are settled already, or that the translator has taken into the graph."""
 
 
-def with_settings(graph: PhysicalGraph, causes: Sequence[int], settings: Sequence[str]) -> PhysicalGraph:
+def with_settings(
+    graph: PhysicalGraph, causes: Sequence[int], settings: Sequence[str], *, what: str = "failed"
+) -> PhysicalGraph:
     """Return the graph with changed parameters of the nodes that failed; the same graph without settings.
 
     Parameters
     ----------
     causes : sequence of int
-        The drops that failed by themselves and are tried again.
+        The drops that failed by themselves and are tried again, or those that are run again.
     settings : sequence of str
         ``name=value``, or ``node.name=value``.
+    what : str
+        What these nodes did, for errors.
 
     Raises
     ------
@@ -45,14 +50,48 @@ def with_settings(graph: PhysicalGraph, causes: Sequence[int], settings: Sequenc
         rows = [row for row in failed if node in ("", templates[row].name, templates[row].key, templates[row].app_name)]
         rows = [row for row in rows if templates[row].argument(name) is not None]
         if not rows:
+            these = "failed were" if what == "failed" else "these are"
             raise UsageError(
-                f"none of the nodes that failed has a parameter {address!r}",
+                f"none of the nodes that {what} has a parameter {address!r}",
                 where="--set",
-                hint=f"failed were: {_described([templates[row] for row in failed])}",
+                hint=f"{these}: {_described([templates[row] for row in failed])}",
             )
         for row in rows:
             templates[row] = _with_value(templates[row], name, value)
     return graph if not settings else replace(graph, templates=tuple(templates))
+
+
+def refuse_unwanted_settings(
+    before: PhysicalGraph,
+    graph: PhysicalGraph,
+    reset: Collection[int],
+    *,
+    where: str = "",
+) -> None:
+    """Refuse changed parameters with which drops would be made again that were asked to stay as they are.
+
+    Parameters
+    ----------
+    before, graph : PhysicalGraph
+        Without, and with the changed parameters.
+    reset : collection of int
+        Completed drops that run again because contents are lost.
+
+    Raises
+    ------
+    ConflictError
+        One of these is of a changed node.
+    """
+    pairs = zip(before.templates, graph.templates, strict=True)
+    changed = [row for row, (old, new) in enumerate(pairs) if old is not new]
+    found = sorted(drop for drop in reset if graph.template[drop] in changed)
+    if found:
+        raise ConflictError(
+            f"{oid(graph, found[0])} has to run again with the parameters that it had, since its content is gone: "
+            f"a parameter of '{graph.templates[graph.template[found[0]]].name}' cannot be changed for other drops only",
+            where=where,
+            hint=f"run it again as well: --from {oid(graph, found[0])}; or leave out the setting",
+        )
 
 
 def _with_value(template: Template, name: str, value: str) -> Template:

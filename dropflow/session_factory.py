@@ -8,6 +8,7 @@ import numpy as np
 from dropflow.apps.fusible_templates import fusible_templates
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
+from dropflow.data.outdated_contents import RemoveOutdated
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.attempt_times import AttemptTimes
@@ -87,6 +88,9 @@ def make_session(
     """
     directory, name = Path(repository.workspace.directory), repository.workspace.session
     streams = streaming_links(graph)
+    if continuation is not None and continuation.outdated:
+        remove = RemoveOutdated(repository.workspace, continuation.outdated, continuation.contents.values())
+        instruments = (*instruments, remove)
     header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
     return Session(
         graph,

@@ -5,7 +5,7 @@ Used by ``dropflow resume`` and ``dropflow retry``. How a session continues is d
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import replaced_contents, surviving_contents
+from dropflow.data.surviving_contents import changed_inputs, replaced_contents, surviving_contents
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
@@ -26,6 +26,7 @@ from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph_file import load
+from dropflow.repeated_drops import OutsideInputs, RepeatedDrops, refuse_mixed_results
 from dropflow.states import DropState, SessionState
 
 __all__ = ["ContinuationPlan", "StoppedSession"]
@@ -133,7 +134,14 @@ class StoppedSession:
             ),
         )
 
-    def plan(self, *, repeated: Collection[int] = (), failed: Collection[int] = (), reason: str) -> ContinuationPlan:
+    def plan(
+        self,
+        *,
+        repeated: Collection[int] = (),
+        failed: Collection[int] = (),
+        again: RepeatedDrops | None = None,
+        reason: str,
+    ) -> ContinuationPlan:
         """Return how the session continues. Reads the contents that it has committed.
 
         Parameters
@@ -142,26 +150,34 @@ class StoppedSession:
             Drops that have to settle again though their outcome is known.
         failed : collection of int
             Those of them whose own attempts failed.
+        again : RepeatedDrops or None
+            Drops that run again because a user wants that, whatever their outcome was.
         reason : str
             Why the session continues, for explanations.
+
+        Raises
+        ------
+        ConflictError
+            Drops cannot run `again`, see `dropflow.repeated_drops.refuse_mixed_results`.
         """
         if self.replayed is None:
             return ContinuationPlan(None, ("nothing had run before: the session starts from its beginning",))
         graph, drops, replayed = self.graph, self.replayed.core.drops, self.replayed
         states = bytearray(drops.states)
-        for drop in repeated:
+        for drop in (*repeated, *(() if again is None else again.drops)):
             states[drop] = DropState.INITIALIZED
-        contents = {
-            drop: content
-            for drop, content in surviving_contents(replayed.contents, self.directory).items()
-            if states[drop] == DropState.COMPLETED
-        }
+        surviving = surviving_contents(replayed.contents, self.directory)
+        contents = {drop: content for drop, content in surviving.items() if states[drop] == DropState.COMPLETED}
         available = np.zeros(graph.drops, dtype=np.bool_)
         available[list(contents)] = True
         available |= self._without_content()
         replaced = replaced_contents(replayed.contents)
         parts = [(app, drop) for app, chosen in replayed.skipped.items() for drop in chosen]
         reset = must_run_again(graph, states, available, kept=kept_drops(graph), parts=parts, replaced=replaced)
+        if again is not None:
+            before = np.frombuffer(bytes(drops.states), dtype=np.uint8)
+            inputs = self._outside_inputs(replaced & surviving.keys())
+            refuse_mixed_results(graph, before, again.drops, reset, inputs, where=str(self.directory))
         known = known_states(
             graph,
             drops,
@@ -169,18 +185,35 @@ class StoppedSession:
             reset,
             available,
             interrupted=replayed.interrupted,
-            failed=failed,
+            failed=failed if again is None else again.begun,
             skipped=replayed.skipped,
             reason=reason,
         )
         failures = {drop: replayed.failures[drop] for drop in set(known.causes.values()) if drop in replayed.failures}
-        again = np.flatnonzero(reset & has_attempts(graph)).tolist()
+        recomputed = np.flatnonzero(reset & has_attempts(graph)).tolist()
         lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
         kept = sum(state > DropState.WRITING for state in known.states)
+        remaining = {drop: content for drop, content in contents.items() if not reset[drop]}
+        is_written = np.diff(graph.predecessors.ptr) > 0
+        named = () if again is None else again.drops
+        outdated = tuple(surviving[drop] for drop in named if drop in surviving and is_written[drop])
+        reasons = {
+            "tried again after a failure or a cancellation": len(repeated),
+            "run again as was asked for": len(named),
+            "run again because contents are lost": len(recomputed),
+        }
         return ContinuationPlan(
-            Continuation(known, {drop: content for drop, content in contents.items() if not reset[drop]}, failures),
-            tuple(self._notes(kept, again, lost, len(set(replayed.interrupted)), len(repeated))),
+            Continuation(known, remaining, failures, outdated=outdated),
+            tuple(self._notes(kept, reasons, lost, len(set(replayed.interrupted)))),
         )
+
+    def _outside_inputs(self, replaced: Collection[int]) -> OutsideInputs:
+        """Return which contents that existed before the session are not as they were."""
+        assert self.replayed is not None  # noqa: S101 - plan
+        is_written = np.diff(self.graph.predecessors.ptr) > 0
+        inputs = {drop: record for drop, record in self.replayed.contents.items() if not is_written[drop]}
+        missing, changed = changed_inputs(inputs, self.directory, self.replayed.started)
+        return OutsideInputs(missing, changed, frozenset(drop for drop in replaced if not is_written[drop]))
 
     def _without_content(self) -> npt.NDArray[np.bool_]:
         """Return the drops that never had a content, because nothing was written to them."""
@@ -191,15 +224,10 @@ class StoppedSession:
             found[list(self.replayed.known.lost)] = False
         return found
 
-    def _notes(
-        self, kept: int, again: Sequence[int], lost: Sequence[int], interrupted: int, repeated: int
-    ) -> Iterator[str]:
+    def _notes(self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], interrupted: int) -> Iterator[str]:
         """Yield how many drops are kept, and how many run again for which reason."""
         parts = [f"{plural(kept, 'drop')} kept"]
-        if repeated:
-            parts.append(f"{plural(repeated, 'drop')} tried again after a failure or a cancellation")
-        if again:
-            parts.append(f"{plural(len(again), 'drop')} run again because contents are lost")
+        parts += [f"{plural(count, 'drop')} {reason}" for reason, count in reasons.items() if count]
         if interrupted:
             parts.append(f"{plural(interrupted, 'attempt')} that had not ended, or waited for a worker, begun again")
         yield f"continued: {', '.join(parts)}"

@@ -394,7 +394,8 @@ class Manager(SessionContents, ManagerRecords, Protocol):
     def retry(self, session: str, request: RetryRequest) -> SessionInfo:
         """Run failed drops of a session again, and those that failed because of them.
 
-        A session that runs goes on with them; one that is over is continued.
+        A session that runs goes on with them; one that is over is continued. With `RetryRequest.start`, other drops of
+        a session that is over run again, with all that depends on them.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""``dropflow retry``: try the failed drops of a run, or of a session of a manager, again."""
+"""``dropflow retry``: try failed drops of a run, or of a session of a manager, again, or run it again from a drop."""
 
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from dropflow.cli.options import (
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_or_session import continue_session, is_directory, session_options
 from dropflow.cli.run_reply import RunReply, exit_of_run
+from dropflow.errors import UsageError
 
 __all__ = ["command"]
 
@@ -29,11 +30,20 @@ __all__ = ["command"]
 @session_options
 @patience_option
 @click.option(
+    "--from",
+    "start",
+    multiple=True,
+    metavar="DROP",
+    shell_complete=drops,
+    help="Run this drop again and all that depends on it, whatever their outcome was. May be repeated.",
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="[NODE.]PARAM=VALUE",
-    help="Set a parameter of the nodes that failed, for all of their drops that run from now on. May be repeated.",
+    help="Set a parameter of the nodes that failed, or are named with --from, for all of their drops that run from now "
+    "on. May be repeated.",
 )
 @runner_options
 def command(
@@ -42,6 +52,7 @@ def command(
     manager: ConnectionOptions,
     run: str,
     drops: tuple[str, ...],
+    start: tuple[str, ...],
     settings: tuple[str, ...],
     wait: bool,
     patience: float,
@@ -60,18 +71,27 @@ def command(
     that failed or were cancelled because of them. Drops that were completed are kept, if their contents are still there
     or not needed. Failed drops have all of their tries again. The answer is that of run, or for a session of a manager
     that of submit.
+
+    With --from, these drops run again and all that depends on them, also if they were completed; all others stay as
+    they are. DROP is a text id, the end of one, or the name of a logical node, for all of its drops. A data drop is
+    written again by its producers. Inputs whose contents are gone are made again. The session must be over.
     """
+    if start and drops:
+        raise UsageError(
+            f"DROP ({', '.join(drops)}) and --from cannot be given together",
+            hint="DROP names drops that failed; name all from which the run starts again with --from",
+        )
     if not is_directory(run):
         from dropflow.rest.operation_records import RetryRequest
 
-        request = RetryRequest(drops=drops, settings=settings, without_missing=without_missing)
+        request = RetryRequest(drops=drops, start=start, settings=settings, without_missing=without_missing)
         return continue_session(
             output, manager, lambda client: client.retry(run, request), wait=wait, patience=patience
         )
 
     from dropflow.cli.progress import session_progress
     from dropflow.local import RunOptions
-    from dropflow.retry_run import retry
+    from dropflow.retry_run import retry, run_again
 
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         options = RunOptions(
@@ -83,6 +103,9 @@ def command(
             on_statistics=show,
             check_invariants=bool(click.get_current_context().params.get("debug")),
         )
-        result = retry(Path(run), drops, options, settings=settings)
+        if start:
+            result = run_again(Path(run), start, options, settings=settings)
+        else:
+            result = retry(Path(run), drops, options, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

@@ -14,10 +14,10 @@ from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
 from dropflow.data.shared_memory import SHARED_MEMORY, SharedMemoryStore
 from dropflow.data.store import Store
 from dropflow.engine.component import Component
-from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Template
 
-__all__ = ["DATA_COMPONENTS", "component_for", "store_for"]
+__all__ = ["DATA_COMPONENTS", "component_for", "is_read_from_outside", "store_for"]
 
 _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (MEMORY, MemoryStore),
@@ -36,6 +36,8 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
 """The definitions of the data classes that users choose, for the palette and the reference."""
+
+_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, ARRAY_STORE, KEPT_CONTENT)
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
@@ -92,6 +94,17 @@ def store_for(template: Template) -> Store:
         Lists every parameter that cannot be used.
     """
     return _STORES[_row(template)][1](template)
+
+
+def is_read_from_outside(template: Template) -> bool:
+    """Return whether a drop of a data node that no application writes has the content of an existing file or directory.
+
+    That of other nodes is made from the graph.
+    """
+    try:
+        return component_for(template) in _FROM_OUTSIDE
+    except DropflowError:
+        return True
 
 
 def _row(template: Template) -> int:

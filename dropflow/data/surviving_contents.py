@@ -9,7 +9,7 @@ from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.errors import DropflowError
 
-__all__ = ["is_intact", "replaced_contents", "surviving_contents"]
+__all__ = ["changed_inputs", "is_intact", "replaced_contents", "surviving_contents"]
 
 
 def replaced_contents(records: Mapping[int, ContentRecord]) -> set[int]:
@@ -55,6 +55,51 @@ def surviving_contents(records: Mapping[int, ContentRecord], directory: Path) ->
     temporary = f"{directory / 'tmp'}/"
     intact = {path for path, handle in last.items() if not path.startswith(temporary) and is_intact(handle)}
     return {drop: handle for drop, handle in handles.items() if not handle.location or handle.location in intact}
+
+
+def changed_inputs(
+    records: Mapping[int, ContentRecord], directory: Path, since: float
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the drops whose file or directory is missing, and those where it has changed, or may have.
+
+    Only the size is recorded of what a session did not write, so the time of the last change counts, too.
+
+    Parameters
+    ----------
+    records : mapping of int to ContentRecord
+        Contents that existed before the session, by drop.
+    directory : Path
+        The session directory.
+    since : float
+        When the session read them, at the earliest, in seconds since the epoch.
+    """
+    missing, changed = set(), set()
+    for drop, record in records.items():
+        handle = record.in_directory(directory)
+        if handle is None or handle.kind not in ("file", "directory"):
+            continue
+        try:
+            last = _last_change(handle.location)
+        except OSError:
+            missing.add(drop)
+            continue
+        if not is_intact(handle) or (handle.size and last > since):
+            changed.add(drop)
+    return frozenset(missing), frozenset(changed)
+
+
+def _last_change(path: str) -> float:
+    """Return when a file, or anything in a directory, was changed: its bytes, its name, or its attributes.
+
+    Raises
+    ------
+    OSError
+        It does not exist, or cannot be read.
+    """
+    last = os.stat(path).st_ctime  # noqa: PTH116 - text, as everywhere here
+    for folder, _, names in os.walk(path):
+        last = max(last, *(os.lstat(os.path.join(folder, name)).st_ctime for name in (".", *names)))  # noqa: PTH118
+    return last
 
 
 def is_intact(handle: Handle) -> bool:

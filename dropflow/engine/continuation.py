@@ -72,9 +72,12 @@ class Continuation:
         Why the drops in ERROR failed that started an error.
     frozen : FrozenSession or None
         The session that this one continues in the same process, with its runner; None after a restart.
+    outdated : tuple of Handle
+        Contents of drops that run again although their contents were there, to be removed.
     """
 
     known: KnownStates
     contents: Mapping[int, Handle]
     failures: Mapping[int, Failure]
     frozen: FrozenSession | None = None
+    outdated: tuple[Handle, ...] = ()

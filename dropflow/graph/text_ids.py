@@ -21,6 +21,7 @@ __all__ = [
     "drop_of",
     "drops_named",
     "find_drop",
+    "find_drops",
     "human_key",
     "iid",
     "index_of",
@@ -172,27 +173,50 @@ def find_drop(graph: PhysicalGraph, text: str) -> DropId:
     raise ambiguous(text, len(found), oids(graph, found[:_SHOWN]), what=what)
 
 
+def find_drops(graph: PhysicalGraph, text: str) -> list[int]:
+    """Return the drop that `find_drop` finds, or all drops of the logical node with this name, ascending.
+
+    Raises
+    ------
+    NotFoundError, AmbiguousError
+        As `find_drop`; several drops of one node are not ambiguous.
+    """
+    try:
+        return [find_drop(graph, text)]
+    except AmbiguousError:
+        found = _drops_of_node(graph, text)
+        if not len(found):
+            raise
+        return cast(list[int], found.tolist())
+
+
 def drops_named(graph: PhysicalGraph, text: str) -> IntColumn:
     """Return the drops that a person may mean by a name, ascending; case does not matter.
 
     That is the name of a logical node, for all of its drops, or that name and the indices of one drop behind it, as
     the pages write them: ``Measure``, ``Measure 3``, ``Measure_0-3``.
     """
-    names = np.array([template.name.casefold() for template in graph.templates], dtype=object)
-    wanted = text.casefold()
-    whole = np.flatnonzero(np.isin(graph.template, np.flatnonzero(names == wanted)))
+    whole = _drops_of_node(graph, text)
     if len(whole):
-        return whole.astype(np.int32)
+        return whole
+    wanted = text.casefold()
     found: list[int] = []
     for separator in (" ", "_"):
         head, _, tail = wanted.rpartition(separator)
         if not head or not tail:
             continue
-        rows = np.flatnonzero(np.isin(graph.template, np.flatnonzero(names == head))).astype(np.int32)
+        rows = _drops_of_node(graph, head)
         ends = (f"_{tail}", f"_0-{tail}")
         pairs = zip(rows.tolist(), oids(graph, rows), strict=True)
         found += [row for row, name in pairs if name.casefold().endswith(ends)]
     return np.unique(np.array(found, dtype=np.int32))
+
+
+def _drops_of_node(graph: PhysicalGraph, name: str) -> IntColumn:
+    """Return the drops of the logical nodes with this name, ascending; case does not matter."""
+    wanted = name.casefold()
+    rows = [row for row, template in enumerate(graph.templates) if template.name.casefold() == wanted]
+    return np.flatnonzero(np.isin(graph.template, rows)).astype(np.int32)
 
 
 def ambiguous(text: str, count: int, candidates: Sequence[str], *, what: str = "end in") -> AmbiguousError:

@@ -122,22 +122,31 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     until: Annotated[float, Meta(ge=0)] = 0.0
 
 
-class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which failed drops of a session are tried again.
+class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}):
+    """Which failed drops of a session are tried again, or which drops are run again, whatever their outcome was.
 
     Attributes
     ----------
     drops : tuple of str
         Text ids, or ends of them, of drops in ERROR whose root causes are tried again; all by default.
+    start : tuple of str
+        ``from`` in JSON. Text ids, ends of them, or names of logical nodes: these drops run again with all that depends
+        on them, instead of those that failed. The session must be over.
     settings : tuple of str
-        ``name=value`` or ``node.name=value``: parameters of the nodes that failed. The session must be over.
+        ``name=value`` or ``node.name=value``: parameters of the nodes that failed, or of those in `start`. The session
+        must be over.
     if_running : bool
         Refuse a session that is over: for a manager above, which continues it on all of its nodes.
     """
 
     drops: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
+    start: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
     settings: tuple[Annotated[str, Meta(max_length=100_000)], ...] = ()
     if_running: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start and self.drops:
+            raise ValueError("either drops that failed are named, or drops from which the session runs again")
 
 
 class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

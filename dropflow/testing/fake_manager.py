@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from dropflow.clock import Clock
 from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
@@ -28,6 +29,7 @@ from dropflow.ids import drop_file_name, safe_name
 from dropflow.preview.look import picture, picture_type, preview
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.preview.source import BytesSource
+from dropflow.repeated_drops import drops_to_repeat
 from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
 from dropflow.rest.content_records import (
     MEDIA_TYPE,
@@ -435,8 +437,16 @@ class _SessionLives(_MemberChanges):
         return self._again(found, ("CANCELLED",), "nothing is left to run")
 
     def retry(self, session: str, request: RetryRequest) -> SessionInfo:
-        """Run the drops in ERROR of a session, all of them, and the cancelled ones if it is over."""
+        """Run the drops in ERROR of a session, and the cancelled ones if it is over; or those of `start`."""
         found = self._find(session)
+        if request.start:
+            if not is_over(found.status):
+                raise ConflictError(f"session {session!r} is not over: it is {found.status}")
+            column = np.array([DropState[row.state] for row in found.rows], dtype=np.uint8)
+            causes = {row.drop: row.drop for row in found.rows if row.state == "ERROR"}
+            again = drops_to_repeat(found.graph, column, causes, request.start)
+            self._put(found.again(set(again.drops)))
+            return self.session(session)
         for drop in request.drops:
             if _row(found, drop).state != "ERROR":
                 raise ConflictError(f"{drop} did not fail")
@@ -446,7 +456,7 @@ class _SessionLives(_MemberChanges):
     def _again(self, found: FakeSession, states: tuple[str, ...], otherwise: str) -> SessionInfo:
         if not any(row.state == states[0] for row in found.rows):
             raise ConflictError(otherwise)
-        self._put(found.again(states))
+        self._put(found.again({row.drop for row in found.rows if row.state in states}))
         return self.session(found.name)
 
     def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:  # noqa: ARG002

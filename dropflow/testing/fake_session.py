@@ -98,10 +98,10 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         ended = self.with_states(dict.fromkeys(self.open_rows(), "CANCELLED"), now)
         return msgspec.structs.replace(ended, status="CANCELLED", finished=now, text=text)
 
-    def again(self, states: Collection[str]) -> Self:
-        """Return the session, which was over, as it goes on: drops in one of these states run again."""
-        rows = tuple(_moved(row, "INITIALIZED") if row.state in states else row for row in self.rows)
-        failures = () if "ERROR" in states else self.failures
+    def again(self, drops: Collection[int]) -> Self:
+        """Return the session, which was over, as it goes on: these drops run again."""
+        rows = tuple(_moved(row, "INITIALIZED") if row.drop in drops else row for row in self.rows)
+        failures = self.failures if any(row.state == "ERROR" for row in rows) else ()
         return msgspec.structs.replace(
             self, rows=rows, failures=failures, status="RUNNING", finished=0.0, text="", epoch=self.epoch + 1
         )

@@ -175,7 +175,7 @@ class MemberChanges:
     def _retry(self, session: str, request: RetryRequest) -> Routine[SessionInfo]:
         """Try failed drops again: while the session runs, or else by continuing it."""
         found: SessionDetail = yield from self._sessions.session(session)
-        if not found.is_over:
+        if not found.is_over and not request.start:
             if not any(found.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
                 raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._name)
             try:

@@ -312,8 +312,8 @@ class NodeManager(MemberCalls):
         return self.session(session)
 
     def retry(self, session: str, request: RetryRequest) -> SessionInfo:
-        """Run failed drops of a session again, while it runs or after it has ended."""
-        if not self._find(session).state.is_terminal:
+        """Run failed drops of a session again, while it runs or after it has ended; or other drops of one that has."""
+        if not request.start and not self._find(session).state.is_terminal:
             self._owner.call("retry", session=session, request=request)
             return self._find(session).info()
         if request.if_running:

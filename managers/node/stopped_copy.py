@@ -1,6 +1,6 @@
 """Reads what a session has left in its directory on this node, for its continuation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import is_intact, replaced_contents, surviving_contents
+from dropflow.data.surviving_contents import changed_inputs, is_intact, replaced_contents, surviving_contents
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
 from dropflow.engine.continuation import FrozenSession
@@ -96,6 +96,9 @@ class StoppedCopy:
         )
         held = sorted(self.held())
         report = msgspec.structs.replace(report, copies=pack_column(np.array(held, dtype=np.int32)) if held else b"")
+        is_input = np.diff(self.piece.graph.predecessors.ptr) == 0
+        inputs = {drop: record for drop, record in self._records().items() if is_input[drop]}
+        missing, changed = changed_inputs(inputs, self.directory.path, self.replayed.started)
         return StoppedPart(
             node=self.piece.node,
             status=status,
@@ -104,6 +107,9 @@ class StoppedCopy:
             decision=self.directory.decision(),
             report=msgspec.msgpack.encode(report),
             paused=self.replayed.core.status is SessionState.PAUSED,
+            missing_inputs=self._rows(missing),
+            changed_inputs=self._rows(changed),
+            replaced_inputs=self._rows(drop for drop in replaced if is_input[drop]),
         )
 
     def held(self) -> dict[int, Handle]:
@@ -113,6 +119,10 @@ class StoppedCopy:
         """
         copies = CopyRecords(self.directory.path).read(self.version)
         return {row: copy.handle for row, copy in copies.items() if is_intact(copy.handle)}
+
+    def _rows(self, drops: Iterable[int]) -> tuple[int, ...]:
+        """Return the rows of drops in the whole graph."""
+        return tuple(int(self.piece.drop[drop]) for drop in sorted(drops))
 
     def _states(self) -> npt.NDArray[np.uint8]:
         states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()

@@ -153,6 +153,7 @@ def continuation_in_view(
     for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
         attempts.pop(drop, None)
         uncounted.pop(drop, None)
+    is_outdated = was_own & is_repeated & (np.diff(graph.predecessors.ptr) > 0)
     return Continuation(
         known=KnownStates(
             states=states.tobytes(),
@@ -169,6 +170,7 @@ def continuation_in_view(
         contents={drop: content for drop, content in frozen.contents.items() if kept[drop]} | dict(adopted),
         failures={drop: failure for drop, failure in frozen.failures.items() if states[drop] == _ERROR},
         frozen=msgspec.structs.replace(frozen, parts=_needed_parts(frozen.parts, is_own, is_reset)),
+        outdated=tuple(content for drop, content in frozen.contents.items() if is_outdated[drop]),
     )
 
 

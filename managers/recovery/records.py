@@ -206,10 +206,10 @@ class ViewDecision(msgspec.Struct, frozen=True):
     is_over : bool
         Whether the session is over: all members had finished their parts. Nothing but the view is used then.
     repeated : bytes
-        int32, rows: drops that settle again because their failure, or that of a drop before them, is tried again.
-        Packed.
+        int32, rows: drops that settle again because their failure, or that of a drop before them, is tried again, or
+        because a user has them run again. Packed.
     retried : tuple of int
-        Rows of those of them whose own attempts failed: they have all of their tries again.
+        Rows of those of them whose own attempts failed, or are run again: they have all of their tries again.
     reason : str
         Why the session goes on in another view, if that is not the loss of nodes.
     """

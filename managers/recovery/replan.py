@@ -74,7 +74,14 @@ class _Known(NamedTuple):
     rescued: BooleanColumn
 
 
-def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (), reason: str = "") -> ViewDecision:
+def decide(
+    graph: PhysicalGraph,
+    plan: PlanView,
+    *,
+    retried: Collection[int] = (),
+    repeated: Collection[int] = (),
+    reason: str = "",
+) -> ViewDecision:
     """Return the next view of a session: its members, the node of every drop, and what runs again.
 
     The members are those of the view that ends that have reported, without those that are to leave, and with those that
@@ -90,7 +97,10 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     plan : PlanView
         That view, the reports, and what was asked for.
     retried : collection of int
-        Drops in ERROR that started an error, which are tried again, with all drops in ERROR because of them.
+        Drops in ERROR that started an error, which are tried again, with all drops in ERROR because of them; and those
+        of `repeated` that had attempts.
+    repeated : collection of int
+        Drops that settle again, whatever their outcome was, with all that depends on them.
     reason : str
         See `ViewDecision`.
 
@@ -105,7 +115,7 @@ def decide(graph: PhysicalGraph, plan: PlanView, *, retried: Collection[int] = (
     known = _merge(graph, owner, reports, stays=placement.stays)
     asked, refused = _asked_for(graph, known, plan.changes)
     retried = {*retried, *asked}
-    again = _failed_because(known, retried)
+    again = sorted({*_failed_because(known, retried), *repeated})
     known.states[again] = _INITIALIZED
     unknown = (owner == _NO_MEMBER) & (known.states == _INITIALIZED)
     states = with_implied_completions(graph, known.states, unknown)

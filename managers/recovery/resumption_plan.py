@@ -14,13 +14,21 @@ from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
+from dropflow.repeated_drops import (
+    AGAIN_REASON,
+    OutsideInputs,
+    RepeatedDrops,
+    drops_to_repeat,
+    refuse_mixed_results,
+)
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import NodeInfo
 from dropflow.retried_drops import RETRY_REASON, causes_to_retry
-from dropflow.retry_settings import with_settings
+from dropflow.retry_settings import refuse_unwanted_settings, with_settings
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment, Place
 from managers.recovery.events import PlanView
+from managers.recovery.implied_states import with_implied_completions
 from managers.recovery.records import FEWEST_VOTERS, MemberReport, View, ViewDecision, unpack_column
 from managers.recovery.replan import decide, known_drops
 from managers.recovery.stopped_part import StoppedPart
@@ -123,7 +131,7 @@ def plan_resumption(
     parts : sequence of StoppedPart
         What its nodes have of it.
     request : ResumeRequest
-        Whether failed drops are tried again, and what is tolerated.
+        Whether failed drops are tried again, or drops are run again, and what is tolerated.
     nodes : sequence of NodeInfo
         All nodes.
     now : float
@@ -136,11 +144,12 @@ def plan_resumption(
     Raises
     ------
     ConflictError
-        The session is not over on a node; nothing is left to run; too many nodes are missing.
+        The session is not over on a node; nothing is left to run; too many nodes are missing; or see
+        `dropflow.retry_run.run_again`.
     GoneError
         No copy can be used.
-    NotFoundError, UsageError
-        See `dropflow.retry_run.retry`.
+    NotFoundError, AmbiguousError, UsageError
+        See `dropflow.retry_run.retry` and `run_again`.
     """
     alive = {node.name: node for node in nodes if node.state == "alive"}
     session = next((part.deployment.session for part in parts if part.deployment is not None), "")
@@ -149,21 +158,48 @@ def plan_resumption(
     _refuse_minority(session, copies, request)
     plan, placed = _plan(graph, copies, alive, witness)
     states, causes = known_drops(placed, plan)
-    retried = _retried(graph, states, causes, request)
-    placed = with_settings(placed, retried, request.settings) if isinstance(request, RetryRequest) else placed
-    reason = _reason(copies, request)
-    decision = decide(placed, plan, retried=retried, reason=reason)
-    reset = unpack_column(decision.reset, np.int32)
-    open_drops = int(np.count_nonzero(~np.isin(states, [int(state) for state in _SETTLED])))
-    repeated = len(unpack_column(decision.repeated, np.int32))
-    if not open_drops and not len(reset) and not repeated:
+    pending = _pending(placed, copies)
+    states[list(pending.drops)] = DropState.INITIALIZED
+    again, failed = RepeatedDrops(), list[int]()
+    changed = placed
+    if isinstance(request, RetryRequest) and request.start:
+        states = with_implied_completions(placed, states, _is_unknown(placed, states))
+        again = drops_to_repeat(placed, states, causes, request.start, where=session)
+        changed = with_settings(placed, again.starts, request.settings, what="run again")
+    elif isinstance(request, RetryRequest):
+        failed = causes_to_retry(
+            graph, states, causes, request.drops, hint="'dropflow resume' continues one that was stopped"
+        )
+        changed = with_settings(placed, failed, request.settings)
+    repeated = {*pending.drops, *again.drops}
+    decision = decide(
+        placed,
+        plan,
+        retried={*failed, *pending.begun, *again.begun},
+        repeated=repeated,
+        reason=_reason(copies, request),
+    )
+    is_reset = np.zeros(graph.drops, dtype=np.bool_)
+    is_reset[unpack_column(decision.reset, np.int32)] = True
+    if again.drops:
+        refuse_mixed_results(placed, states, repeated, is_reset, _outside_inputs(copies), where=session)
+        refuse_unwanted_settings(placed, changed, np.flatnonzero(is_reset).tolist(), where=session)
+    runs = is_reset | ~np.isin(states, [int(state) for state in _SETTLED])
+    runs[unpack_column(decision.repeated, np.int32)] = True
+    if not runs.any():
         raise ConflictError(
             f"session {session!r} has ended: nothing is left to run",
             hint="'dropflow retry' tries failed drops again" if causes else "its results are there: 'dropflow fetch'",
         )
     decision = _with_standby(decision, alive)
-    again = int(np.count_nonzero(has_attempts(placed)[reset]))
-    note = _note(copies, now, retried=len(retried), kept=placed.drops - open_drops - len(reset) - repeated, again=again)
+    note = _note(
+        copies,
+        now,
+        retried=len(failed),
+        again=len(again.drops),
+        kept=int(np.count_nonzero(~runs)),
+        recomputed=int(np.count_nonzero(has_attempts(placed) & is_reset)),
+    )
     before = copies.deployment
     return msgspec.structs.replace(
         before,
@@ -177,7 +213,7 @@ def plan_resumption(
         until=request.until,
         recomputed=sum(part.recomputed for part in copies.counted.values()),
         copies={node: part.version for node, part in copies.counted.items()},
-        dfg=b"".join(dump(with_placement(placed, graph.part, graph.places))),
+        dfg=b"".join(dump(with_placement(changed, graph.part, graph.places))),
     )
 
 
@@ -284,20 +320,40 @@ def _owners(graph: PhysicalGraph, part: StoppedPart, numbers: Mapping[str, int])
     return number[column]
 
 
-def _retried(
-    graph: PhysicalGraph, states: npt.NDArray[np.uint8], causes: Mapping[int, int], request: ResumeRequest
-) -> list[int]:
-    """Return the root causes that are tried again, ascending."""
-    if not isinstance(request, RetryRequest):
-        return []
-    return causes_to_retry(
-        graph, states, causes, request.drops, hint="'dropflow resume' continues one that was stopped"
+def _pending(placed: PhysicalGraph, copies: _Copies) -> RepeatedDrops:
+    """Return the drops that the latest view has settle again, on nodes that never began it.
+
+    The copies of these nodes still have the states and contents from before.
+    """
+    decision = copies.newest.decision
+    late = [node for node, part in copies.counted.items() if part.version != copies.newest.version]
+    if decision is None or not late:
+        return RepeatedDrops()
+    is_late = np.isin(placed.part, [row for row, place in enumerate(placed.places) if place in late])
+    drops = unpack_column(decision.repeated, np.int32)
+    found: list[int] = drops[is_late[drops]].tolist()
+    return RepeatedDrops(drops=tuple(found), begun=tuple(drop for drop in decision.retried if is_late[drop]))
+
+
+def _is_unknown(placed: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Return the drops of nodes that are missing, of which nothing is known."""
+    is_missing = np.array([not place for place in placed.places], dtype=np.bool_)[placed.part]
+    found: npt.NDArray[np.bool_] = is_missing & (states == DropState.INITIALIZED)
+    return found
+
+
+def _outside_inputs(copies: _Copies) -> OutsideInputs:
+    parts = copies.counted.values()
+    return OutsideInputs(
+        missing=frozenset(row for part in parts for row in part.missing_inputs),
+        changed=frozenset(row for part in parts for row in part.changed_inputs),
+        replaced=frozenset(row for part in parts for row in part.replaced_inputs),
     )
 
 
 def _reason(copies: _Copies, request: ResumeRequest) -> str:
     if isinstance(request, RetryRequest):
-        return RETRY_REASON
+        return AGAIN_REASON if request.start else RETRY_REASON
     was_cancelled = any(part.status == SessionState.CANCELLED.name for part in copies.counted.values())
     return "the session was cancelled" if was_cancelled else "the nodes of the session were stopped"
 
@@ -314,14 +370,16 @@ def _with_standby(decision: ViewDecision, alive: Mapping[str, NodeInfo]) -> View
     return msgspec.structs.replace(decision, view=msgspec.structs.replace(decision.view, members=members + more))
 
 
-def _note(copies: _Copies, now: float, *, retried: int, kept: int, again: int) -> str:
+def _note(copies: _Copies, now: float, *, retried: int, again: int, kept: int, recomputed: int) -> str:
     """Return what is shown about the continuation: when, what is kept, what runs again, and what is missing."""
-    what = "tried again" if retried else "resumed"
-    parts = [f"{plural(max(kept, 0), 'drop')} kept"]
+    what = "tried again" if retried else "run again" if again else "resumed"
+    parts = [f"{plural(kept, 'drop')} kept"]
     if retried:
         parts.append(f"{plural(retried, 'failed drop')} tried again")
     if again:
-        parts.append(f"{plural(again, 'completed drop')} run again because contents are lost")
+        parts.append(f"{plural(again, 'drop')} run again as was asked for")
+    if recomputed:
+        parts.append(f"{plural(recomputed, 'completed drop')} run again because contents are lost")
     parts += [f"without node {node} ({why})" for node, why in copies.missing.items()]
     older = [node for node in copies.older if node not in copies.missing]
     if older:

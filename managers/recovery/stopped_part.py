@@ -33,6 +33,8 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
         Drops that this node reported as computed again because contents were lost.
     notes : tuple of str
         Notes about the session so far.
+    missing_inputs, changed_inputs, replaced_inputs : tuple of int
+        Rows: see `dropflow.repeated_drops.OutsideInputs`.
     """
 
     node: str
@@ -45,6 +47,9 @@ class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     recomputed: int = 0
     notes: tuple[str, ...] = ()
+    missing_inputs: tuple[int, ...] = ()
+    changed_inputs: tuple[int, ...] = ()
+    replaced_inputs: tuple[int, ...] = ()
 
     @property
     def is_over(self) -> bool:

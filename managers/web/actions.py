@@ -1,4 +1,4 @@
-"""Pages that pause, continue, resume, retry, cancel or delete a session.
+"""Pages that pause, continue, resume, retry, run again, cancel or delete a session.
 
 Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
 page key (`dropflow.rest.auth`).
@@ -33,9 +33,10 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class _RetryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The drop whose root cause is tried again; empty for all that failed."""
+    """The drop whose root cause is tried again, or from which the session runs again; none for all that failed."""
 
     drop: Annotated[str, Meta(max_length=1024)] = ""
+    start: Annotated[str, Meta(max_length=1024)] = ""
 
 
 _CANCEL = _Question(
@@ -66,6 +67,13 @@ _RETRY_ONE = _Question(
     "Try {} again?",
     "Its root cause runs again, and all that failed because of it, with all of their tries. Correct the cause first.",
     "Try again",
+)
+_AGAIN = _Question(
+    "Run {} again?",
+    "It runs again, and all that depends on it; their present results are replaced. Everything else stays as it is. "
+    "Inputs whose contents are gone are made again. 'dropflow retry --from' takes several drops, and can change "
+    "parameters.",
+    "Run again",
 )
 _DELETE = _Question(
     "Delete this session?",
@@ -100,16 +108,18 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         return redirect(session_url(call.path["session"]))
 
     def retry(call: Request) -> Response:
-        one = call.query.drop
-        manager.retry(call.path["session"], RetryRequest(drops=(one,) if one else ()))
+        one, start = call.query.drop, call.query.start
+        request = RetryRequest(drops=(one,) if one and not start else (), start=(start,) if start else ())
+        manager.retry(call.path["session"], request)
         return redirect(session_url(call.path["session"]))
 
     def ask_retry(call: Request) -> Response:
-        if not call.query.drop:
+        named = call.query.start or call.query.drop
+        if not named:
             return ask(call, _RETRY)
-        found = manager.drop(call.path["session"], call.query.drop)
-        title = _RETRY_ONE.title.format(shown_name(drop_label(found.name, found.oid), 80))
-        return ask(call, msgspec.structs.replace(_RETRY_ONE, title=title))
+        question, found = _AGAIN if call.query.start else _RETRY_ONE, manager.drop(call.path["session"], named)
+        title = question.title.format(shown_name(drop_label(found.name, found.oid), 80))
+        return ask(call, msgspec.structs.replace(question, title=title))
 
     def delete(call: Request) -> Response:
         manager.delete(call.path["session"])
@@ -123,8 +133,8 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     return [
         page(path=resumes, handler=lambda request: ask(request, _RESUME), summary="Ask to resume."),
         form(path=resumes, handler=resume, summary="Resume, and go to the session."),
-        page(path=retries, handler=ask_retry, query=_RetryQuery, summary="Ask to try failed drops again."),
-        form(path=retries, handler=retry, query=_RetryQuery, summary="Try failed drops again, and go to the session."),
+        page(path=retries, handler=ask_retry, query=_RetryQuery, summary="Ask to run drops again."),
+        form(path=retries, handler=retry, query=_RetryQuery, summary="Run drops again, and go to the session."),
         page(path=pauses, handler=lambda request: ask(request, _PAUSE), summary="Ask to pause."),
         form(path=pauses, handler=pause, summary="Pause, and go to the session."),
         page(path=continues, handler=lambda request: ask(request, _CONTINUE), summary="Ask to continue."),

@@ -8,6 +8,7 @@ from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
 from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
 __all__ = [
+    "again_url",
     "api_url",
     "causes_url",
     "compare_url",
@@ -99,3 +100,8 @@ def sessions_url(query: SessionQuery) -> str:
 def nodes_url(query: NodeQuery) -> str:
     """Return the page of the nodes that match `query`."""
     return "/nodes" + asked(query, NodeQuery())
+
+
+def again_url(session: str, oid: str) -> str:
+    """Return the page that asks whether a session is run again from a drop."""
+    return f"{session_url(session)}/retry?{urlencode({'start': oid})}"

@@ -57,6 +57,7 @@ _NAMES: dict[str, object] = {
     "ratio_text": _ratio_text,
     "quoted": addresses.quoted,
     "retry_url": addresses.retry_url,
+    "again_url": addresses.again_url,
     "segments": segments,
     "session_api": addresses.session_api,
     "session_style": session_style,

@@ -236,6 +236,20 @@ class DropView(msgspec.Struct, frozen=True, kw_only=True):
     data: Preview | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def no_run_again(self) -> str:
+        """Why the session cannot be run again from the drop; empty if it can."""
+        if not self.session.is_over:
+            return "The session is not over."
+        if self.drop.state == DropState.COMPLETED.name:
+            return ""
+        if self.drop.state == DropState.ERROR.name:
+            is_cause = self.drop.failure is not None and self.drop.failure.drop == self.drop.oid
+            return "" if is_cause else "It failed because of another drop: run that one again."
+        if self.drop.state == DropState.SKIPPED.name:
+            return "It was skipped: run a drop again that it depends on."
+        return "It has not run: resume the session."
+
 
 class _OptionalParts:
     """Reads what may be missing, and collects the errors as warnings."""

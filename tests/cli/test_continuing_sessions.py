@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.templates import Argument
+from dropflow.local import prepare_directory, run
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -27,9 +30,36 @@ def test_failed_drops_are_tried_again(ask: Command, manager: FakeManager) -> Non
     assert manager.session("failed").status == "RUNNING"
 
 
+def test_a_session_runs_again_from_a_drop(ask: Command, manager: FakeManager) -> None:
+    """The drop and what depends on it run, and nothing else; drops that failed are not named at the same time."""
+    refused = ask("retry", "finished", "fan_a_0-1", "--from", "fan_a_0-0")
+    assert refused.status == 2
+    assert "DROP (fan_a_0-1) and --from cannot be given together" in refused.err
+    assert manager.session("finished").status == "FINISHED"
+    assert ask("retry", "finished", "--from", "fan_a_0-0", "--from", "fan_d_0-1").status == 0
+    assert manager.session("finished").states["INITIALIZED"] == 4
+
+
+def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
+    """In its directory, with a parameter that is changed; a name stands for all drops of a node."""
+    builder = GraphBuilder("g").data("out")
+    arguments = (Argument(name="command", value="echo {word} > %o0"), Argument(name="word", value="old"))
+    builder.app("SAY", component="dlg.apps.bash_shell_app.BashShellApp", arguments=arguments)
+    run(builder.connect("SAY", "out").build(), directory=prepare_directory(tmp_path / "run"), runner="inline")
+    command = ("retry", str(tmp_path / "run"), "--runner", "inline", "--from")
+    answer = ask(*command, "say", "--set", "word=new")
+    refused = ask(*command, "none")
+
+    assert (answer.status, refused.status) == (0, 2)
+    assert "2 drops run again as was asked for" in answer.text
+    assert (tmp_path / "run" / "results" / "g_out_0.txt").read_text() == "new\n"
+    assert "there is no drop 'none'" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (("retry", "running", "--from", "fan_a_0-0"), "session 'running' is not over: it is RUNNING"),
         (("resume", "running"), "session 'running' is not over: it is RUNNING"),
         (("resume", "finished"), "nothing is left to run"),
         (("retry", "finished"), "no drop of this session failed"),

@@ -11,6 +11,13 @@
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>
 <div data-part="drop">
+<div class="actions">
+% if view.no_run_again:
+<span class="button" aria-disabled="true" title="{{view.no_run_again}}">Run again from here<span class="unseen">: {{view.no_run_again}}</span></span>
+% else:
+<a class="button" href="{{again_url(name, drop.oid)}}">Run again from here…</a>
+% end
+</div>
 % include("warnings.tpl", warnings=view.warnings)
 <div class="block columns">
 <dl class="facts">

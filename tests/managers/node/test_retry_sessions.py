@@ -206,3 +206,34 @@ def test_a_cancelled_session_is_resumed(tmp_path: Path) -> None:
         assert marks.read_text().split() == ["FIRST", "SECOND"]
     finally:
         node.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_session_runs_again_from_a_drop_that_was_completed(tmp_path: Path, *, restarted: bool) -> None:
+    """Only it and what depends on it run, in the same session, whose results are then the new ones."""
+    marks, needed = tmp_path / "marks", tmp_path / "needed"
+    needed.write_text("old\n")
+    node = _node(tmp_path)
+    try:
+        node.submit(_graph(marks, needed), SubmitQuery(session="s"))
+        with pytest.raises(ConflictError, match="session 's' is not over"):
+            node.retry("s", RetryRequest(start=("SECOND",)))
+        before = _ended(node)
+        if restarted:
+            node.close()
+            node = _node(tmp_path)
+        needed.write_text("new\n")
+        with pytest.raises(ConflictError, match="no drop of this session failed"):
+            node.retry("s", RetryRequest())
+        node.retry("s", RetryRequest(start=("b",)))
+        ended = _ended(node)
+
+        assert (before.status, ended.status) == ("FINISHED", "FINISHED")
+        assert ended.epoch > before.epoch
+        assert marks.read_text().split() == ["FIRST", "SECOND", "SECOND"]
+        assert b"".join(node.data("s", "g_b_0").chunks) == b"new\n"
+        assert (node.drop("s", "g_SECOND_0").attempt, node.drop("s", "g_FIRST_0").attempt) == (2, 1)
+        assert "run again at " in ended.notes[-1]
+        assert "drops were run again" in "".join(node.drop("s", "g_SECOND_0").reasons)
+    finally:
+        node.close()

@@ -180,3 +180,87 @@ def test_failed_drops_are_tried_again() -> None:
     assert not len(unpack_column(decision.reset, np.int32))
     with pytest.raises(ConflictError, match="did not fail: it is COMPLETED"):
         plan_resumption(graph, parts, RetryRequest(drops=("A_0",)), _nodes(*NAMES), now=1.0)
+
+
+ENDED = dict.fromkeys(("A", "x", "B", "y", "C", "z"), C)
+
+
+def _rows(graph: PhysicalGraph, packed: bytes) -> set[str]:
+    return {graph.templates[graph.template[drop]].name for drop in unpack_column(packed, np.int32).tolist()}
+
+
+def test_drops_run_again_with_all_that_depends_on_them() -> None:
+    """They have all of their tries; the others stay, and what is gone and needed is made again."""
+    graph = _graph()
+    parts = [_part(graph, name, ENDED) for name in NAMES]
+    plan = plan_resumption(graph, parts, RetryRequest(start=("B",)), _nodes(*NAMES), now=1.0)
+    decision = decode_decision(plan.decision)
+
+    assert (_rows(graph, decision.repeated), _rows(graph, decision.reset)) == (set("ByCz"), set())
+    assert decision.retried == tuple(sorted(row(graph, name) for name in "BC"))
+    assert decision.why == "drops were run again with 'dropflow retry --from'"
+    assert plan.notes[-1].startswith("run again at ")
+    assert plan.notes[-1].endswith(": 2 drops kept, 4 drops run again as was asked for")
+
+    lost = msgspec.structs.replace(
+        msgspec.msgpack.decode(parts[0].report, type=MemberReport), available=pack_column(np.zeros(3, dtype=np.uint8))
+    )
+    parts[0] = msgspec.structs.replace(parts[0], report=msgspec.msgpack.encode(lost))
+    plan = plan_resumption(graph, parts, RetryRequest(start=("B",)), _nodes(*NAMES), now=1.0)
+    assert _rows(graph, decode_decision(plan.decision).reset) == {"A", "x"}
+    assert plan.notes[-1].endswith("1 completed drop run again because contents are lost")
+
+
+def test_a_node_that_never_began_to_run_drops_again_does_so_later() -> None:
+    """Its copy has them as completed, with the contents from before: they count no more since the others began."""
+    graph = _graph()
+    before = [_part(graph, name, ENDED) for name in NAMES]
+    first = plan_resumption(graph, before, RetryRequest(start=("A",)), _nodes(*NAMES), now=1.0)
+    decision = decode_decision(first.decision)
+    assert first.view == 1
+    parts = [
+        msgspec.structs.replace(
+            _part(graph, name, {"A": C, "x": C}, version=(first.epoch, 1)), deployment=first, decision=decision
+        )
+        for name in "ac"
+    ]
+    plan = plan_resumption(graph, [*parts, before[1]], ResumeRequest(), _nodes(*NAMES), now=2.0)
+    again = decode_decision(plan.decision)
+
+    assert _rows(graph, again.repeated) == {"B", "y"}
+    assert again.retried == (row(graph, "B"),)
+    # Once it has begun, what it has completed counts.
+    parts.append(
+        msgspec.structs.replace(
+            _part(graph, "b", {"B": C, "y": C}, version=(first.epoch, 1)), deployment=first, decision=decision
+        )
+    )
+    plan = plan_resumption(graph, parts, ResumeRequest(), _nodes(*NAMES), now=2.0)
+    assert not decode_decision(plan.decision).repeated
+
+
+def test_drops_of_a_lost_node_run_again_elsewhere() -> None:
+    """What is implied to have completed on the lost node may be named, and goes to the others."""
+    graph = _graph()
+    parts = [_part(graph, name, ENDED) for name in "ac"]
+    plan = plan_resumption(graph, parts, RetryRequest(start=("B",)), _nodes("a", "c"), now=1.0)
+    decision = decode_decision(plan.decision)
+    placement = unpack_column(decision.placement, np.uint16)
+
+    assert _rows(graph, decision.repeated) == set("ByCz")
+    assert {decision.places[placement[row(graph, name)]] for name in "By"} <= {"a", "c"}
+
+
+def test_inputs_that_have_changed_are_found_on_all_nodes() -> None:
+    """A node reports them, and the request is refused if results would be mixed."""
+    graph = draw("r -> A -> x -> B -> y, r -> C -> z", r={"component": "dlg.data.drops.file.FileDROP"})
+    graph = with_placement(graph, np.array([0, 1, 0, 1, 0, 1, 0], dtype=np.int32), ("a", "b"))
+    ended = dict.fromkeys("rAxByCz", C)
+    parts = [_part(graph, name, ended, members=("a", "b")) for name in "ab"]
+    request = RetryRequest(start=("A",))
+    assert plan_resumption(graph, parts, request, _nodes("a", "b"), now=1.0).decision
+
+    parts[0] = msgspec.structs.replace(parts[0], changed_inputs=(row(graph, "r"),))
+    with pytest.raises(ConflictError, match="drawing_r_0 has changed since the session read it"):
+        plan_resumption(graph, parts, request, _nodes("a", "b"), now=1.0)
+    assert plan_resumption(graph, parts, RetryRequest(start=("r",)), _nodes("a", "b"), now=1.0).decision

@@ -430,12 +430,34 @@ def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
     page = ask(url, "/sessions/failed/drops/fan_a_0-0").text
 
     assert 'href="../../../sessions/failed/retry?drop=fan_a_0-0"' in page
-    assert "/retry" not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
+    assert "/retry?drop=" not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
     assert "Try app 0 again?" in ask(url, "/sessions/failed/retry?drop=fan_a_0-0").text
     assert ask(url, "/sessions/failed/retry?drop=none").status == 404
     form = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
     assert ask(url, "/sessions/failed/retry?drop=fan_a_0-0", **form).status == 303
     assert [request.drops for request in asked] == [("fan_a_0-0",)]
+
+
+def test_a_session_is_run_again_from_the_page_of_a_drop(serve: Any) -> None:
+    """The question names the drop; a drop from which that is not possible has the reason in place of the link."""
+    manager = manager_with_sessions()
+    url = serve(manager)
+    form = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
+
+    def page(session: str, oid: str) -> str:
+        return ask(url, f"/sessions/{session}/drops/{oid}").text
+
+    assert 'href="../../../sessions/finished/retry?start=fan_a_0-0"' in page("finished", "fan_a_0-0")
+    assert 'href="../../../sessions/failed/retry?start=fan_a_0-0"' in page("failed", "fan_a_0-0")
+    assert 'title="The session is not over."' in page("running", "fan_a_0-0")
+    assert 'title="It failed because of another drop: run that one again."' in page("failed", "fan_d_0-0")
+    assert 'title="It has not run: resume the session."' in page("cancelled", "fan_d_0-9")
+    question = ask(url, "/sessions/finished/retry?start=fan_a_0-0").text
+    assert "Run app 0 again?" in question
+    assert ask(url, "/sessions/running/retry?start=fan_a_0-0", **form).status == 409
+    assert ask(url, "/sessions/finished/retry?start=fan_a_0-0", **form).status == 303
+    assert manager.session("finished").status == "RUNNING"
+    assert manager.session("finished").states["INITIALIZED"] == 2
 
 
 @pytest.mark.parametrize(
