@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from dropflow.clock import SystemClock
+from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.rest.client import Client
@@ -102,12 +103,15 @@ def test_a_session_on_several_nodes_stops_at_its_walltime(tmp_path: Path) -> Non
 
 
 def test_failed_drops_of_a_cluster_are_tried_again_with_another_parameter(tmp_path: Path) -> None:
-    """Only what failed runs again, on the node where it is, with the results of a run that never failed."""
+    """Only what failed runs again, on the node where it is, with the results of a run that never failed.
+
+    Then it runs again from a drop that was completed: with what depends on it, and nothing else.
+    """
     good = pipeline(seconds=0.0)
     broken = replace(good, templates=tuple(_broken(each) if each.name == "S0-3" else each for each in good.templates))
     with Cluster(tmp_path) as cluster:
-        client = cluster.client(cluster.island(*cluster.nodes("a", "b", "c")))
-        submit_graph(client, scattered(broken, ["a", "b", "c"], 1), "s")
+        client = cluster.client(cluster.island(*cluster.nodes("a", "b")))
+        submit_graph(client, scattered(broken, ["a", "b"], 1), "s")
         failed = finished(client, "s")
         code = next(each.argument("func_code") for each in good.templates if each.name == "S0-3")
         assert code is not None
@@ -116,10 +120,21 @@ def test_failed_drops_of_a_cluster_are_tried_again_with_another_parameter(tmp_pa
 
         assert (failed.status, ended.status) == ("FAILED", "FINISHED")
         assert ended.states == {"COMPLETED": good.drops}
-        assert content(client, "s") == expected_end(tmp_path / "alone")
+        expected = expected_end(tmp_path / "alone")
+        assert content(client, "s") == expected
         assert client.drop("s", "pipeline_S0-3_0").attempt == 2
         assert client.drop("s", "pipeline_S0-4_0").attempt == 1
         assert client.drop("s", "pipeline_S1-3_0").attempt == 1
+
+        with pytest.raises(ConflictError, match="no drop of this session failed"):
+            client.retry("s")
+        client.retry("s", RetryRequest(start=("S0-4",)))
+        again = finished(client, "s")
+
+        assert (again.status, again.states) == ("FINISHED", {"COMPLETED": good.drops})
+        assert content(client, "s") == expected
+        attempts = {name: client.drop("s", f"pipeline_{name}_0").attempt for name in ("S0-4", "S0-5", "S1-4")}
+        assert attempts == {"S0-4": 2, "S0-5": 2, "S1-4": 1}
 
 
 def _broken(template: Template) -> Template:

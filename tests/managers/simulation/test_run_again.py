@@ -59,32 +59,29 @@ def _graph(nodes: int, seed: int) -> PhysicalGraph:
     return replace(graph, part=part, places=tuple(f"#{number}" for number in range(nodes)))
 
 
-def _result(cluster: SimulatedCluster, directory: Path) -> str:
-    """Return the content of the last drop of the session, from the disk of its node."""
-    found = cluster.call("drop", session="s", oid="fan_end_0")
-    assert isinstance(found, Answered), found
-    (result,) = (directory / found.value.node).rglob("results/fan_end_0*")
-    return result.read_text()
+def _result(directory: Path) -> str:
+    """Return the content of the last drop of the session: a node that is lost may still have an older one."""
+    found = directory.rglob("s/results/fan_end_0*")
+    return max(found, key=lambda path: path.stat().st_mtime_ns).read_text()
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_a_session_runs_again_from_a_drop(nodes: int, tmp_path: Path) -> None:
+def test_a_session_runs_again_from_a_drop(tmp_path: Path) -> None:
     """What depends on it is made anew, on all nodes; the others do not run, as far as their contents are there."""
     versions = _Versions()
-    cluster = _cluster(tmp_path, versions, nodes=nodes)
-    assert isinstance(cluster.submit(_graph(nodes, 1), "s"), Answered)
+    cluster = _cluster(tmp_path, versions, nodes=3)
+    assert isinstance(cluster.submit(_graph(3, 1), "s"), Answered)
     early = cluster.call("retry", session="s", request=RetryRequest(start=("c3",)))
     assert isinstance(early, Unanswered)
     assert "session 's' is not over" in str(early.error)
     assert _ended(cluster).status == "FINISHED"
-    before, attempts = _result(cluster, tmp_path), {name: len(made) for name, made in versions.written.items()}
+    before, attempts = _result(tmp_path), {name: len(made) for name, made in versions.written.items()}
     versions.version["fan_c3_0"] = 1
     answer = cluster.call("retry", session="s", request=RetryRequest(start=("c3",)))
     assert isinstance(answer, Answered), answer
     ended = _ended(cluster)
 
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
-    assert _result(cluster, tmp_path) == before.replace("fan_d3_0:0", "fan_d3_0:1")
+    assert _result(tmp_path) == before.replace("fan_d3_0:0", "fan_d3_0:1")
     again = {name for name, made in versions.written.items() if len(made) > attempts[name]}
     assert again == {"fan_d3_0", "fan_end_0"}
     assert "4 drops run again as was asked for" in ended.notes[-1]
@@ -97,7 +94,7 @@ def _trial(seed: int, tmp_path: Path) -> None:
     cluster = _cluster(tmp_path, versions, nodes=nodes, seed=seed)
     assert isinstance(cluster.submit(_graph(nodes, seed), "s"), Answered)
     assert _ended(cluster).status == "FINISHED"
-    before = _result(cluster, tmp_path)
+    before = _result(tmp_path)
     for name in ("root", "a1", "c2"):
         versions.version[f"fan_{name}_0"] = 1
     after = re.sub(r"fan_(start|b1|d2)_0:0", r"fan_\1_0:1", before)
@@ -119,17 +116,11 @@ def _trial(seed: int, tmp_path: Path) -> None:
             break
         assert isinstance(answer, Answered) or isinstance(answer.error, ConflictError), answer
     assert (ended.status, ended.states) == ("FINISHED", {"COMPLETED": 36})
-    assert _result(cluster, tmp_path) in (before, after)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_nodes_that_die_while_drops_run_again(seed: int, tmp_path: Path) -> None:
-    """The session is then as it was, or goes on with the drops that run again: all results are old, or all new."""
-    _trial(seed, tmp_path)
+    assert _result(tmp_path) in (before, after)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 60))
-def test_nodes_that_die_at_many_moments_while_drops_run_again(seed: int, tmp_path: Path) -> None:
-    """The same, many times."""
+@pytest.mark.parametrize("seed", range(60))
+def test_nodes_that_die_while_drops_run_again(seed: int, tmp_path: Path) -> None:
+    """The session is then as it was, or goes on with the drops that run again: all results are old, or all new."""
     _trial(seed, tmp_path)
