@@ -52,10 +52,10 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
 
         def print_line(statistics: "Statistics") -> None:
             if due():
-                share = 100 * statistics.settled / max(1, statistics.drops)
+                share = 100 * statistics.settled // max(1, statistics.drops)
                 sys.stderr.write(
                     f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
-                    f"({share:.0f} %), {_attempts(statistics)}, {format_rate(statistics.rate)}\n"
+                    f"({share} %), {_attempts(statistics)}, {format_rate(statistics.rate)}\n"
                 )
                 sys.stderr.flush()
 

@@ -32,7 +32,7 @@ class SessionsReply(msgspec.Struct, frozen=True, kw_only=True):
             (
                 info.session,
                 info.status,
-                f"{100 * info.settled / max(info.drops, 1):.0f} %",
+                f"{100 * info.settled // max(info.drops, 1)} %",  # 100 only if all are settled
                 info.drops,
                 format_duration(info.seconds),
                 strftime("%Y-%m-%d %H:%M:%S", localtime(info.created)),

@@ -1,12 +1,14 @@
 """``dropflow sessions``, ``status``, ``cancel`` and ``delete``."""
 
+import msgspec
 import pytest
 
 from dropflow.cli.session_replies import SessionChange
+from dropflow.cli.sessions import SessionsReply
 from dropflow.errors import LinkError
 from dropflow.rest.operation_records import DrainRequest
 from dropflow.rest.schema import DropQuery
-from dropflow.testing.fake_manager import FakeManager
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.cli.answers import Command
 
 
@@ -21,6 +23,15 @@ def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
         ["finished", "FINISHED"],
         ["cancelled", "CANCELLED"],
     ]
+
+
+def test_only_a_session_without_open_drops_is_settled_to_100_percent() -> None:
+    """A share is rounded down: 504 drops of 505 are 99 %."""
+    known = manager_with_sessions().sessions()[0]
+    rows = [msgspec.structs.replace(known, drops=505, settled=settled) for settled in (504, 505)]
+    _, *lines = SessionsReply(url="", sessions=tuple(rows)).lines()
+
+    assert [line.partition(" %")[0].split()[-1] for line in lines] == ["99", "100"]
 
 
 def test_json_output_is_one_object(ask: Command) -> None:
