@@ -26,8 +26,9 @@ test: coverage  ## all tests but the exhaustive ones; installs a browser and net
 	@tests/bring_tools.sh
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "($(SLOW)) and not exhaustive"
 
-exhaustive: $(VENV)/.installed  ## tests that take minutes of processor time, and 10,000 simulated clusters: for the night
+exhaustive: $(VENV)/.installed  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))"
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
 
 simulate: $(VENV)/.installed  ## lose nodes of simulated clusters; SEEDS=1000 trials (or forever), from seed FIRST on
@@ -39,9 +40,9 @@ simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it i
 torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes an hour or two
 	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY))
 
-coverage: $(VENV)/.installed  ## the tests of 'quick' with all examples, and a floor for the coverage of each package
+coverage: $(VENV)/.installed  ## the tests of 'quick' with more examples, and a floor for the coverage of each package
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))"
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=coverage
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python tests/coverage_floors.py
 

@@ -35,6 +35,7 @@ from tests.e2e.cluster import (
     underway,
     until,
 )
+from tests.nightly import nightly
 from tests.processes import Running, gone
 from tests.recovery_graphs import replacing
 
@@ -163,7 +164,7 @@ def _reads_in_place(mark: Path) -> PhysicalGraph:
     return placed(builder.build(), {"MAKE": "a", "made": "a"}, "b")
 
 
-@pytest.mark.parametrize("deployed_by", ["island", "master"])
+@pytest.mark.parametrize("deployed_by", ["island", *nightly("master")])
 def test_one_of_two_nodes_goes_on_with_the_vote_of_a_manager(deployed_by: str, tmp_path: Path) -> None:
     """The island or master that deployed votes: after the loss of one of two nodes, the other finishes the session."""
     with Cluster(tmp_path) as cluster:
@@ -236,7 +237,7 @@ def _continue_node(three: Three) -> None:
     assert finished(three.client, "again").status == "FINISHED"
 
 
-@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("retries", [1, *nightly(0)])
 def test_a_killed_worker_ends_one_attempt(retries: int, tmp_path: Path) -> None:
     """The attempt of a killed worker is repeated, and a note counts it; without retries only its drop fails."""
     mark = tmp_path / "mark"

@@ -32,6 +32,7 @@ from managers.composite.deployment_plan import plan_deployment
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
+from tests.nightly import nightly
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
@@ -202,7 +203,7 @@ def _is_random(graph: PhysicalGraph) -> bool:
     return any(b"random" in msgspec.json.encode(template).lower() for template in graph.templates)
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [2, *nightly(1, 4)])
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
 def test_examples_have_the_same_outcome_on_any_number_of_nodes(
     path: Path, count: int, nodes: Nodes, tmp_path: Path

@@ -153,7 +153,11 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
 
 def _cases() -> list[object]:
     return [
-        pytest.param((faults, number + 100 * at), id=f"{name}, seed {number + 100 * at}")
+        pytest.param(
+            (faults, number + 100 * at),
+            id=f"{name}, seed {number + 100 * at}",
+            marks=[] if name in {"cuts", "everything"} else pytest.mark.exhaustive,
+        )
         for number, (name, faults) in enumerate(_CRUELTIES.items())
         for at in range(_SEEDS)
     ]

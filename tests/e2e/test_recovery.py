@@ -10,6 +10,7 @@ from dropflow.graph.physical import PhysicalGraph
 from managers.simulation.history import Committed, Promised
 from tests.e2e.cluster import Cluster, content, finished, pipeline, port_of, scattered, submit, underway, until
 from tests.e2e.recorded_node import Decided, History, recorded
+from tests.nightly import nightly
 from tests.streaming_graphs import FILE, bash
 
 pytestmark = pytest.mark.slow
@@ -46,7 +47,7 @@ _KINDS = {Committed, Decided, Promised}
 """What any loss of a node leaves in the history."""
 
 
-@pytest.mark.parametrize("kind", ["shared", "streamed", pytest.param("large", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", ["streamed", *nightly("shared", "large")])
 def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) -> None:
     """The result is that of one process, also if the node is started again under its name; a delete removes it all.
 

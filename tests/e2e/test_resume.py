@@ -1,6 +1,6 @@
 """``dropflow run`` is killed at random moments, and ``dropflow resume`` continues it: results are as without the kill.
 
-``DROPFLOW_KILLS`` is the number of runs that are killed, 6 by default. The moments come from ``DROPFLOW_SEED``.
+``DROPFLOW_KILLS`` is the number of runs that are killed, 3 by default. The moments come from ``DROPFLOW_SEED``.
 """
 
 import json
@@ -31,7 +31,7 @@ from tests.recovery_graphs import GRAPHS
 
 pytestmark = pytest.mark.slow
 
-_KILLS = int(os.environ.get("DROPFLOW_KILLS", "6"))
+_KILLS = int(os.environ.get("DROPFLOW_KILLS", "3"))
 _SEED = int(os.environ.get("DROPFLOW_SEED", "20261122"))
 _SECONDS = 0.04
 """How long each application takes at least."""

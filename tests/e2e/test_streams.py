@@ -21,6 +21,7 @@ from tests.e2e.cluster import Cluster, content, finished, placed, port_of, submi
 from tests.e2e.test_proxy import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
 from tests.managers.node.conftest import Cluster as Together
 from tests.managers.node.test_stream_graphs import alone
+from tests.nightly import nightly
 from tests.processes import Running, gone, run
 from tests.streaming_graphs import filters, line, random_graph, scattered
 
@@ -84,7 +85,7 @@ def _resident(node: Running) -> int:
 
 
 @pytest.mark.parametrize("victim", ["producer", "consumer"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, id="killed"), *nightly(stopped=signal.SIGSTOP)])
 def test_streams_go_on_after_the_loss_of_a_node(number: signal.Signals, victim: str, tmp_path: Path) -> None:
     """Sessions whose producer or consumer is on a lost node start over elsewhere and finish; other streams continue."""
     signs = {name: tmp_path / name for name in ("lost", "fine", "go")}
@@ -116,7 +117,7 @@ def test_streams_go_on_after_the_loss_of_a_node(number: signal.Signals, victim: 
     ("victim", "retries"),
     [
         ("producer", 1),
-        ("consumer", 0),
+        pytest.param("consumer", 0, marks=pytest.mark.exhaustive),
         pytest.param("producer", 0, marks=pytest.mark.exhaustive),
         pytest.param("consumer", 1, marks=pytest.mark.exhaustive),
     ],
@@ -191,7 +192,11 @@ _CRUELTIES = {
 @pytest.mark.parametrize(
     "faulty",
     [
-        pytest.param((faults, 300 + at), id=f"{name}, seed {300 + at}")
+        pytest.param(
+            (faults, 300 + at),
+            id=f"{name}, seed {300 + at}",
+            marks=[] if name == "everything" else pytest.mark.exhaustive,
+        )
         for at, (name, faults) in enumerate(_CRUELTIES.items())
     ],
     indirect=True,

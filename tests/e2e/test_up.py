@@ -104,7 +104,15 @@ def test_the_doctor_finds_nothing(up: Running) -> None:
     assert len(json.loads(done.stdout)["managers"]) == 4
 
 
-@pytest.mark.parametrize("graph", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(
+            path, id=path.stem, marks=[] if path.stem in {"imaging", "live-receiver"} else pytest.mark.exhaustive
+        )
+        for path in EXAMPLES
+    ],
+)
 def test_examples_have_the_results_of_one_machine(up: Running, graph: Path, tmp_path: Path) -> None:
     """With drops on two random nodes, fetched results are those of `dropflow run`, byte for byte."""
     alone = run(tmp_path, "run", graph, "--keep", "alone", "--output", "json")

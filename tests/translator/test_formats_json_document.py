@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.nightly import nightly
 from translator.formats.json_document import parse
 from translator.stage_options import ReadOptions
 
@@ -63,7 +64,7 @@ def test_the_size_is_checked_before_parsing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", [b"{", b"[", b'{"a":', b"\\", b'"', b" "], ids=repr)
+@pytest.mark.parametrize("piece", [b"[", b'"', *nightly(b"{", b'{"a":', b"\\", b" ")], ids=repr)
 def test_two_hundred_megabytes_of_garbage_need_little_memory(piece: bytes) -> None:
     """A huge file of garbage is refused with less than 64 MB of memory besides its own bytes."""
     data = piece * (200 * MEGABYTE // len(piece))

@@ -26,6 +26,7 @@ from managers.node.manager import NodeManager
 from managers.node.node_streams import NodeStreams
 from managers.node.stream_copy import StreamCopy
 from tests.managers.node.conftest import Cluster, hosted, settle, until
+from tests.nightly import nightly
 from tests.streaming_graphs import (
     FILE,
     MEMORY,
@@ -319,7 +320,7 @@ def _alive() -> list[str]:
 
 @pytest.mark.parametrize("where", ["a", "b", "c"])
 @pytest.mark.parametrize("places", [(0, 0, 1), (0, 1, 2)])
-@pytest.mark.parametrize("how", ["cancel", "delete"])
+@pytest.mark.parametrize("how", ["cancel", *nightly("delete")])
 def test_a_session_that_ends_in_mid_stream_leaves_no_files(
     how: str, places: tuple[int, int, int], where: str, make_cluster: Make, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from managers.node.session_table import SessionRecord
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import SimulatedNode, Workload
 from tests.managers.simulation.test_cluster import _fan
+from tests.nightly import nightly
 
 
 class Runs:
@@ -72,7 +73,7 @@ def _results(count: int, steps: int = 10) -> PhysicalGraph:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 3000])
+@pytest.mark.parametrize("size", [1, *nightly(3000)])
 def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) -> None:
     """After the loss of their owner, the copies are the contents; small ones and ones that had to be fetched.
 
@@ -157,7 +158,7 @@ def test_results_are_on_as_many_nodes_as_asked_before_the_session_ends(tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, *nightly(3)])
 def test_lost_copies_are_made_anew(replicas: int, tmp_path: Path) -> None:
     """After losses one by one, results are on as many nodes as before, and each was computed once."""
     runs = Runs()

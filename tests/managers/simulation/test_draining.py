@@ -22,6 +22,7 @@ from managers.simulation.random_sessions import draw_graph, draw_workload
 from managers.simulation.simulated_node import Workload
 from managers.simulation.trial_checks import kept_contents, states_of
 from tests.managers.simulation.test_moves import rows
+from tests.nightly import nightly
 
 
 def _content(size: int) -> Workload:
@@ -284,7 +285,7 @@ def _random_trial(seed: int, directory: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *nightly(*range(2, 8))])
 def test_random_sessions_end_as_without_drained_nodes(seed: int, tmp_path: Path) -> None:
     """All states and results are the same, whenever nodes are drained, and no drop that had completed runs again."""
     _random_trial(seed, tmp_path)

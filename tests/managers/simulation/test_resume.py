@@ -14,6 +14,7 @@ from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +108,7 @@ def test_only_what_was_not_committed_runs_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, *nightly(*range(2, 8))])
 def test_a_session_that_is_resumed_again_and_again_finishes(seed: int, tmp_path: Path) -> None:
     """All nodes are switched off several times, at any moment, also while the session is being resumed."""
     cluster = _cluster(seed, tmp_path, seconds=2.0)
@@ -135,7 +136,7 @@ def _begin_resume(cluster: SimulatedCluster) -> None:
     cluster.master.answer("resume", {"session": "s", "request": ResumeRequest()}, lambda _value, _error: None)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_a_session_is_resumed_without_a_node_that_does_not_come_back(seed: int, tmp_path: Path) -> None:
     """Its drops go to the other nodes, what was lost with it runs again, and a note names it."""
     cluster = _cluster(seed, tmp_path)

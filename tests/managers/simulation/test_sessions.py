@@ -28,6 +28,7 @@ from managers.simulation import (
     SimulatedNetwork,
     Simulation,
 )
+from tests.nightly import nightly
 
 
 class Node:
@@ -107,7 +108,7 @@ def _run(directory: Path, seed: int, parts: int) -> tuple[Simulation, list[Sessi
 
 
 @pytest.mark.parametrize("inline", [0, 4096])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *nightly(*range(1, 5))])
 def test_sessions_finish_on_a_faulty_network(
     seed: int, inline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
