@@ -18,7 +18,7 @@ from dropflow.cli.options import (
     target_option,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.plan_reply import CompareReply, PartitionReply, reply_of
+from dropflow.cli.plan_reply import PartitionReply, PlansReply, reply_of
 from dropflow.cli.planning_options import (
     PlanningChoice,
     machines_and_parts,
@@ -108,13 +108,13 @@ def _noted(output: CommandOutput, reply: PartitionReply, note: str) -> Partition
     return msgspec.structs.replace(reply, note=note) if output.kind == "table" and note else reply
 
 
-def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> CompareReply:
+def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> PlansReply:
     """Return the plans of all algorithms."""
     from translator.partition.comparison import compared
 
     plans = list(compared(graph, choice.options(parts), machines))
     made = tuple(reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
-    return CompareReply(
+    return PlansReply(
         ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
     )
 

@@ -12,7 +12,7 @@ from dropflow.formatting import plural
 if TYPE_CHECKING:
     from translator.planning.judge import Verdict
 
-__all__ = ["CompareReply", "PartitionReply", "reply_of"]
+__all__ = ["PartitionReply", "PlansReply", "reply_of"]
 
 _SHOWN_PARTS = 20
 
@@ -107,7 +107,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"  ... and {len(loads) - _SHOWN_PARTS} more"
 
 
-class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
+class PlansReply(msgspec.Struct, frozen=True, kw_only=True):
     """The plans of several algorithms side by side, and the errors of those that made none."""
 
     ok: bool = True

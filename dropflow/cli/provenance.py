@@ -15,8 +15,8 @@ from dropflow.cli.tables import columns, few
 from dropflow.formatting import format_brief, format_size, plural, single_line
 
 if TYPE_CHECKING:
-    from dropflow.rest.origin import Origin, OriginDrop
-    from dropflow.rest.signature import Signature
+    from dropflow.rest.result_origin import Origin, OriginDrop
+    from dropflow.rest.signature import SessionSignature
 
 __all__ = ["command"]
 
@@ -26,7 +26,7 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
 
     ok: bool = True
     run: str
-    signature: "Signature"
+    signature: "SessionSignature"
 
     def lines(self) -> Iterator[str]:
         """One line for each level."""
@@ -115,7 +115,7 @@ def command(
         name = report.detail.session
         output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))
         return Exit.FINISHED
-    from dropflow.rest.origin import origin_of
+    from dropflow.rest.result_origin import origin_of
 
     output.answer(ProvenanceReply(origin=origin_of(report, drop, PageQuery(offset=offset, limit=limit))))
     return Exit.FINISHED

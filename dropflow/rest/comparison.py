@@ -20,7 +20,14 @@ from dropflow.graph.software_note import software_of
 from dropflow.graph.template_differences import NodeDifference, ValueDifference, graph_differences, matched_templates
 from dropflow.rest.cause_groups import Cause
 from dropflow.rest.report import SessionReport
-from dropflow.rest.signature import ContentDifference, Levels, Signature, content_differences, levels_of, signature
+from dropflow.rest.signature import (
+    ContentDifference,
+    Levels,
+    SessionSignature,
+    content_differences,
+    levels_of,
+    signature,
+)
 from dropflow.rest.submission_note import META as SUBMISSION
 from dropflow.rest.submission_note import options_of
 from dropflow.times.by_template import profile
@@ -33,7 +40,7 @@ __all__ = [
     "Comparison",
     "Listed",
     "NodeTimes",
-    "Setting",
+    "SettingDifference",
     "Total",
     "comparison_of",
 ]
@@ -69,7 +76,7 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     counts : DropCounts
         Its drops by what has become of them.
     is_over : bool
-    signature : Signature
+    signature : SessionSignature
         What it computed.
     """
 
@@ -82,10 +89,10 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     edges: int
     counts: DropCounts
     is_over: bool
-    signature: Signature
+    signature: SessionSignature
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A value of the sessions that is not in their logical graph.
 
     Attributes
@@ -189,7 +196,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     values : Listed of ValueDifference
         Their parameters and other properties.
     links_removed, links_added : Listed of str
-    settings : Listed of Setting
+    settings : Listed of SettingDifference
         Those that differ.
     totals : tuple of Total
         Those that are not 0 in both.
@@ -210,7 +217,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     values: Listed[ValueDifference]
     links_removed: Listed[str]
     links_added: Listed[str]
-    settings: Listed[Setting]
+    settings: Listed[SettingDifference]
     totals: tuple[Total, ...]
     times: Listed[ComparedNode]
     contents: Listed[ContentDifference]
@@ -295,7 +302,7 @@ def _session(report: SessionReport) -> ComparedSession:
     )
 
 
-def _settings(first: SessionReport, second: SessionReport) -> Iterator[Setting]:
+def _settings(first: SessionReport, second: SessionReport) -> Iterator[SettingDifference]:
     for group, one, two in (
         ("version", dict(_versions(first)), dict(_versions(second))),
         ("nodes", dict(_places(first)), dict(_places(second))),
@@ -303,7 +310,7 @@ def _settings(first: SessionReport, second: SessionReport) -> Iterator[Setting]:
         ("option", dict(_options(first.graph)), dict(_options(second.graph))),
     ):
         for name in dict.fromkeys((*one, *two)):
-            yield Setting(group=group, name=name, first=one.get(name, ""), second=two.get(name, ""))
+            yield SettingDifference(group=group, name=name, first=one.get(name, ""), second=two.get(name, ""))
 
 
 def _versions(report: SessionReport) -> Iterator[tuple[str, str]]:

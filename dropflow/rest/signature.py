@@ -21,13 +21,13 @@ from dropflow.graph.text_ids import iid
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import ResultInfo
 
-__all__ = ["ContentDifference", "Level", "Levels", "Signature", "content_differences", "levels_of", "signature"]
+__all__ = ["ContentDifference", "Level", "Levels", "SessionSignature", "content_differences", "levels_of", "signature"]
 
 Level = Literal["same", "different", "unknown"]
 _FEW = 20
 
 
-class Signature(msgspec.Struct, frozen=True, kw_only=True):
+class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
     """What a session computed.
 
     Attributes
@@ -94,7 +94,7 @@ class ContentDifference(msgspec.Struct, frozen=True, kw_only=True):
     second: str
 
 
-def signature(graph: PhysicalGraph, results: ResultList) -> Signature:
+def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
     """Return the signature of a session with these results.
 
     Raises
@@ -108,7 +108,7 @@ def signature(graph: PhysicalGraph, results: ResultList) -> Signature:
     if results.results and not unknown and not results.missing:
         rows = sorted((one.name, iid(graph, one.drop), one.size, one.checksum or 0) for one in results.results)
         contents = hashlib.blake2b(msgspec.json.encode(rows), digest_size=16).hexdigest()
-    return Signature(
+    return SessionSignature(
         graph=signature_of(graph, digests.graph),
         parameters=signature_of(graph, digests.parameters),
         contents=contents,
@@ -120,7 +120,7 @@ def signature(graph: PhysicalGraph, results: ResultList) -> Signature:
     )
 
 
-def levels_of(first: Signature, second: Signature, differences: int) -> Levels:
+def levels_of(first: SessionSignature, second: SessionSignature, differences: int) -> Levels:
     """Return at which levels two sessions are the same, of whose results so many differ."""
     contents: Level = "different" if differences else "same" if first.contents and second.contents else "unknown"
     software: Level = "unknown"

@@ -4,9 +4,9 @@ from functools import partial
 
 import msgspec
 
-from dropflow.rest.origin import Origin, origin_of
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.query_text import asked
+from dropflow.rest.result_origin import Origin, origin_of
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import FIRST_PAGE, ManagerInfo, PageQuery
 from dropflow.rest.session_report import session_report

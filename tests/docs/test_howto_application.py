@@ -19,7 +19,7 @@ _BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOT
     [
         ("howto/write-an-application.md", 5),
         ("howto/streaming.md", 1),
-        ("howto/dask.md", 9),
+        ("howto/dask.md", 10),
         ("howto/write-a-runner.md", 4),
         ("reference/python.md", 3),
         ("tutorial/python.md", 4),

@@ -11,8 +11,8 @@ from dropflow.graph.software_note import META, note_software
 from dropflow.graph.templates import Argument
 from dropflow.rest.comparison import Comparison, comparison_of
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.origin import origin_of
 from dropflow.rest.report import SessionReport
+from dropflow.rest.result_origin import origin_of
 from dropflow.rest.schema import PageQuery
 from dropflow.rest.session_report import session_report
 from dropflow.rest.signature import signature
