@@ -130,7 +130,7 @@ def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
     sums = _text(ended, "results/ended_sum_0.txt")
     with monkeypatch.context() as patch:
         patch.setattr("dropflow.engine.journal.Journal.append", _dies)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match="the process ends"):
             run_again(ended, ["LEFT"], CHECKED)
 
     assert _text(ended, "results/ended_sum_0.txt") == sums
@@ -139,7 +139,7 @@ def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
 
 
 def _dies(*_: object) -> None:
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt("the process ends")
 
 
 def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Path) -> None:

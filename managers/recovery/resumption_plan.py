@@ -336,7 +336,7 @@ def _pending(placed: PhysicalGraph, copies: _Copies) -> RepeatedDrops:
 
 
 def _is_unknown(placed: PhysicalGraph, states: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Return the drops of nodes that are missing, of which nothing is known."""
+    """Return the drops of missing nodes: nothing is known of them."""
     is_missing = np.array([not place for place in placed.places], dtype=np.bool_)[placed.part]
     found: npt.NDArray[np.bool_] = is_missing & (states == DropState.INITIALIZED)
     return found
