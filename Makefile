@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # Tests mostly wait for processes and browsers, so that more of them than processors can run in parallel.
 JOBS ?= 4
 SLOW = slow or corpus or browser or netns or exhaustive
-# Tests start thousands of processes, each of which would compile all of its modules anew.
+# Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: pictures demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
