@@ -144,7 +144,8 @@ class Sessions:
             if not self._deletions.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
-        late = [view for view, _ in (*replies.refusals, *replies.missing)]
+        # Others may have taken over what a silent node had; the list of nodes shows that one.
+        late = [view for view, _ in (*replies.refusals, *replies.missing) if view.state == "alive"]
         old = sorted(view.name for view in late if self._cache.has_old_details(session, view.url))
         if not old:
             return found

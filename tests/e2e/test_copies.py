@@ -12,6 +12,7 @@ from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResumeRequest
 from dropflow.rest.schema import SubmitQuery
 from tests.e2e.cluster import Cluster, content, finished, until
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ def f():
     return replace(graph, places=("a", "b"))
 
 
-@pytest.mark.parametrize("is_changed", [False, True], ids=["as it was", "changed"])
+@pytest.mark.parametrize("is_changed", [*nightly(**{"as it was": False}), pytest.param(True, id="changed")])
 def test_a_file_that_other_nodes_see_is_not_lost_with_its_node(is_changed: bool, tmp_path: Path) -> None:  # noqa: FBT001
     """It is not computed again if it is as it was committed; nothing is copied for that. If it was changed, it is."""
     log, gate, path = tmp_path / "log", tmp_path / "gate", tmp_path / "data" / "out.bin"

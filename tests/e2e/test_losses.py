@@ -110,7 +110,7 @@ def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: byt
         assert content(above, "s") == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, id="killed"), *nightly(stopped=signal.SIGSTOP)])
 def test_sessions_go_on_after_the_loss_of_a_node(number: signal.Signals, three: Three, tmp_path: Path) -> None:
     """Sessions with drops on a lost node finish on the others within bounded time, with the same results.
 

@@ -40,6 +40,7 @@ def test_a_node_joins_a_session_that_runs(tmp_path: Path, expected: bytes) -> No
         assert content(master, "s") == expected
 
 
+@pytest.mark.exhaustive
 def test_a_session_is_rebalanced(tmp_path: Path, expected: bytes) -> None:
     """What one node has not begun goes to two that stand by, and the result is the same."""
     with Cluster(tmp_path) as cluster:

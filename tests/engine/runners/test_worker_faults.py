@@ -199,8 +199,8 @@ class _Killer:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_random_kills_change_nothing(seed: int, tmp_path: Path) -> None:
-    """While random workers are killed at random moments, a thousand applications give what they give without."""
-    graph = _pairs(500)
+    """While random workers are killed at random moments, hundreds of applications give what they give without."""
+    graph = _pairs(200)
     with _Killer(seed) as killer:
         result = run(graph, local.prepare_directory(tmp_path / "run"), on_statistics=killer.note)
     local.run(graph, directory=local.prepare_directory(tmp_path / "undisturbed"), runner="inline")

@@ -47,7 +47,7 @@ def test_overview_shows_the_manager_its_nodes_and_its_sessions(serve: Any, look:
     expect(page.get_by_role("heading", level=1)).to_have_text("east")
     assert rows(page, "Sessions") == ["running", "failed", "finished", "cancelled"]
     assert rows(page, "Nodes") == ["a", "b"]
-    page.get_by_role("link", name="failed").click()
+    page.get_by_role("link", name="failed", exact=True).click()
     expect(page).to_have_url(re.compile("/sessions/failed$"))
 
 

@@ -98,7 +98,7 @@ def test_keys_go_through_rows_and_commands_find_pages(serve: Any, look: Any) -> 
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")
-    expect(page.locator("tbody tr").first.locator("a")).to_be_focused()
+    expect(page.locator("tbody tr").first.locator("a").first).to_be_focused()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.press("Escape")
