@@ -31,6 +31,7 @@ from tests.e2e.cluster import (
 from tests.e2e.hosts import Hosts
 from tests.e2e.network import Network, missing
 from tests.filling import fill
+from tests.nightly import nightly
 from tests.processes import Running
 
 _WHY_NOT = missing("ip", "iptables")
@@ -55,9 +56,7 @@ def _client(running: Running) -> Client:
 
 @pytest.mark.netns
 @needs_network
-@pytest.mark.parametrize(
-    "trouble", ["a cable pulled for 5 s", pytest.param("20 % of packets lost", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("trouble", ["a cable pulled for 5 s", *nightly("20 % of packets lost")])
 def test_a_temporary_network_failure_changes_no_result(trouble: str, hosts: Hosts, tmp_path: Path) -> None:
     """A network failure in the middle of a session between two hosts changes no result; nothing runs twice."""
     nodes = [hosts.node(1, "a"), hosts.node(2, "b")]

@@ -80,7 +80,7 @@ def kill(running: Running) -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     "killed",
-    [*(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("island", "master")), "island and master"],
+    [*nightly("island", "master"), "island and master"],
 )
 def test_managers_above_may_be_killed(killed: str, tmp_path: Path, expected: bytes) -> None:
     """Sessions run to their end while islands and masters are dead, and these show all of them after a restart."""

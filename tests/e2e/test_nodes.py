@@ -213,9 +213,7 @@ def test_examples_have_the_same_outcome_on_any_number_of_nodes(
 
 
 @needs_corpus
-@pytest.mark.parametrize(
-    "count", [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(4, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("count", [2, *nightly(1, 4)])
 @pytest.mark.parametrize("path", _RUNNABLE, ids=lambda path: path.stem)
 def test_graphs_of_the_community_have_the_same_outcome(path: Path, count: int, nodes: Nodes, tmp_path: Path) -> None:
     """Every graph that runs has the same outcome on several nodes, placed at random, as in one process."""

@@ -19,6 +19,7 @@ from dropflow.rest.operation_records import ResumeRequest, RetryRequest
 from dropflow.rest.schema import DropQuery, SubmitQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
+from tests.nightly import nightly
 from tests.processes import Running, gone, run
 from tests.recovery_graphs import files
 
@@ -55,7 +56,7 @@ def _begun(marks: Path) -> Counter[str]:
     return Counter(marks.read_text().split() if marks.exists() else ())
 
 
-@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
+@pytest.mark.parametrize("seed", [2, *nightly(1)])
 def test_a_killed_cluster_continues_its_session(seed: int, tmp_path: Path) -> None:
     """After kill -9 of everything and a new start, resume finishes the session, and repeats nothing that was done."""
     graph, marks = _graph(tmp_path, seed)

@@ -27,6 +27,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph_file import save
 from dropflow.states import SessionState
+from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -197,7 +198,7 @@ class _Killer:
             self.killed += 1
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("seed", [0, *nightly(1)])
 def test_random_kills_change_nothing(seed: int, tmp_path: Path) -> None:
     """While random workers are killed at random moments, hundreds of applications give what they give without."""
     graph = _pairs(200)
