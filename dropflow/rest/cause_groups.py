@@ -1,6 +1,7 @@
 """Groups root causes with the same text: the same failure of forty instances is shown once."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -39,6 +40,12 @@ class Cause(msgspec.Struct, frozen=True):
         own = self.count - self.took_along
         along = f"took {format_count(self.took_along)} along" if self.took_along else ""
         return ", ".join(part for part in (f"{format_count(own)} failed" if own else "", along) if part)
+
+    @property
+    def keys(self) -> str:
+        """The failures as a list in JSON: the row of each drop, or the name of the lost node."""
+        failures = (self.first, *self.rest)
+        return json.dumps([one.row if one.row >= 0 else one.drop or one.name for one in failures])
 
     @property
     def row(self) -> str:

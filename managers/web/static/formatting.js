@@ -1,4 +1,5 @@
-// Counts, durations and rates as text: the same as dropflow/formatting.py.
+// Counts, durations, rates and failures as text: the same as dropflow/formatting.py, drop_counts.py and
+// rest/cause_groups.py.
 
 const DASH = "–";
 
@@ -28,6 +29,36 @@ export function formatRate(rate) {
   if (!rate) return DASH;
   const [whole, ...digits] = rate.toFixed(rate >= 10 ? 0 : rate >= 1 ? 1 : 2).split(".");
   return `${[formatCount(Number(whole)), ...digits].join(".")}/s`;
+}
+
+/** @param {object} counts numbers of drops, as `DropCounts` */
+export function failedWords({ failed, took_along: along, lost }) {
+  const found = [];
+  if (failed + along) {
+    const split = along ? `: ${formatCount(failed)} failed, ${formatCount(along)} taken along` : "";
+    found.push(`${drops(failed + along)} in error${split}`);
+  }
+  if (lost) found.push(`${drops(lost)} lost`);
+  return found.join("; ") || "no drop in error";
+}
+
+/** @param {object[]} failures those of one cause, as `FailureInfo` */
+export function harmWords(failures) {
+  const count = sum(failures, "count");
+  const along = sum(failures, "took_along");
+  if (!failures[0].drop) return count ? `${drops(count)} lost` : "";
+  const found = [];
+  if (count > along) found.push(`${formatCount(count - along)} failed`);
+  if (along) found.push(`took ${formatCount(along)} along`);
+  return found.join(", ");
+}
+
+function drops(number) {
+  return `${formatCount(number)} ${number === 1 ? "drop" : "drops"}`;
+}
+
+function sum(records, name) {
+  return records.reduce((total, record) => total + record[name], 0);
 }
 
 function padded(number) {

@@ -1,12 +1,13 @@
 // The page of a session while it runs: numbers and bars are updated from the event stream, at most five times a second
-// and only where they differ. Failures, results and the table of drops are fetched again.
+// and only where they differ. Causes of failures, results and the table of drops are fetched again; the numbers of
+// failures are those of the stream.
 
 import { draw } from "./bars.js";
 import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
 import { Scrub } from "./scrub.js";
 import { Following } from "./stream.js";
-import { formatCount, formatDuration, formatRate, formatRemaining } from "./formatting.js";
+import { failedWords, formatCount, formatDuration, formatRate, formatRemaining, harmWords } from "./formatting.js";
 
 const PAINT = 200;
 const RENEW = 1_500;
@@ -74,6 +75,7 @@ function paint() {
   show(session);
   figure("rate", formatRate(session.rate));
   figure("remaining", formatRemaining(isOver ? null : session.remaining));
+  paintFailures(session);
   paintTime();
 }
 
@@ -128,6 +130,20 @@ function paintRow(row, node) {
   write(row.querySelector("[data-settled]"), `${formatCount(node.drops - open)} / `);
 }
 
+/** Show how many drops the listed causes put in error; a cause that is not listed yet comes with the next request. */
+function paintFailures({ counts, failures }) {
+  const total = root.querySelector('[data-figure="failures"]');
+  if (!total) return;
+  const unlisted = counts.failed + counts.took_along - failures.reduce((listed, one) => listed + (one.drop ? one.count : 0), 0);
+  const more = unlisted > 0 ? `; causes of ${formatCount(unlisted)} are not listed here` : "";
+  write(total, `${failedWords(counts)}${more}`);
+  const known = new Map(failures.map((failure) => [failure.row < 0 ? failure.drop || failure.name : failure.row, failure]));
+  for (const cause of root.querySelectorAll("[data-causes]")) {
+    const found = JSON.parse(cause.dataset.causes).map((key) => known.get(key));
+    if (found.every(Boolean)) write(cause.querySelector(".count"), harmWords(found));
+  }
+}
+
 function renewSoon() {
   renewTimer ||= setTimeout(renew, RENEW);
 }
@@ -143,6 +159,8 @@ async function renew() {
   scrub.renew();
   isRenewing = true;
   const outcome = await refresh(RENEWED, true);
+  // The answer is of another moment than the last event: one moment for all numbers.
+  paint();
   if (outcome === "fresh" && !isOver && performance.now() >= timesAt) {
     const begun = performance.now();
     await refresh(["times"]);

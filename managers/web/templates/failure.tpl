@@ -1,6 +1,6 @@
 % failure = cause.first
 % alike = 1 + len(cause.rest)
-<article class="note error" data-row="{{cause.row}}">
+<article class="note error" data-row="{{cause.row}}" data-causes="{{cause.keys}}">
 <header><h3>
 % if failure.drop:
 <a href="{{failure_url(session, failure)}}"><bdi>{{shown_name(failure.name, 120)}}</bdi></a>\\

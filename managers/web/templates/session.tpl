@@ -60,7 +60,7 @@
 % found = causes(session.failures)
 % if found:
 <section class="block" aria-labelledby="failures-title">
-<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted">{{"by then: " if view.query.time else ""}}{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
+<div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted" data-figure="failures">{{"by then: " if view.query.time else ""}}{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
 % if view.is_over:
 <p class="block-small"><a class="button" href="{{session_url(name)}}/retry">Try failed drops again…</a></p>
 % end

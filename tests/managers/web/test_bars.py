@@ -1,16 +1,19 @@
 """Bars of states, drawn by the server and in the browser."""
 
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.drop_counts import DropCounts
+from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.formatting import format_count, format_duration, format_rate
 from dropflow.rest.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from dropflow.rest.cause_groups import causes
+from dropflow.rest.schema import FailureInfo
 from dropflow.states import DropState, SessionState
 from tests.browser import needs_chromium
 
@@ -59,32 +62,46 @@ def test_a_bar_is_in_proportion(counts: DropCounts) -> None:
 @needs_chromium
 @pytest.mark.slow
 def test_the_browser_formats_as_the_server_does(serve: Any, look: Any) -> None:
-    """Bars, counts, durations and rates made by the scripts are those of the server."""
+    """Bars, counts, durations, rates and numbers of failures made by the scripts are those of the server."""
     from dropflow.testing.fake_manager import FakeManager  # noqa: PLC0415 - beside its only use
 
     chance = random.Random(20261121)  # noqa: S311 - cases, not secrets
     cases = [[chance.choice((0, 1, chance.randrange(10**6))) for _ in GROUPS] for _ in range(200)]
     times = [0.0, 0.04, 9.94, 9.996, 10.2, 59.4, 59.97, 61.0, 3599.2, 3601.0, 86399.4, 86401.0, 1e6]
     rates = [0.123, 0.987, 1.26, 9.94, 10.4, 999.7, 48_123.4]
+    counts = [
+        DropCounts(failed=own, took_along=along, lost=lost) for own, along, lost in product((0, 1, 2_000), repeat=3)
+    ]
+    failures = [
+        FailureInfo(drop="a", name="a", node="", code="", kind="", text="", count=n, took_along=n // 2) for n in (1, 5)
+    ]
+    failures.append(msgspec.structs.replace(failures[1], drop=""))
     page = look(serve(FakeManager())).page
     page.goto("/")
     bars, words = page.evaluate(
-        """async ([cases, times, rates]) => {
+        """async ([cases, times, rates, counts, failures]) => {
           const bars = await import("/static/bars.js");
           const text = await import("/static/formatting.js");
           return [
             cases.map((numbers) => bars.segments(numbers)),
-            [...times.map(text.formatDuration), ...rates.map(text.formatRate), ...cases[0].map(text.formatCount)],
+            [...times.map(text.formatDuration), ...rates.map(text.formatRate), ...cases[0].map(text.formatCount),
+              ...counts.map(text.failedWords), ...failures.map((failure) => text.harmWords([failure]))],
           ];
         }""",
-        [cases, times, rates],
+        [cases, times, rates, *map(msgspec.to_builtins, (counts, failures))],
     )
 
     for numbers, drawn in zip(cases, bars, strict=True):
         named = {group.style: number for group, number in zip(GROUPS, numbers, strict=True)}
         for ours, theirs in zip(segments(named), drawn, strict=True):
             assert (ours.start, ours.width) == pytest.approx((theirs["start"], theirs["width"]), abs=0.011)
-    assert words == [*map(format_duration, times), *map(format_rate, rates), *map(format_count, cases[0])]
+    assert words == [
+        *map(format_duration, times),
+        *map(format_rate, rates),
+        *map(format_count, cases[0]),
+        *map(failed_words, counts),
+        *(causes([failure])[0].harm for failure in failures),
+    ]
 
 
 def test_a_drop_is_active_unless_it_is_known_to_run_or_to_be_queued() -> None:

@@ -85,6 +85,24 @@ def test_a_failure_appears_on_the_open_page(serve: Any, look: Any) -> None:
     expect(page.get_by_text("Traceback").first).to_be_visible()
 
 
+def test_numbers_of_failures_are_those_of_the_legend(serve: Any, look: Any) -> None:
+    """The sum under failures changes with the number in the legend, before the list of causes is fetched again."""
+    manager = manager_with_sessions()
+    manager.fail("running", 7, "the disk is full", also=(22,))
+    page = look(serve(manager)).page
+    page.clock.install()
+    page.goto("/sessions/running")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    page.clock.pause_at(page.evaluate("Date.now() + 60_000"))  # only the stream is followed
+    manager.fail("running", 8, "another one", also=(23, 24))
+    legend = page.locator("#legend [data-group=error] b")
+    while legend.inner_text() != "5":
+        page.clock.run_for(250)
+
+    expect(page.locator("[data-figure=failures]")).to_have_text("5 drops in error: 2 failed, 3 taken along")
+    expect(page.locator("article .count")).to_have_text(["1 failed, took 1 along"])
+
+
 def test_changes_are_drawn_together(serve: Any, look: Any) -> None:
     """Changes within 200 ms write a number once, and rows without a change are not written."""
     manager = manager_with_sessions()
