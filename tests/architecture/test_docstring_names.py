@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.architecture.sources import PRODUCT, TESTS, files, parsed
+from tests.architecture.sources import PRODUCT, ROOT, TESTS, files, parsed
 from tests.docs.test_names import exists
 
 _NAME = re.compile(r"(?<!`)`((?:dropflow|managers|translator|palettes)(?:\.\w+)+)`(?!`)")
@@ -16,6 +16,7 @@ def _names() -> dict[str, str]:
     return {
         name: f"{path}:{getattr(node, 'lineno', 1)}"
         for path in files(*PRODUCT, *TESTS)
+        if _NAME.search((ROOT / path).read_text(encoding="utf-8"))
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         for name in _NAME.findall(ast.get_docstring(node) or "")

@@ -96,7 +96,7 @@ def test_an_interrupted_download_frees_its_slot(served: Served, nested: Path) ->
 @pytest.mark.slow
 def test_other_requests_are_answered_while_a_graph_is_translated(served: Served, nested: Path) -> None:
     """Translations run in other processes than the server."""
-    setting = "settings=Rows.num_of_copies%3D1000%0ACells.num_of_copies%3D300"
+    setting = "settings=Rows.num_of_copies%3D300%0ACells.num_of_copies%3D300"
     path = f"/api/v1/translations?{setting}&seconds=60"
     posted: list[int] = []
     thread = threading.Thread(
