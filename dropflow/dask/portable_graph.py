@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from dask.task_spec import DataNode
 
 from dropflow.dask.chunk_inputs import chunk_inputs
+from dropflow.dask.lost_stores import refuse_lost_store
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
@@ -32,7 +34,7 @@ def portable(tasks: TranslatedGraph) -> PhysicalGraph:
     Raises
     ------
     AppError
-        A task cannot be pickled.
+        A task cannot be pickled, or would store chunks in an array of this process.
     GoneError
         A persisted chunk was released.
     """
@@ -111,6 +113,7 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
     ends = np.cumsum(np.bincount(template[:count], minlength=len(tasks.labels))).tolist()
     labels = _labels(tasks, graph)
     instance = graph.instance[:count].tolist()
+    constants = {key: node for key, node in zip(tasks.keys, tasks.nodes, strict=True) if isinstance(node, DataNode)}
     fields: dict[int, tuple[Argument, ...]] = {}
     start = 0
     for row, end in enumerate(ends):
@@ -120,6 +123,8 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
         entries = [
             TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
         ]
+        if entries:  # the tasks of a template store in the same target
+            refuse_lost_store(entries[0].node, constants)
         pages = encode_pages(entries, graph.templates[row].name)
         fields[row] = (
             Argument(name=TASKS_FIELD, type="Object", value=pages),

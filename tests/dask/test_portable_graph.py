@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import dask.bag as db
 import numpy as np
@@ -122,6 +123,26 @@ def test_tasks_that_cannot_travel_are_refused() -> None:
     """The error has the name of the tasks, and what cannot be pickled."""
     with pytest.raises(AppError, match=r"the tasks 'add' cannot be pickled.*generator"):
         encode_pages([TaskEntry(0, (_ for _ in ()), {}, {})], "add")
+
+
+@pytest.mark.parametrize("side", [20, 400])  # dask makes a constant of its own of an array above 1 MB
+@pytest.mark.parametrize("fused", [False, True])
+def test_stores_in_an_array_of_the_client_are_refused(side: int, fused: bool) -> None:  # noqa: FBT001
+    """Other processes would write into copies of it, and nothing would tell the user that it stays as it was."""
+    x = da.random.default_rng(1).random((side, side), chunks=side // 2)
+    graphs: list[TranslatedGraph] = []
+
+    def get(graph: Any, keys: Any, **_: Any) -> Any:
+        graphs.append(_translated(graph.__dask_graph__(), list(flatten(keys))))
+        return dask.get(graph, keys)
+
+    with dask.config.set({"optimization.fuse.active": fused}):
+        da.store(x + 1, np.empty((side, side)), scheduler=get)
+        da.store(x + 1, np.empty((side, side)), scheduler=get, return_stored=True)
+
+    with pytest.raises(AppError, match=rf"cannot be stored in float64\[{side}, {side}\] of this process.*a path"):
+        portable(graphs[0])
+    assert portable(graphs[1]).drops, "the value of a task is what it has stored"
 
 
 def test_tasks_that_cannot_be_loaded_are_explained() -> None:
