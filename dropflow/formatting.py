@@ -12,6 +12,7 @@ __all__ = [
     "format_count",
     "format_duration",
     "format_quantity",
+    "format_quiet",
     "format_rate",
     "format_remaining",
     "format_size",
@@ -70,6 +71,11 @@ def format_duration(seconds: float | None) -> str:
 def format_remaining(seconds: float | None) -> str:
     """Return how much time is left by an estimate, as `format_duration`; less than a second is not told apart."""
     return "under 1 s" if seconds is not None and seconds < 1 else format_duration(seconds)
+
+
+def format_quiet(seconds: float) -> str:
+    """Return for how long no drop has settled: ``no drop settled for 3 min 05 s``."""
+    return f"no drop settled for {format_duration(seconds)}"
 
 
 def format_brief(seconds: float) -> str:

@@ -61,7 +61,7 @@ def session_html(
     drops: int,
     seconds: float,
     failures: Sequence[str] = (),
-    remaining: float | None = None,
+    time_left: str = "",
     link: str = "",
 ) -> str:
     """Return a session: its status, a bar of the states of its drops, and the causes of failures.
@@ -80,8 +80,8 @@ def session_html(
         How long it has run.
     failures : sequence of str
         What `failure_html` returns.
-    remaining : float, optional
-        Seconds until its end, if they are known.
+    time_left : str
+        How much time is left, if that is known.
     link : str
         Address of its page; only ``http`` and ``https`` are used.
     """
@@ -89,7 +89,7 @@ def session_html(
     if link.startswith(("http://", "https://")):
         name = f'<a href="{escape(link)}" rel="noopener">{name}</a>'
     counts = ", ".join(f"{count:,} {_text(state)}" for state, count in states.items() if count)
-    rest = "" if remaining is None else f", about {format_duration(remaining)} left"
+    rest = f", {_text(time_left)}" if time_left else ""
     head = f"{name} <b>{_text(status)}</b> {plural(drops, 'drop')} in {format_duration(seconds)}{rest}"
     shown = "".join(failures[:_MOST_FAILURES])
     if len(failures) > _MOST_FAILURES:

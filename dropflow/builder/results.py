@@ -204,7 +204,7 @@ class SubmittedGraph:
             drops=detail.drops,
             seconds=detail.seconds,
             failures=failures,
-            remaining=detail.remaining,
+            time_left=detail.time_left,
             link=f"{self.client.url}/sessions/{quote(self.session, safe='')}",
         )
         return progress + graph_html(self.graph, {node.key: node.states for node in detail.logical})

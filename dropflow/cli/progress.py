@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dropflow.clock import SystemClock
-from dropflow.formatting import format_duration, format_rate, format_size
+from dropflow.formatting import format_duration, format_quiet, format_rate, format_size
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
                 share = 100 * statistics.settled // max(1, statistics.drops)
                 sys.stderr.write(
                     f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
-                    f"({share} %), {_attempts(statistics)}, {format_rate(statistics.rate)}\n"
+                    f"({share} %), {_attempts(statistics)}, {_rate(statistics)}\n"
                 )
                 sys.stderr.flush()
 
@@ -150,6 +150,11 @@ def _attempts(statistics: "Statistics") -> str:
     return f"{attempts.running:,} running, {attempts.queued + attempts.ready:,} waiting for a worker"
 
 
+def _rate(statistics: "Statistics") -> str:
+    """Return the average rate, or that no drop settles at the moment."""
+    return format_quiet(statistics.quiet) if statistics.quiet else format_rate(statistics.rate)
+
+
 def _table(statistics: "Statistics") -> "Group":
     from rich.console import Group
     from rich.markup import escape
@@ -159,7 +164,7 @@ def _table(statistics: "Statistics") -> "Group":
     table = Table(box=None, padding=(0, 1), show_header=False)
     caption = (
         f"{statistics.settled:,} of {statistics.drops:,} drops, {_attempts(statistics)}, "
-        f"{format_rate(statistics.rate)}, {format_duration(statistics.seconds)}"
+        f"{_rate(statistics)}, {format_duration(statistics.seconds)}"
     )
     rows, hidden = _rows(statistics)
     for node in rows:

@@ -57,7 +57,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         text = "" if detail.failures else detail.text
         yield headline(detail.status, detail.drops, detail.seconds, shown_states(detail), text)
         if not detail.is_over:
-            left = f", about {format_duration(detail.remaining)} left" if detail.remaining is not None else ""
+            left = f", {detail.time_left}" if detail.time_left else ""
             waiting = detail.queued + detail.ready
             yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {format_rate(detail.rate)}{left}"
         if detail.nodes:

@@ -229,4 +229,5 @@ def statistics_of(detail: "SessionDetail") -> "Statistics":
             )
             for node in detail.logical
         ),
+        quiet=detail.quiet if detail.is_quiet else 0.0,
     )

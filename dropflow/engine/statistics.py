@@ -89,6 +89,8 @@ class Statistics(msgspec.Struct, frozen=True):
     attempts : Attempts
     nodes : tuple of NodeStatistics
         By logical node, in the order of the graph's templates.
+    quiet : float
+        For how many seconds no drop has settled, if that is known and unusually long; otherwise 0.
     """
 
     status: SessionState
@@ -97,6 +99,7 @@ class Statistics(msgspec.Struct, frozen=True):
     settled: int
     attempts: Attempts
     nodes: tuple[NodeStatistics, ...]
+    quiet: float = 0.0
 
     @property
     def drop_counts(self) -> DropCounts:

@@ -13,10 +13,12 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.drop_counts import NO_DROPS, DropCounts
+from dropflow.formatting import format_quiet, format_remaining
 from dropflow.ids import SESSION_NAME
 from dropflow.rest.byte_range import PartOfContent
 from dropflow.rest.status import is_over
 from dropflow.rest.submit_options import SubmitOptions
+from dropflow.states import SessionState
 
 __all__ = [
     "FIRST_PAGE",
@@ -309,6 +311,10 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Drops settled per second: recently; of a session that is over, on average.
     remaining : float or None
         Seconds until the end at the median rate of the last three minutes; None if it cannot be estimated.
+    quiet, usual_quiet : float
+        For how many seconds no drop has settled, and for how many that is usual. After longer ones, `rate` is 0 and
+        `remaining` is None: what is left does not take as long as what was done. Of several nodes, those of the node
+        that is the least quiet.
     nodes : tuple of str
         The nodes that hold its drops.
     text : str
@@ -350,6 +356,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     rate: float = 0.0
     remaining: float | None = None
+    quiet: float = 0.0
+    usual_quiet: float = 0.0
     nodes: tuple[str, ...] = ()
     text: str = ""
     unknown: tuple[str, ...] = ()
@@ -365,6 +373,18 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether the session has ended."""
         return is_over(self.status)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it runs, and no drop has settled for unusually long."""
+        return self.status == SessionState.RUNNING.name and self.quiet > self.usual_quiet
+
+    @property
+    def time_left(self) -> str:
+        """How much time is left, as ``about 12 s left``, or why that is not known; empty if nothing is known."""
+        if self.is_quiet:
+            return format_quiet(self.quiet)
+        return "" if self.is_over or self.remaining is None else f"about {format_remaining(self.remaining)} left"
 
 
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):

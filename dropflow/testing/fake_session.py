@@ -34,6 +34,7 @@ from dropflow.states import DropState, SessionState
 __all__ = ["FakeSession", "rows_of"]
 
 _CONTENT_SIZE = 1024
+_USUAL_QUIET = 10.0
 
 
 class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,8 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         Drops of the session on all nodes.
     content, logs : mapping of int to bytes
         What can be downloaded, by the row of the drop.
+    settled : float
+        When a drop settled last, in seconds since the epoch; 0 before.
     """
 
     name: str
@@ -62,11 +65,14 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[FailureInfo, ...] = ()
     content: Mapping[int, bytes] = {}
     logs: Mapping[int, bytes] = {}
+    settled: float = 0.0
 
     def with_states(self, states: Mapping[int, str], now: float) -> Self:
         """Return the session with new states of some drops, by row; it ends when all drops are settled."""
         rows = tuple(_moved(row, states[row.drop]) if row.drop in states else row for row in self.rows)
         changed = msgspec.structs.replace(self, rows=rows)
+        if len(changed.open_rows()) < len(self.open_rows()):
+            changed = msgspec.structs.replace(changed, settled=now)
         if changed.open_rows():
             return changed
         failed = any(row.state == "ERROR" for row in rows)
@@ -182,7 +188,9 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
         left = len(self.open_rows())
         settled = len(self.rows) - left
         seconds = (self.finished or now) - self.created
-        rate = settled / seconds if seconds > 0 else 0.0
+        over = is_over(self.status)
+        quiet = 0.0 if over else now - (self.settled or self.created)
+        rate = settled / seconds if seconds > 0 and quiet <= _USUAL_QUIET else 0.0
         return SessionInfo(
             session=self.name,
             graph=self.graph.name,
@@ -199,7 +207,9 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             finished=self.finished,
             seconds=seconds,
             rate=rate,
-            remaining=None if is_over(self.status) or not rate else left / rate,
+            remaining=None if over or not rate else left / rate,
+            quiet=quiet,
+            usual_quiet=0.0 if over else _USUAL_QUIET,
             nodes=tuple(sorted({row.node for row in self.rows})),
             text=self.text,
             whole=self.whole,

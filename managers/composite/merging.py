@@ -115,6 +115,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     first = max(details, key=lambda detail: detail.epoch)
     latest = max(details, key=lambda detail: (detail.view, detail.members))
+    going = [detail for detail in details if detail.status == SessionState.RUNNING.name] or details
+    least_quiet = min(going, key=lambda detail: detail.quiet - detail.usual_quiet)
     return SessionDetail(
         session=first.session,
         graph=first.graph,
@@ -134,6 +136,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         seconds=max(detail.seconds for detail in details),
         rate=_rate(details, over=over),
         remaining=None if over else _remaining(details),
+        quiet=0.0 if over else least_quiet.quiet,
+        usual_quiet=0.0 if over else least_quiet.usual_quiet,
         nodes=tuple(sorted({node for detail in details for node in detail.nodes})),
         text="; ".join(dict.fromkeys(texts)),
         unknown=tuple(sorted({node for detail in details for node in detail.unknown})),
@@ -262,7 +266,8 @@ def _rate(details: Sequence[SessionDetail], *, over: bool) -> float:
 
 
 def _remaining(details: Sequence[SessionDetail]) -> float | None:
-    going = [detail.remaining for detail in details if not detail.is_over]
+    # A node where nothing settles waits for the others, which have an estimate.
+    going = [detail.remaining for detail in details if not detail.is_over and not detail.is_quiet]
     known = [seconds for seconds in going if seconds is not None]
     return max(known) if known and len(known) == len(going) else None
 

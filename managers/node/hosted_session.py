@@ -431,10 +431,12 @@ class HostedSession:
         now_at = Attempts() if progress.is_over else self.session.attempts()
         attempts = Attempts() if progress.is_over else session_views.attempts_of(statistics, running, now_at)
         now = progress.finished or self._clock.now()
+        status, quiet = self._state_of(progress), progress.quiet(self._clock.monotonic())
+        has_rate = status is not SessionState.PAUSED and quiet <= progress.usual_quiet
         return {
             "session": self.name,
             "graph": self.deployment.graph,
-            "status": self._state_of(progress).name,
+            "status": status.name,
             "epoch": self.epoch,
             "version": progress.version,
             "created": self.deployment.created,
@@ -449,8 +451,10 @@ class HostedSession:
             **msgspec.structs.asdict(attempts),
             "counts": session_views.counts_of(statistics, running),
             "states": session_views.totals(statistics),
-            "rate": progress.rate,
-            "remaining": progress.remaining,
+            "rate": progress.rate if has_rate else 0.0,
+            "remaining": progress.remaining if has_rate else None,
+            "quiet": quiet,
+            "usual_quiet": 0.0 if progress.is_over else progress.usual_quiet,
             "view": self.view.number,
             "recomputed": self._recomputed,
             "members": tuple(place.node for place in self.view.members),

@@ -29,6 +29,10 @@ class Progress(msgspec.Struct, frozen=True):
         Drops settled per second: recently; of a session that is over, on average.
     typical : float
         The same, typically during the last minutes.
+    changed : float
+        When a drop settled last, or the session was started, in monotonic seconds; 0 before.
+    usual_quiet : float
+        For how many seconds no drop may settle before the rates say nothing about what is left.
     text : str
         Why it ended so, once it has ended.
     """
@@ -40,12 +44,18 @@ class Progress(msgspec.Struct, frozen=True):
     statistics: Statistics | None = None
     rate: float = 0.0
     typical: float = 0.0
+    changed: float = 0.0
+    usual_quiet: float = 0.0
     text: str = ""
 
     @property
     def is_over(self) -> bool:
         """Whether the session has its result."""
         return self.state.is_terminal
+
+    def quiet(self, now: float) -> float:
+        """Return for how many seconds no drop has settled, at `now` in monotonic seconds; 0 unless the session runs."""
+        return max(0.0, now - self.changed) if self.changed and not self.is_over else 0.0
 
     @property
     def remaining(self) -> float | None:
@@ -77,13 +87,26 @@ class ProgressLog:
 
     def start(self) -> None:
         """Note that the session was started."""
-        self._change(state=SessionState.RUNNING, started=self._clock.now())
+        now = self._clock.monotonic()
+        self._rate.begin(now)
+        self._change(
+            state=SessionState.RUNNING,
+            started=self._clock.now(),
+            changed=now,
+            usual_quiet=self._rate.usual_quiet,
+        )
 
     def count(self, statistics: Statistics) -> None:
         """Note new statistics."""
         self._rate.add(self._clock.monotonic(), statistics.settled)
         average = statistics.rate
-        self._change(statistics=statistics, rate=self._rate.recent or average, typical=self._rate.typical or average)
+        self._change(
+            statistics=statistics,
+            rate=self._rate.recent or average,
+            typical=self._rate.typical or average,
+            changed=self._rate.changed,
+            usual_quiet=self._rate.usual_quiet,
+        )
 
     def end(self, state: SessionState, text: str) -> None:
         """Note the result of the session."""

@@ -48,6 +48,7 @@ def _detail_at(detail: SessionDetail, moment: SessionMoment, failures: Sequence[
         seconds=max(moment.time - moment.began, 0.0),
         rate=0.0,
         remaining=None,
+        quiet=0.0,
         logical=tuple(
             msgspec.structs.replace(node, counts=counts.get(node.key, node.counts)) for node in detail.logical
         ),

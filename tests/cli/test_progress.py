@@ -4,6 +4,7 @@ import io
 import re
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +77,13 @@ def test_the_caption_has_rate_and_time() -> None:
         "6 of 8 drops, 1 running, 0 waiting for a worker, 3.0/s, 2.00 s"
         in shown(statistics(node("Grid", COMPLETED=6, WRITING=1, INITIALIZED=1)))[-1]
     )
+
+
+def test_the_caption_has_how_long_no_drop_has_settled() -> None:
+    """While the last drop waits, an average rate would promise an end that does not come."""
+    quiet = msgspec.structs.replace(statistics(node("Grid", COMPLETED=6, WRITING=1)), quiet=185.0)
+
+    assert "1 running, 0 waiting for a worker, no drop settled for 3 min 05 s, 2.00 s" in shown(quiet)[-1]
 
 
 def test_many_nodes_fit_on_the_screen() -> None:

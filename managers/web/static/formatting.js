@@ -24,6 +24,11 @@ export function formatRemaining(seconds) {
   return seconds !== null && seconds !== undefined && seconds < 1 ? "under 1 s" : formatDuration(seconds);
 }
 
+/** @param {number} seconds for which no drop has settled */
+export function formatQuiet(seconds) {
+  return `no drop settled for ${formatDuration(seconds)}`;
+}
+
 /** @param {number} rate drops per second */
 export function formatRate(rate) {
   if (!rate) return DASH;

@@ -7,7 +7,7 @@ import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
 import { Scrub } from "./scrub.js";
 import { Following } from "./stream.js";
-import { failedWords, formatCount, formatDuration, formatRate, formatRemaining, harmWords } from "./formatting.js";
+import { failedWords, formatCount, formatDuration, formatQuiet, formatRate, formatRemaining, harmWords } from "./formatting.js";
 
 const PAINT = 200;
 const RENEW = 1_500;
@@ -73,8 +73,6 @@ function paint() {
   paintTimer = 0;
   if (session === null || scrub.isPast) return;
   show(session);
-  figure("rate", formatRate(session.rate));
-  figure("remaining", formatRemaining(isOver ? null : session.remaining));
   paintFailures(session);
   paintTime();
 }
@@ -96,8 +94,13 @@ function show(session) {
 
 function paintTime() {
   if (session === null || scrub.isPast) return;
-  const since = isOver || session.status !== "RUNNING" ? 0 : (performance.now() - arrived) / 1000;
+  const isRunning = !isOver && session.status === "RUNNING";
+  const since = isRunning ? (performance.now() - arrived) / 1000 : 0;
   figure("seconds", formatDuration(session.seconds + since));
+  // No event comes while no drop settles, so the page finds out itself when that lasts unusually long.
+  const isQuiet = isRunning && session.quiet + since > session.usual_quiet;
+  figure("rate", formatRate(isQuiet ? 0 : session.rate));
+  figure("remaining", isQuiet ? formatQuiet(session.quiet + since) : formatRemaining(isOver ? null : session.remaining));
 }
 
 function paintLogical(session) {

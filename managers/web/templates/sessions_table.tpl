@@ -23,8 +23,8 @@
 </div></td>
 <td class="number at-wide">{{format_rate(session.rate) if session.rate else "–"}}</td>
 <td class="number at-middle">{{format_duration(session.seconds)}}\\
-% if session.remaining is not None and not session.is_over:
-<span class="sub">{{format_remaining(session.remaining)}} left</span>\\
+% if session.time_left:
+<span class="sub">{{session.time_left}}</span>\\
 % end
 </td>
 <td class="nowrap at-wide muted">{{format_time(session.created)}}</td>

@@ -97,6 +97,35 @@ def test_merging_in_steps_equals_merging_at_once(rows: list[Row]) -> None:
     assert _sorted(merge([island, *parts[2:]], version=0)) == _sorted(merge(parts, version=0))
 
 
+_going = st.builds(
+    lambda quiet, remaining: SessionDetail(
+        session="s",
+        graph="g",
+        status="RUNNING",
+        quiet=quiet,
+        usual_quiet=10.0,
+        remaining=None if quiet > 10 else remaining,
+    ),
+    st.sampled_from([0.0, 5.0, 20.0, 60.0]),
+    st.none() | st.sampled_from([1.0, 30.0]),
+)
+
+
+@given(st.lists(_going, min_size=1, max_size=4))
+def test_a_session_is_quiet_if_all_its_nodes_are(details: list[SessionDetail]) -> None:
+    """The time left is that of the nodes where drops settle; without such nodes, it is shown for how long none did."""
+    parts = [SessionPart(str(number), detail) for number, detail in enumerate(details)]
+    merged = merge(parts, version=0)
+    moving = [detail.remaining for detail in details if not detail.is_quiet]
+
+    assert merged.is_quiet == (not moving)
+    assert merged.quiet == min(detail.quiet for detail in details)
+    assert merged.remaining == (None if not moving or None in moving else max(moving))
+    assert merged.time_left.startswith("no drop settled for") == (not moving)
+    island = SessionPart("island", merge(parts[:2], version=7))
+    assert merge([island, *parts[2:]], version=0) == merged
+
+
 @given(_rows, st.randoms())
 def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) -> None:
     """The merged session does not depend on the order of the answers."""

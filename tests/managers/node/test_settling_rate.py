@@ -38,6 +38,21 @@ def test_old_times_do_not_count() -> None:
     assert _filled([100, 100, 5, 5, 5, 5, 5, 5, 5]).typical == pytest.approx(5, rel=0.1)
 
 
+def test_pauses_up_to_three_times_the_longest_one_are_usual() -> None:
+    """Work that settles every half second may be quiet for 10 s, and tasks of a minute, side by side, for three."""
+    waves = SettlingRate()
+    waves.begin(0.0)
+    for minute in range(6):
+        for drop in range(4):
+            waves.add(60.0 * minute + 0.1 * drop, 4 * minute + drop)
+
+    assert _filled([10, 10]).usual_quiet == 10
+    assert waves.usual_quiet == pytest.approx(180, rel=0.01)
+    assert waves.changed == pytest.approx(300.3)
+    waves.add(330.0, 23)
+    assert waves.changed == pytest.approx(300.3)
+
+
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1000)), max_size=60))
 def test_a_rate_is_never_negative_and_within_what_happened(steps: list[tuple[float, int]]) -> None:
     """Whatever the times of the samples are."""

@@ -104,7 +104,7 @@ def test_numbers_of_failures_are_those_of_the_legend(serve: Any, look: Any) -> N
 
 
 def test_changes_are_drawn_together(serve: Any, look: Any) -> None:
-    """Changes within 200 ms write a number once, and rows without a change are not written."""
+    """Changes within 200 ms write a number once; without any change, only the time and for how long nothing settled."""
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     page.add_init_script(
@@ -141,6 +141,9 @@ def test_changes_are_drawn_together(serve: Any, look: Any) -> None:
     assert "a" in written
     assert "d" not in written
     assert "r" not in written
+    page.clock.run_for(12_000)
+    expect(page.locator("[data-figure=remaining]")).to_have_text(re.compile("^no drop settled for 1[0-3][.][0-9] s$"))
+    expect(page.locator("[data-figure=rate]")).to_have_text("\u2013")
 
 
 def test_failures_with_the_same_text_are_one_cause(serve: Any, look: Any) -> None:
