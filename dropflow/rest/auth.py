@@ -11,7 +11,8 @@ Three independent checks, because each stops what the others do not:
 
 The cookie only reads. Browsers send it to every port of the host, so servers of other users on this host may get it. A
 form that changes something also carries the **page key**, which the browser keeps where only pages of this origin, port
-included, can read it. So neither another page nor a server that got the cookie can change anything.
+included, can read it. So neither another page nor a server that got the cookie can change anything. A browser that may
+only read has a **read key** instead, which passes it on to other servers of the cluster, where it may only read, too.
 """
 
 import hashlib
@@ -44,6 +45,7 @@ __all__ = [
     "load_token",
     "make_token",
     "page_key",
+    "read_key",
     "store_token",
 ]
 
@@ -124,6 +126,11 @@ def cookie_value(token: str) -> str:
 def page_key(token: str) -> str:
     """Return the key that forms of our pages send beside the cookie; it cannot be computed from the cookie."""
     return hmac.new(token.encode(), b"dropflow page key, version 1", hashlib.sha256).hexdigest()
+
+
+def read_key(token: str) -> str:
+    """Return the key of browsers that may only read; neither the cookie nor the page key can be computed from it."""
+    return hmac.new(token.encode(), b"dropflow read key, version 1", hashlib.sha256).hexdigest()
 
 
 def _host_of(authority: str) -> str:
@@ -254,6 +261,11 @@ class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
         by_key = hmac.compare_digest(fields.get("key", "").encode(), page_key(self.token).encode())
         by_token = hmac.compare_digest(fields.get("token", "").strip().encode(), self.token.encode())
         return by_key or by_token
+
+    def is_reading_form(self, fields: Mapping[str, str]) -> bool:
+        """Return whether a posted form has the read key, which is enough for what changes nothing."""
+        given = fields.get("key", "").encode()
+        return self.token is not None and hmac.compare_digest(given, read_key(self.token).encode())
 
     def _check_host(self, authority: str) -> None:
         host = _host_of(authority)

@@ -228,8 +228,8 @@ class _Dispatcher:
         """Return the page that asks for the token, if a form has the cookie but not the page key."""
         if not route.form or call.proof is not Proof.COOKIE or bottle.request.method in SAFE_METHODS:
             return None
-        fields = posted_fields(call.body, call.headers.get("Content-Type", ""))
-        if self._access.rules.is_own_form(dict(fields)):
+        fields, rules = posted_fields(call.body, call.headers.get("Content-Type", "")), self._access.rules
+        if rules.is_own_form(dict(fields)) or (route.reads and rules.is_reading_form(dict(fields))):
             return None
         if wants_page(call.headers.get("Accept", "")):
             return Response(

@@ -2,6 +2,7 @@
 
 ``GET /hop?to=URL`` is a page with a form that posts itself. The post must have the page key, because the ticket gives
 the page key of the other server: a server of another user of this host, which gets our cookie, cannot get a ticket.
+With the read key, the ticket permits reading only.
 """
 
 from functools import partial
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError, LinkError
-from dropflow.rest.auth import AccessRules
+from dropflow.rest.auth import AccessRules, Proof
 from dropflow.rest.card_page import card_page
 from dropflow.rest.confirm_page import CONFIRM_POLICY
 from dropflow.rest.pages import redirect
@@ -56,10 +57,12 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
         return Response(body=page, content_type="text/html; charset=utf-8", headers=headers)
 
     def hop(call: Request) -> Response:
-        target = dict(posted_fields(call.body, call.headers.get("Content-Type", ""))).get("to", "")
-        url, base, path = _found(places, target)
+        fields = dict(posted_fields(call.body, call.headers.get("Content-Type", "")))
+        url, base, path = _found(places, fields.get("to", ""))
+        # A program proves itself by its token or signature, a browser by the key in its form.
+        may_change = call.proof is not Proof.COOKIE or access.is_own_form(fields)
         try:
-            ticket = places.ticket(url)
+            ticket = places.ticket(url, read_only=not may_change)
         except LinkError as error:
             raise HttpError(503, f"{base} does not answer: {error.text}", hint="go back, or try again") from error
         except DropflowError:
@@ -74,6 +77,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
             path="/hop",
             handler=hop,
             form=True,
+            reads=True,
             takes=FORM,
             limit=_LIMIT,
             summary="Go on to it, signed in.",

@@ -21,7 +21,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.errors import HttpError
-from dropflow.rest.auth import AccessRules, Proof, cookie_name, cookie_value, page_key
+from dropflow.rest.auth import AccessRules, Proof, cookie_name, cookie_value, page_key, read_key
 from dropflow.rest.card_page import card_page
 from dropflow.rest.hop import hop_routes
 from dropflow.rest.pages import redirect
@@ -59,7 +59,8 @@ class _Login(msgspec.Struct, frozen=True, kw_only=True):
 class _LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to the script of the page: the page key, and the address to open.
 
-    The key is empty if the ticket permits reading only, or was used before and the browser is logged in already.
+    The key is the read key if the ticket permits reading only, and empty if the ticket was used before and the browser
+    is logged in already.
     """
 
     key: str
@@ -159,7 +160,8 @@ def _go_on(call: Request, target: str, access: AccessRules, permission: Permissi
     if _is_form(call):
         return redirect(goal, headers=cookies)
     # The key is in an answer to a script of our own origin only: other origins can neither post here nor read it.
-    key = "" if token is None or permission is Permission.READ else page_key(token)
+    make = read_key if permission is Permission.READ else page_key
+    key = "" if token is None else make(token)
     return Response(body=_LoggedIn(key=key, next=goal), headers=cookies)
 
 

@@ -46,7 +46,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     below : callable
         Returns the servers below it, to which a browser may be passed on too.
     ticket : callable
-        Returns a ticket of the server at an address.
+        Returns a ticket of the server at an address; with ``read_only``, one that permits reading only.
     public_url : str
         Address at which browsers reach this server through a proxy, without a slash at its end; empty for none. With
         ``{port}`` or ``{host}`` in it, it is that of all servers of the cluster, each with its own port and host.
@@ -56,7 +56,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     own: Callable[[], str] = str
     neighbours: Callable[[], Sequence[ServerAddress]] = tuple
     below: Callable[[], Sequence[ServerAddress]] = tuple
-    ticket: Callable[[str], str] = lambda _: ""
+    ticket: Callable[..., str] = lambda _, **__: ""
     public_url: str = ""
 
     def door(self) -> str:

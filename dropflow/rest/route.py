@@ -102,6 +102,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     form : bool
         A form of our own pages posts here and changes something, ``application/x-www-form-urlencoded``. With the
         cookie it must send the page key (`dropflow.rest.auth`); a browser without the key is asked for the token.
+    reads : bool
+        The form changes nothing: the read key is enough, too.
     daliuge : bool
         One of DALiuGE's paths: errors have its fields (``type``, ``args``) too.
     takes, gives : str
@@ -123,6 +125,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     public: bool = False
     cross_site: bool = False
     form: bool = False
+    reads: bool = False
     daliuge: bool = False
     takes: str = ""
     gives: str = ""

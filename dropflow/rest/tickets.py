@@ -122,9 +122,16 @@ class Tickets:
         return Permission.READ if read_only else Permission.CHANGE
 
 
-def request_ticket(url: str, *, token: str | None = None, secret: bytes | None = None, seconds: float = _USUAL) -> str:
+def request_ticket(
+    url: str,
+    *,
+    token: str | None = None,
+    secret: bytes | None = None,
+    seconds: float = _USUAL,
+    read_only: bool = False,
+) -> str:
     """Return a ticket of the server at `url`; raises as `ticket_reply`."""
-    return ticket_reply(url, token=token, secret=secret, seconds=seconds).ticket
+    return ticket_reply(url, token=token, secret=secret, seconds=seconds, read_only=read_only).ticket
 
 
 def ticket_reply(

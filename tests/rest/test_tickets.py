@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dropflow.errors import HttpError, LinkError
-from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key
+from dropflow.rest.auth import AccessRules, cookie_name, cookie_value, page_key, read_key
 from dropflow.rest.login import login_routes
 from dropflow.rest.places import Places, ServerAddress, front_door, same_server, split_target
 from dropflow.rest.posted_form import FORM
@@ -39,6 +39,7 @@ def _page(_: Request) -> None:
 
 
 PAGE = Route(method="GET", path="/page", handler=_page, summary="a page")
+CHANGE = Route(method="POST", path="/change", handler=_page, summary="a change", form=True)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def pair() -> Iterator[Pair]:
     with ExitStack() as stack:
         own = AccessRules(token=NODE_TOKEN, secret=SECRET)
         node_places = Places(neighbours=lambda: [ServerAddress("master", "master", known[0].url)])
-        routes = [PAGE, *login_routes(own, node_places, clock=clock)]
+        routes = [PAGE, CHANGE, *login_routes(own, node_places, clock=clock)]
         node = stack.enter_context(serve(routes, access=own, clock=clock))
         places = Places(
             own=lambda: known[0].url,
@@ -103,14 +104,29 @@ def test_a_ticket_is_valid_once(pair: Pair) -> None:
 
 
 def test_a_ticket_may_only_permit_reading(pair: Pair) -> None:
-    """The browser gets the cookie, with which it reads, and no page key, without which it changes nothing."""
+    """The browser gets the cookie, with which it reads, and the read key, with which it changes nothing."""
     reply = ticket_reply(pair.node.url, secret=SECRET, read_only=True)
     signed_in = _login(pair.node, ticket=reply.ticket, next="/page")
     cookie = {"Cookie": signed_in.headers["Set-Cookie"].partition(";")[0]}
 
-    assert signed_in.json == {"ok": True, "key": "", "next": "/page"}
+    form = cookie | {"Content-Type": FORM}
+
+    assert signed_in.json == {"ok": True, "key": read_key(NODE_TOKEN), "next": "/page"}
     assert ask(pair.node.url, "GET", "/page", headers=cookie).status == 200
-    assert ask(pair.node.url, "POST", "/hop", headers=cookie | {"Content-Type": FORM}, body=b"to=/").status == 403
+    assert ask(pair.node.url, "POST", "/hop", headers=form, body=b"to=/").status == 403
+    changes = urlencode({"key": read_key(NODE_TOKEN)}).encode()
+    assert ask(pair.node.url, "POST", "/change", headers=form, body=changes).status == 403
+
+
+def test_a_browser_that_may_only_read_may_only_read_elsewhere(pair: Pair) -> None:
+    """It is not asked for the token when it goes on to another manager, and has no page key there either."""
+    reply = _hop(pair.master, f"{pair.node.url}/page", key=read_key(MASTER_TOKEN))
+    fragment = parse_qs(urlsplit(reply.headers["Location"]).fragment)
+    signed_in = _login(pair.node, **{name: values[0] for name, values in fragment.items()})
+
+    assert reply.status == 303
+    assert signed_in.json == {"ok": True, "key": read_key(NODE_TOKEN), "next": "/page"}
+    assert _hop(pair.master, f"{pair.node.url}/page", key=read_key(NODE_TOKEN)).status == 403
 
 
 def test_a_server_is_found_at_its_public_address() -> None:

@@ -1,7 +1,8 @@
 // Completes the forms that change something (form[data-key]) with the page key.
 //
 // The cookie is not enough for them: browsers send it to every port of this host, and so to servers of other users.
-// The key is kept in localStorage, which only pages of this origin can read, port included.
+// The key is kept in localStorage, which only pages of this origin can read, port included. A browser that may only read
+// has a key that passes it on to other managers: for all other forms, the server asks for the token.
 //
 // A browser that signed in at the front door of the cluster only has no key here yet: the form is kept, the front door is
 // asked for a ticket, and the form is sent when the browser comes back.
