@@ -43,6 +43,8 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
         The time of the node, in seconds since the epoch; 0 if nothing runs.
     received : NodeReceipts
         What the node received from others so far.
+    busy_with : tuple of str
+        The other sessions that the workers of the node are busy with, if attempts of this one wait and none runs.
     """
 
     node: str
@@ -53,6 +55,7 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
     running: npt.NDArray[Any] = _NONE
     now: float = 0.0
     received: NodeReceipts = NodeReceipts()
+    busy_with: tuple[str, ...] = ()
 
 
 def pack_columns(header: Mapping[str, object], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -80,6 +83,8 @@ def pack_times(section: TimesSection) -> bytes:
     columns = {name: section.records[name] for name in RECORD.names or ()}
     if section.received.received:
         header["received"] = section.received
+    if section.busy_with:
+        header["busy_with"] = section.busy_with
     if len(section.running):
         header["now"] = section.now
         columns |= {f"running_{name}": section.running[name] for name in RUNNING.names or ()}
@@ -123,6 +128,7 @@ class _Header(msgspec.Struct):
     missing: str = ""
     now: float = 0.0
     received: NodeReceipts = NodeReceipts()
+    busy_with: tuple[str, ...] = ()
 
 
 def _read_section(data: memoryview) -> tuple[TimesSection, int]:
@@ -148,5 +154,6 @@ def _read_section(data: memoryview) -> tuple[TimesSection, int]:
         running=running,
         now=header.now,
         received=header.received,
+        busy_with=header.busy_with,
     )
     return section, end + body_size

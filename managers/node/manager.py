@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -335,6 +335,9 @@ class NodeManager(MemberCalls):
         self._links.close()
         self._resources.fetch_pool.close()
         self._resources.file_watcher.close()
+
+    def _all(self) -> Mapping[str, NodeSession]:
+        return self._host.sessions
 
     def _find(self, session: str) -> NodeSession:
         found: NodeSession | None = self._host.sessions.get(session)

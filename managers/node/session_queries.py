@@ -1,7 +1,7 @@
 """What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -83,6 +83,10 @@ class SessionQueries(SessionTimes):
         NotFoundError
             There is no such session.
         """
+
+    @abstractmethod
+    def _all(self) -> Mapping[str, NodeSession]:
+        """Return all sessions of the node by name."""
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
@@ -246,9 +250,16 @@ class SessionQueries(SessionTimes):
             running=_running_records(running, found.piece),
             now=now,
             received=receipts_of(found) if isinstance(found, HostedSession) else read_receipts(found.directory.path),
+            busy_with=self._busy_with(found),
         )
         data = pack_times(section)
         return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
+
+    def _busy_with(self, found: NodeSession) -> tuple[str, ...]:
+        if found.state.is_terminal or not isinstance(found.session, Session):
+            return ()
+        others = {name: other.session for name, other in self._all().items() if other is not found}
+        return busy_with(found.session, {name: one for name, one in others.items() if isinstance(one, Session)})
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the whole graph."""
@@ -290,6 +301,14 @@ def _running(found: NodeSession) -> frozenset[int] | None:
     if found.state.is_terminal or not isinstance(found.session, Session):
         return None
     return frozenset(found.session.runner.running)
+
+
+def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...]:
+    """Return the sessions among `others` that worker processes run, if attempts of `session` wait and none runs."""
+    attempts = session.attempts()
+    if attempts.running or not attempts.queued + attempts.ready:
+        return ()
+    return tuple(sorted(name for name, other in others.items() if any(other.runner.running.values())))
 
 
 def _write_times(live: Session) -> tuple[float, list[tuple[int, int, float]]]:

@@ -71,9 +71,10 @@ def test_counts_of_nodes_are_put_together_with_the_plan() -> None:
     sections = [
         _section("n0", PeerReceipts(node="n1", contents=2, size=70, shared_contents=1, shared_size=5)),
         _section("n1", PeerReceipts(node="n0", contents=1, size=80)),
-        TimesSection(node="n2", records=records_of([]), missing="it did not answer"),
+        TimesSection(node="n2", records=records_of([]), missing="it did not answer", busy_with=("other",)),
     ]
     sent = list(read_sections([pack_times(section) for section in sections]))
+    assert [section.busy_with for section in sent] == [(), (), ("other",)]
     found = {(one.source, one.target): one for one in traffic_of(graph, sent)}
     planned = planned_traffic(graph)
 

@@ -75,6 +75,8 @@ export class Attempts {
     this.running = [];
     /** By node, the clock of the node less that of this page, in seconds. */
     this.clocks = [];
+    /** By node, the other sessions that its workers are busy with while this one waits for them. */
+    this.busyWith = [];
     /** @type {string[]} */
     this.missing = [];
     this.analysed = null;
@@ -91,12 +93,14 @@ export class Attempts {
    * @param {Section} section
    */
   add({ header, columns }) {
+    let node = this.nodes.findIndex(({ name }) => name === header.node);
+    if (node < 0) node = this.nodes.push({ name: header.node, rows: [] }) - 1;
+    this.busyWith[node] = header.busy_with ?? [];
     if (header.missing) {
+      this.running[node] = [];
       this.missing.push(header.node);
       return true;
     }
-    let node = this.nodes.findIndex(({ name }) => name === header.node);
-    if (node < 0) node = this.nodes.push({ name: header.node, rows: [] }) - 1;
     const { rows } = this.nodes[node];
     if (header.first !== rows.length) return false;
     const added = columns.drop.length;
@@ -132,6 +136,15 @@ export class Attempts {
   /** Whether an attempt runs now. */
   get isRunning() {
     return this.running.some((list) => list.length > 0);
+  }
+
+  /** Why nothing runs on a node, as far as that is known; empty if there is nothing to explain. */
+  idleReason(node) {
+    const { name, rows } = this.nodes[node];
+    if (this.missing.includes(name)) return "it does not answer";
+    const others = this.busyWith[node];
+    if (others.length) return `its workers are busy with session${others.length > 1 ? "s" : ""} ${others.join(", ")}`;
+    return rows.length || this.running[node].length ? "" : "no attempt of this session has run there";
   }
 
   /** Now, by the clock of a node, as other times. */
@@ -203,7 +216,7 @@ export class Attempts {
     return -1;
   }
 
-  /** @returns {Lane[]} a lane for each worker, and as many as needed for attempts without one, node after node */
+  /** @returns {Lane[]} a lane for each worker, as many as needed for attempts without one, and one for an idle node */
   lanes() {
     const found = [];
     this.nodes.forEach(({ rows }, node) => {
@@ -244,6 +257,7 @@ export class Attempts {
         const spans = Int32Array.from(list);
         found.push({ node, name: `thread ${index + 1}`, spans, running: isTaken ? take(0, spans) : null });
       });
+      if (!workers.size && !lanes.length) found.push({ node, name: "idle", spans: new Int32Array(0), running: null });
     });
     return found;
   }

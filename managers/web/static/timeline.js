@@ -8,7 +8,7 @@ import { tell } from "./liveness.js";
 import { refresh } from "./refresh.js";
 import { listen } from "./timeline_controls.js";
 import { Timeline } from "./timeline_model.js";
-import { explain, legend } from "./timeline_panel.js";
+import { explain, legend, listIdle } from "./timeline_panel.js";
 
 const PACE = 2_000;
 
@@ -22,8 +22,8 @@ async function fetchTimes() {
   const since = attempts.since;
   const answer = await fetch(`${api}/times${since ? `?since=${since}` : ""}`, { cache: "no-store" });
   if (!answer.ok) return answer.status === 404 ? "gone" : answer.status === 401 ? "locked" : "lost";
-  const before = attempts.count;
-  const ran = JSON.stringify(attempts.running);
+  const present = () => JSON.stringify([attempts.running, attempts.busyWith, attempts.missing]);
+  const before = { count: attempts.count, present: present() };
   attempts.missing = [];
   for (const section of sections(await answer.arrayBuffer())) {
     if (!attempts.add(section)) {
@@ -31,7 +31,7 @@ async function fetchTimes() {
       return fetchTimes();
     }
   }
-  return attempts.count > before ? "more" : JSON.stringify(attempts.running) === ran ? "same" : "moved";
+  return attempts.count > before.count ? "more" : present() === before.present ? "same" : "moved";
 }
 
 async function fetchAnalysis() {
@@ -51,7 +51,10 @@ async function follow() {
       if (outcome !== "lost") return;
     } else {
       if (!isOver) tell("live");
-      if (outcome !== "same" || !attempts.analysed) timeline.arrange();
+      if (outcome !== "same" || !attempts.analysed) {
+        timeline.arrange();
+        listIdle(timeline);
+      }
       if (outcome === "more" || !attempts.analysed) {
         const began = performance.now();
         await fetchAnalysis();

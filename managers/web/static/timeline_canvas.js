@@ -28,7 +28,8 @@ const GAP_KINDS = ["data", "message", "worker"];
  * @param {boolean} hasPlan whether there is a plan, which is drawn below the bars
  * @returns {{rows: Row[], height: number}}
  */
-export function layOut(lanes, nodes, hasPlan) {
+export function layOut(lanes, attempts) {
+  const { nodes, hasPlan } = attempts;
   const height = lanes.length > 400 ? 8 : lanes.length > 60 ? 13 : hasPlan ? 28 : 20;
   const hasRoom = height >= 12;
   const high = height - (hasRoom ? 5 : 1) - (hasPlan && height >= 20 ? PLAN + 3 : 0);
@@ -38,7 +39,7 @@ export function layOut(lanes, nodes, hasPlan) {
   for (const lane of lanes) {
     if (lane.node !== node) {
       node = lane.node;
-      rows.push({ kind: "node", top, height: HEAD, text: nodes[node].name });
+      rows.push({ kind: "node", top, height: HEAD, text: nodes[node].name, note: attempts.idleReason(node) });
       top += HEAD;
     }
     rows.push({ kind: "lane", top, height, inset: hasRoom ? 2 : 0, high, text: lane.name, lane });
@@ -142,6 +143,11 @@ function drawHead(context, { width, colours }, row, top) {
   context.font = `600 12px ${colours.font}`;
   context.textBaseline = "middle";
   context.fillText(row.text, 8, top + row.height / 2 + 1);
+  if (!row.note) return;
+  const after = 8 + context.measureText(row.text).width;
+  context.fillStyle = colours.muted;
+  context.font = `12px ${colours.font}`;
+  context.fillText(`: ${row.note}`, after, top + row.height / 2 + 1);
 }
 
 function drawLane(context, scene, row, top, x) {

@@ -39,7 +39,7 @@ export class Timeline {
   arrange() {
     const { attempts } = this;
     this.hasPlan = attempts.hasPlan;
-    const found = layOut(attempts.lanes(), attempts.nodes, attempts.hasPlan);
+    const found = layOut(attempts.lanes(), attempts);
     this.rows = found.rows;
     this.laneRow = new Int32Array(attempts.count);
     this.rows.forEach((row, index) => row.lane?.spans.forEach((span) => (this.laneRow[span] = index)));
@@ -180,7 +180,9 @@ export class Timeline {
       return { span: -1, free: 0, lane, running, isGap: false };
     }
     const number = firstAfter(spans, attempts.end, time - near);
-    if (number === spans.length) return null;
+    if (number === spans.length) {
+      return attempts.idleReason(lane.node) ? { span: -1, free: 0, lane, isGap: true, isIdle: true } : null;
+    }
     const span = spans[number];
     const free = number > 0 ? attempts.end[spans[number - 1]] : 0;
     if (attempts.begin[span] <= time + near) return { span, free, lane, isGap: false };

@@ -47,6 +47,7 @@ export function explain(timeline) {
     panel.replaceChildren(paragraph("Point at an attempt or at a gap. Drag to move, Ctrl and wheel or W and S to zoom, Shift and drag to add up an area.", "muted"));
     return undefined;
   }
+  if (found.isIdle) return explainIdle(timeline, found);
   if (found.isGap) return explainGap(timeline, found);
   if (found.running) return explainRunning(timeline, found);
   const { span } = found;
@@ -121,6 +122,23 @@ function explainGap({ attempts, panel }, { span, free, lane }) {
   head.append(` on ${attempts.nodes[lane.node].name}, before ${template?.name ?? "its next attempt"}`);
   const facts = GAPS.map((text, piece) => [`Waited ${text}`, duration(ends[piece + 1] - ends[piece])]);
   panel.replaceChildren(head, factList(facts.filter((_, piece) => ends[piece + 1] > ends[piece])));
+}
+
+function explainIdle({ attempts, panel }, { lane }) {
+  const head = headOf(lane.spans.length ? `${lane.name} is idle` : "nothing runs");
+  head.append(` on ${attempts.nodes[lane.node].name}: ${attempts.idleReason(lane.node)}`);
+  panel.replaceChildren(head);
+}
+
+/** Why nothing runs on nodes, in words: the canvas has the same beside the name of each. */
+export function listIdle({ attempts, root }) {
+  const list = root.querySelector(".timeline-idle");
+  const found = attempts.nodes.map(({ name }, node) => [name, attempts.idleReason(node)]).filter(([, reason]) => reason);
+  list.replaceChildren(...found.map(([name, reason]) => {
+    const item = document.createElement("li");
+    item.textContent = `${name}: ${reason}.`;
+    return item;
+  }));
 }
 
 function explainArea({ attempts, panel, rows, shown }) {

@@ -20,6 +20,7 @@
 <span class="timeline-buttons timeline-exports"><a class="button" href="{{timeline_url(name)}}/trace.json" download>Trace</a><a class="button" href="{{timeline_url(name)}}/picture.svg" download>SVG</a><button type="button" data-do="picture">PNG</button></span>
 </div>
 <div class="timeline-box"><div class="timeline-spacer"><canvas tabindex="0" role="application" aria-label="Attempts by worker over time. The tables below have the same facts. Keys: W and S zoom, A and D move, arrows choose attempts, F shows the chosen one, 0 shows all, C switches the critical path, P the plan, Enter opens the drop."></canvas></div></div>
+<ul class="plain small timeline-idle" aria-label="Nodes where nothing runs"></ul>
 <ul class="legend"></ul>
 <div class="timeline-panel" role="status"></div>
 <p class="muted small">Keys on the timeline: <kbd>w</kbd> <kbd>s</kbd> zoom, <kbd>a</kbd> <kbd>d</kbd> move, arrows choose an attempt, <kbd>f</kbd> shows it, <kbd>0</kbd> shows all, <kbd>c</kbd> the critical path, <kbd>p</kbd> the plan, <kbd>Enter</kbd> opens the drop. The trace opens in Perfetto.</p>

@@ -1,5 +1,8 @@
 """Numbers that a node shows of its sessions."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +12,7 @@ from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
+from managers.node.session_queries import busy_with
 from managers.node.session_views import attempts_of, logical_nodes, running_by_node
 
 
@@ -29,3 +33,22 @@ def test_running_queued_and_ready_are_the_applications_in_writing(graph: Physica
     assert min(found.running, found.queued, found.ready) >= 0
     nodes = logical_nodes(statistics, running)
     assert sum(node.counts.running + node.counts.queued for node in nodes if node.is_app) == sum(writing)
+
+
+def test_attempts_that_wait_for_workers_of_other_sessions_have_a_reason() -> None:
+    """The sessions that worker processes run are named while attempts wait and none runs; those in threads are not."""
+
+    def session(attempts: Attempts, running: dict[int, int]) -> Any:
+        return SimpleNamespace(attempts=lambda: attempts, runner=SimpleNamespace(running=running))
+
+    others = {
+        "second": session(Attempts(running=1), {7: 2}),
+        "first": session(Attempts(running=2), {3: 0, 4: 1}),
+        "in threads": session(Attempts(running=1), {5: 0}),
+        "idle": session(Attempts(), {}),
+    }
+
+    assert busy_with(session(Attempts(queued=3), {}), others) == ("first", "second")
+    assert busy_with(session(Attempts(ready=1), {}), others) == ("first", "second")
+    assert busy_with(session(Attempts(running=1, queued=3), {1: 3}), others) == ()
+    assert busy_with(session(Attempts(), {}), others) == ()

@@ -115,6 +115,15 @@ def _check_growth(page: Any) -> None:
     assert sum("/times" in url for url in asked) < len(frames)
 
 
+def _check_running(page: Any, expect: Any) -> None:
+    """Assert that what runs grows, and that the lane of a node where nothing runs, the last one, has the reason."""
+    _check_growth(page)
+    canvas, reason = page.locator("canvas"), "n2: its workers are busy with session other"
+    expect(page.get_by_text(f"{reason}.")).to_be_visible()
+    canvas.hover(position={"x": 300, "y": canvas.bounding_box()["height"] - 15})
+    expect(page.locator(".timeline-panel")).to_have_text(f"nothing runs on {reason}")
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 @needs_chromium
@@ -122,19 +131,21 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
     Attempts that run grow without requests. Each lane has how much later than planned it ended; the plan can be hidden.
-    What the page computes of each worker agrees with the statistics of the manager.
+    What the page computes of each worker agrees with the statistics of the manager. A node where nothing runs has a
+    lane, with the reason.
     """
     expect = pytest.importorskip("playwright.sync_api").expect
     expect.set_options(timeout=30_000)  # a busy machine is slow
     manager, sections = _manager()
     count = sum(len(section.records) for section in sections)
-    manager.set_times("s", _half(sections))
+    waiting = TimesSection(node="n2", records=sections[0].records[:0], busy_with=("other",))
+    manager.set_times("s", [*_half(sections), waiting])
     page = look(serve(manager)).page
     page.goto("/sessions/s/timeline")
     root, canvas, panel = page.locator("#timeline"), page.locator("canvas"), page.locator(".timeline-panel")
     expect(root).to_have_attribute("data-attempts", str(sum(len(one.records) for one in _half(sections))))
     expect(canvas).to_have_attribute("data-running", "2")
-    _check_growth(page)
+    _check_running(page, expect)
     expect(page.get_by_text("when it was planned")).to_be_visible()
 
     manager.set_times("s", sections)
