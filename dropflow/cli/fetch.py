@@ -1,7 +1,11 @@
 """``dropflow fetch``: copy the results of a session into a directory."""
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -39,7 +43,7 @@ def command(
     DIR gets the same results/ and files/ as with 'dropflow run --keep DIR'. A file that is there already with the same
     content stays, and another one of that name is replaced. An interrupted fetch continues, in large files too, when
     you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
-    the connection broke, and 130 after Ctrl-C.
+    the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer says what is left.
     """
     from dropflow.cli.archive_download import download_archive
     from dropflow.cli.connection import connect
@@ -65,7 +69,8 @@ def command(
         try:
             with ResultDirectory(root) as results, transfer_progress(len(files), sizes, quiet=quiet) as count:
                 download = ResultDownload(client, session, results, count)
-                fetched = download.run(files)
+                with _interrupted_by_sigterm() as signals:
+                    fetched = download.run(files)
         except OSError as error:
             raise _not_stored(root, error, left=download.left if download is not None else 0) from error
     reply = FetchReply.of(
@@ -74,9 +79,26 @@ def command(
         [fetched[file] for file in files],
         silent=found.missing,
         is_interrupted=download.is_interrupted,
+        is_terminated=bool(signals),
     )
     output.answer(reply)
     return reply.status
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[list[int]]:
+    """Have SIGTERM interrupt as Ctrl-C does, so that the command says what is left; yield the signals that came."""
+    received: list[int] = []
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _not_stored(root: Path, error: OSError, *, left: int) -> StorageError:

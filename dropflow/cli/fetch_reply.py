@@ -54,7 +54,9 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     silent : tuple of str
         Nodes that did not answer the request for their results.
     interrupted : bool
-        Whether it ended by Ctrl-C; `missing` has what was not fetched yet.
+        Whether it ended by Ctrl-C or SIGTERM; `missing` has what was not fetched yet.
+    terminated : bool
+        Whether that was SIGTERM.
     """
 
     ok: bool
@@ -68,6 +70,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[MissedFile, ...] = ()
     silent: tuple[str, ...] = ()
     interrupted: bool = False
+    terminated: bool = False
 
     @classmethod
     def of(
@@ -78,6 +81,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         silent: tuple[str, ...],
         *,
         is_interrupted: bool = False,
+        is_terminated: bool = False,
     ) -> "FetchReply":
         """Return the reply for results that were fetched or missed."""
         files = tuple(one for one in results if isinstance(one, FetchedFile))
@@ -95,6 +99,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             missing=missing,
             silent=silent,
             interrupted=is_interrupted,
+            terminated=is_interrupted and is_terminated,
         )
 
     def lines(self) -> Iterator[str]:
@@ -126,7 +131,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
     def status(self) -> Exit:
         """The exit status."""
         if self.interrupted:
-            return Exit.INTERRUPTED
+            return Exit.TERMINATED if self.terminated else Exit.INTERRUPTED
         if any(one.is_cut_off for one in self.missing):
             return Exit.UNKNOWN
         return Exit.FINISHED if self.ok else Exit.FAILED

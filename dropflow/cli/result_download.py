@@ -83,7 +83,7 @@ class ResultDownload:
         self._directory = directory
         self._count = count
         self.is_interrupted = False
-        """Whether Ctrl-C ended it."""
+        """Whether Ctrl-C or SIGTERM ended it."""
         self.left = 0
         """Bytes that are not here, if the directory cannot be written."""
 

@@ -1,5 +1,6 @@
 """``dropflow fetch``."""
 
+import signal
 import tarfile
 import zipfile
 import zlib
@@ -172,7 +173,7 @@ def test_one_drop_is_no_archive(ask: Command) -> None:
 def test_an_interrupted_fetch_says_what_is_left_and_continues(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Ctrl-C ends it with status 130; the next one asks for what is left, of a large file for the other bytes."""
+    """Ctrl-C ends it with status 130, SIGTERM with 143; the next one asks for what is left, also of a large file."""
     data = bytes(range(256)) * 12_000
     manager.write("finished", 22, data)
     total = len(manager.results("finished").results)
@@ -194,11 +195,17 @@ def test_an_interrupted_fetch_says_what_is_left_and_continues(
         answer = ask("fetch", "finished", "-o", "here", "--output", "json")
         (large,) = [one for one in answer.json["missing"] if one["size"] == len(data)]
         text = ask("fetch", "finished", "-o", "here").text
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            IncomingFile, "write", lambda self, piece: (write(self, piece), signal.raise_signal(signal.SIGTERM))
+        )
+        terminated = ask("fetch", "finished", "-o", "there")
     again = ask("fetch", "finished", "-o", "here", "--output", "json")
 
     assert (answer.status, answer.json["interrupted"]) == (130, True)
     assert len(data) > large["here"] >= 1_000_000
     assert "interrupted: " in text
+    assert (terminated.status, "left to fetch" in terminated.text) == (143, True)
     assert "of them are here" in text
     assert (again.status, again.json["missed"]) == (0, 0)
     (request,) = [one for one in asked[-1].wanted if one.row == 22]
