@@ -102,6 +102,7 @@ def run_report(directory: Path) -> SessionReport:
         failures=failures,
         analysis=analyse(graph, attempts),
         written=SystemClock().now(),
+        states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),
         results=_results(graph, replayed),
     )
 

@@ -61,8 +61,8 @@ class ProvenanceReply(msgspec.Struct, frozen=True, kw_only=True):
         if found.nodes.left_out:
             yield f"  {plural(found.nodes.left_out, 'more logical node')}"
         yield f"drops {found.offset + 1:,} to {found.offset + len(found.drops):,} of {found.total:,}:"
-        rows = [(one.away, one.name, one.digest[:16], _made(one)) for one in found.drops]
-        yield from columns(rows, header=("away", "drop", "digest", ""))
+        rows = [(one.away, one.name, one.state or "not known", one.digest[:16], _made(one)) for one in found.drops]
+        yield from columns(rows, header=("away", "drop", "state", "digest", ""))
 
 
 def _software(software: Mapping[str, str]) -> str:

@@ -9,6 +9,8 @@ from io import BytesIO
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
@@ -57,6 +59,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         What was moved between nodes.
     results : ResultList
         Its results; none unless they were asked for.
+    states : uint8 array, shape (drops,), or None
+        `dropflow.states.DropState` of each drop, 255 for those that are not known; None unless results were asked for.
     """
 
     detail: SessionDetail
@@ -67,6 +71,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     traffic: tuple[NodeTraffic, ...] = ()
     results: ResultList = ResultList(results=())
+    states: npt.NDArray[np.uint8] | None = None
 
     @property
     def graph(self) -> PhysicalGraph:

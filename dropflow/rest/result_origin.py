@@ -17,6 +17,7 @@ from dropflow.graph.text_ids import find_drop, index_of, oids
 from dropflow.rest.comparison import Listed
 from dropflow.rest.report import SessionReport
 from dropflow.rest.schema import FIRST_PAGE, PageQuery, ResultInfo
+from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
 
 __all__ = ["Origin", "OriginAttempt", "OriginDrop", "OriginNode", "origin_of"]
@@ -53,6 +54,8 @@ class OriginDrop(msgspec.Struct, frozen=True, kw_only=True):
         Edges between it and the result.
     digest : str
         Of what it was made from, with parameters.
+    state : str
+        Name of its `dropflow.states.DropState`; empty if it is not known.
     attempts : tuple of OriginAttempt
         The last ones, if there are more than 20.
     size, checksum : int or None
@@ -65,6 +68,7 @@ class OriginDrop(msgspec.Struct, frozen=True, kw_only=True):
     is_app: bool
     away: int
     digest: str
+    state: str = ""
     attempts: tuple[OriginAttempt, ...] = ()
     size: int | None = None
     checksum: int | None = None
@@ -214,12 +218,18 @@ def _drops(
                 is_app=graph.templates[graph.template[row]].kind is Kind.APP,
                 away=distance,
                 digest=digest_text(digests.parameters[row]),
+                state=_state(report, row),
                 attempts=tuple(sorted(tried.get(row, ()), key=lambda one: one.attempt)[-_MOST_ATTEMPTS:]),
                 size=result.size if result else None,
                 checksum=result.checksum if result else None,
             )
         )
     return tuple(found)
+
+
+def _state(report: SessionReport, row: int) -> str:
+    known = UNKNOWN_STATE if report.states is None else int(report.states[row])
+    return "" if known == UNKNOWN_STATE else DropState(known).name
 
 
 def _attempts_of(attempts: AttemptColumns, rows: IntColumn, drops: int) -> npt.NDArray[np.int64]:

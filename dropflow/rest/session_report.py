@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -16,6 +19,8 @@ from dropflow.rest.operation_records import (
 )
 from dropflow.rest.report import SessionReport
 from dropflow.rest.schema import Download, ManagerInfo, NodeInfo, SessionDetail
+from dropflow.rest.state_records import DropStates, plain_states
+from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections
@@ -57,6 +62,10 @@ class ReportSource(Protocol):
         """Return the results of a session."""
         ...
 
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops."""
+        ...
+
 
 def session_report(source: ReportSource, session: str, *, has_results: bool = False) -> SessionReport:
     """Return the report of a session as it is now.
@@ -68,7 +77,7 @@ def session_report(source: ReportSource, session: str, *, has_results: bool = Fa
     session : str
         Its name.
     has_results : bool
-        Whether results are read, too: a page does not show them, but a comparison and an origin do.
+        Whether results and states of drops are read, too: a page does not show them, but an origin does.
 
     Raises
     ------
@@ -91,4 +100,12 @@ def session_report(source: ReportSource, session: str, *, has_results: bool = Fa
         missing=tuple(sorted(section.node for section in sections if section.missing)),
         traffic=traffic_of(graph, sections),
         results=source.results(session) if has_results else ResultList(results=()),
+        states=_states_of(source.states(session), graph.drops) if has_results else None,
     )
+
+
+def _states_of(found: DropStates, drops: int) -> npt.NDArray[np.uint8]:
+    """Return the state of each drop; 255 for those of nodes that did not answer."""
+    signs = np.full(drops, UNKNOWN_STATE, np.uint8)
+    signs[found.rows] = found.signs
+    return plain_states(signs)

@@ -51,10 +51,16 @@
 <div class="section-head"><h2 id="drops-title">Drops</h2><span class="muted">itself, then the nearest first</span></div>
 % if origin.drops:
 <div class="table" tabindex="0" role="region" aria-label="Drops on the way"><table>
-<thead><tr><th scope="col" class="number">Away</th><th scope="col">Drop</th><th scope="col" class="at-middle">Digest</th><th scope="col">Attempts, or content</th></tr></thead>
+<thead><tr><th scope="col" class="number">Away</th><th scope="col">Drop</th><th scope="col">State</th><th scope="col" class="at-middle">Digest</th><th scope="col">Attempts, or content</th></tr></thead>
 <tbody>
 % for one in origin.drops:
-<tr data-row="{{one.drop}}"><td class="number"><span class="away">{{one.away}}</span></td><th scope="row"><a href="{{drop_url(name, one.oid)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.oid, 160)}}</bdi></span></th><td class="mono at-middle" title="{{one.digest}}">{{one.digest[:16]}}</td><td>\\
+<tr data-row="{{one.drop}}"><td class="number"><span class="away">{{one.away}}</span></td><th scope="row"><a href="{{drop_url(name, one.oid)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.oid, 160)}}</bdi></span></th><td>\\
+% if one.state:
+<span class="state {{state_style(one.state)}}" title="{{one.state}}">{{state_word(one.state)}}</span>\\
+% else:
+<span class="muted">not known</span>\\
+% end
+</td><td class="mono at-middle" title="{{one.digest}}">{{one.digest[:16]}}</td><td>\\
 % for each in one.attempts:
 <span class="nowrap">{{"failed: " if each.failed else ""}}attempt {{each.attempt}}, {{format_brief(each.ran)}}</span><span class="sub"><bdi>{{shown_name(each.node, 80)}}</bdi>, {{format_time(each.began)}}</span>\\
 % end
