@@ -339,12 +339,6 @@ class NodeManager(MemberCalls):
     def _all(self) -> Mapping[str, NodeSession]:
         return self._host.sessions
 
-    def _find(self, session: str) -> NodeSession:
-        found: NodeSession | None = self._host.sessions.get(session)
-        if found is None:
-            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
-        return found
-
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
         memory, disk = psutil.virtual_memory(), shutil.disk_usage(self._root)
         return Load(

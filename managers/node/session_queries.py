@@ -75,18 +75,14 @@ class SessionQueries(SessionTimes):
         self._logs = SessionLogs()
 
     @abstractmethod
-    def _find(self, session: str) -> NodeSession:
-        """Return the instance of a session.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such session.
-        """
-
-    @abstractmethod
     def _all(self) -> Mapping[str, NodeSession]:
         """Return all sessions of the node by name."""
+
+    def _find(self, session: str) -> NodeSession:
+        found = self._all().get(session)
+        if found is None:
+            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
+        return found
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
@@ -113,20 +109,11 @@ class SessionQueries(SessionTimes):
 
     def pause(self, session: str) -> SessionInfo:
         """Start nothing more of a session."""
-        return self._pause(session, is_paused=True)
+        return _pause(self._find(session), is_paused=True)
 
     def unpause(self, session: str) -> SessionInfo:
         """Continue a session after a pause."""
-        return self._pause(session, is_paused=False)
-
-    def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
-        """Pause or continue a session that is not over, and return it as it is then."""
-        found = self._find(session)
-        if isinstance(found.session, Session) and not found.state.is_terminal:
-            found.session.pause(is_paused=is_paused)
-            for _ in range(2):  # after the first call, the session has read the request; after the second, done it
-                found.session.call(lambda _: None)
-        return found.info()
+        return _pause(self._find(session), is_paused=False)
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of the drops, or what has changed since an answer."""
@@ -250,16 +237,10 @@ class SessionQueries(SessionTimes):
             running=_running_records(running, found.piece),
             now=now,
             received=receipts_of(found) if isinstance(found, HostedSession) else read_receipts(found.directory.path),
-            busy_with=self._busy_with(found),
+            busy_with=_others_at_work(found, self._all()),
         )
         data = pack_times(section)
         return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
-
-    def _busy_with(self, found: NodeSession) -> tuple[str, ...]:
-        if found.state.is_terminal or not isinstance(found.session, Session):
-            return ()
-        others = {name: other.session for name, other in self._all().items() if other is not found}
-        return busy_with(found.session, {name: one for name, one in others.items() if isinstance(one, Session)})
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the whole graph."""
@@ -285,6 +266,15 @@ class SessionQueries(SessionTimes):
         return row
 
 
+def _pause(found: NodeSession, *, is_paused: bool) -> SessionInfo:
+    """Pause or continue a session that is not over, and return it as it is then."""
+    if isinstance(found.session, Session) and not found.state.is_terminal:
+        found.session.pause(is_paused=is_paused)
+        for _ in range(2):  # after the first call, the session has read the request; after the second, done it
+            found.session.call(lambda _: None)
+    return found.info()
+
+
 def _content_of(found: NodeSession, row: int, handle: Handle | None) -> Handle:
     """Return the content of a drop, if it has one."""
     if handle is not None:
@@ -301,6 +291,13 @@ def _running(found: NodeSession) -> frozenset[int] | None:
     if found.state.is_terminal or not isinstance(found.session, Session):
         return None
     return frozenset(found.session.runner.running)
+
+
+def _others_at_work(found: NodeSession, sessions: Mapping[str, NodeSession]) -> tuple[str, ...]:
+    if found.state.is_terminal or not isinstance(found.session, Session):
+        return ()
+    others = {name: other.session for name, other in sessions.items() if other is not found}
+    return busy_with(found.session, {name: one for name, one in others.items() if isinstance(one, Session)})
 
 
 def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...]:
