@@ -19,6 +19,7 @@ __all__ = ["ENGINES", "RUNNERS", "RunnerChoice", "parse_runner"]
 RUNNERS = ("inline", "threads", "processes", "dask", "ray")
 ENGINES = ("dask", "ray")
 """Those that have an address: ``dask=tcp://host:8786``."""
+_CONTENTS = ",contents="
 _PACKAGES = {"dask": ("distributed", "dask-runner"), "ray": ("ray", "ray")}
 
 RunnerFactory = Callable[["ExecutorSpec", int | None], "Runner"]
@@ -34,10 +35,13 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         One of `RUNNERS`; ``custom`` for a function that makes one.
     address : str
         Of the engine; empty for a new one on this machine. Of a custom runner, ``package.module:function``.
+    contents : str
+        URL of a store for contents, where workers of the engine cannot use the session directory; empty for none.
     """
 
     kind: str
     address: str = ""
+    contents: str = ""
 
     @property
     def is_engine(self) -> bool:
@@ -55,7 +59,9 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         Raises
         ------
         MissingDependencyError
-            The package of the engine is not installed.
+            The package of the engine, or of its store for contents, is not installed.
+        BadParameterError
+            The store for contents has a URL that cannot be one.
         BadGraphError
             The graph has streams or MPI jobs that this runner cannot run.
         """
@@ -68,6 +74,10 @@ class RunnerChoice(msgspec.Struct, frozen=True):
                     f"--runner {self.kind} needs the package {package}, which is not installed",
                     hint=f"pip install 'dropflow[{extra}]'",
                 )
+        if self.contents:
+            from dropflow.engine.external.blobs import check_store  # noqa: PLC0415 - imports the engine
+
+            check_store(self.contents)
         if self.is_engine and (rows := streaming_links(graph)):
             link = graph.links[rows[0]]
             reader, data = graph.templates[link.target].name, graph.templates[link.source].name
@@ -109,13 +119,19 @@ def parse_runner(text: str) -> RunnerChoice:
     BadParameterError
         It names none, or the address cannot be that of its engine.
     """
-    kind, has_address, address = text.partition("=")
+    name, has_contents, contents = text.partition(_CONTENTS)
+    kind, has_address, address = name.partition("=")
+    if has_contents and not (kind in ENGINES and "://" in contents):
+        raise BadParameterError(
+            f"the runner {text!r} has no URL for contents, or cannot use one",
+            hint=f"give an engine and a URL that its workers reach, as in dask=tcp://host:8786{_CONTENTS}s3://bucket/directory",
+        )
     if kind in RUNNERS and (kind in ENGINES or not has_address) and bool(address) == bool(has_address):
         if address:
             from dropflow.engine.external.engine_address import check_address  # noqa: PLC0415 - imports the engine
 
             check_address(kind, address)
-        return RunnerChoice(kind, address)
+        return RunnerChoice(kind, address, contents)
     module, has_function, function = text.partition(":")
     if has_function and function.isidentifier() and all(part.isidentifier() for part in module.split(".")):
         return RunnerChoice("custom", text)

@@ -15,6 +15,7 @@ from dropflow.data.workspace import Workspace
 from dropflow.data.workspace_parts import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.external.content_relay import ContentRelay
+from dropflow.engine.external.content_store import ContentStore
 from dropflow.engine.external.engine import Engine
 from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
@@ -118,7 +119,7 @@ def _external(
 
         engine = RayEngine(choice.address, workers if choice.address else count)
     places = graph.places
-    engine = ContentRelay(engine, WorkspaceParts(workspace))
+    engine = ContentRelay(engine, WorkspaceParts(workspace), ContentStore(choice.contents) if choice.contents else None)
     return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
 
 

@@ -30,6 +30,8 @@ def make(spec, workers):
         ("dask", RunnerChoice("dask")),
         ("dask=tcp://host:8786", RunnerChoice("dask", "tcp://host:8786")),
         ("ray=auto", RunnerChoice("ray", "auto")),
+        ("ray=auto,contents=s3://bucket/x,y=1", RunnerChoice("ray", "auto", "s3://bucket/x,y=1")),
+        ("dask,contents=memory://x", RunnerChoice("dask", "", "memory://x")),
         ("package.module:make", RunnerChoice("custom", "package.module:make")),
     ],
 )
@@ -45,6 +47,15 @@ def test_other_names_are_refused_with_all_that_there_are(text: str) -> None:
         parse_runner(text)
 
     assert "inline, threads, processes, dask, ray" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["threads,contents=s3://x", "ray=auto,contents=", "dask,contents=/directory"])
+def test_contents_need_an_engine_and_a_url(text: str) -> None:
+    """The error has an example."""
+    with pytest.raises(BadParameterError, match="no URL for contents, or cannot use one") as caught:
+        parse_runner(text)
+
+    assert "contents=s3://" in caught.value.hint
 
 
 def test_streams_are_refused_before_anything_runs(tmp_path: Path) -> None:

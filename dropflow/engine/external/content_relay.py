@@ -6,7 +6,8 @@ everything on. Otherwise each worker has a directory of its own (`dropflow.engin
 * the relay decides which worker gets a batch: one with the fewest batches, and among these one that has its inputs;
 * before the worker gets it, what it has not yet of the inputs is sent there in pieces;
 * when the batch is answered, outputs and logs are fetched in pieces, and stand under temporary names where the session
-  commits them. They are held on the worker for the attempts that read them.
+  commits them. They are held on the worker for the attempts that read them;
+* if there is a store that all of them reach (`dropflow.engine.external.content_store`), large contents go through it.
 
 So the session's journal and directory are complete at any time, and the loss of a worker loses no content.
 """
@@ -14,6 +15,7 @@ So the session's journal and directory are complete at any time, and the loss of
 import contextlib
 import itertools
 import logging
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -22,15 +24,17 @@ import msgspec
 
 from dropflow.engine.api import ExecutorSpec
 from dropflow.engine.chained_tasks import members, not_begun
+from dropflow.engine.external.content_store import ContentStore
 from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
 from dropflow.engine.external.fetched_parts import FetchedParts
 from dropflow.engine.external.fetched_results import FetchedResults
 from dropflow.engine.external.held_contents import HeldContents
+from dropflow.engine.external.listed_content import ContentEntry
 from dropflow.engine.external.sent_inputs import SentInputs, identities_of
 from dropflow.engine.external.serial_jobs import SerialJobs
-from dropflow.engine.external.worker_files import FilesReply, Remove, Request
+from dropflow.engine.external.worker_files import FilesReply, LoadBlob, Remove, Request, SaveBlob
 from dropflow.engine.runners.aborted import aborted
-from dropflow.errors import DropflowError, WorkerDiedError
+from dropflow.errors import DropflowError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
 
 __all__ = ["ContentRelay"]
@@ -66,10 +70,12 @@ class ContentRelay:
         What runs batches.
     parts : FetchedParts
         Where outputs are written here.
+    store : ContentStore, optional
+        Through which large contents go.
     """
 
-    def __init__(self, engine: Engine, parts: FetchedParts) -> None:
-        self._engine, self._parts = engine, parts
+    def __init__(self, engine: Engine, parts: FetchedParts, store: ContentStore | None = None) -> None:
+        self._engine, self._parts, self._store = engine, parts, store
         self.name = engine.name
         self._events: EngineEvents | None = None
         self._spec: ExecutorSpec | None = None
@@ -95,8 +101,10 @@ class ContentRelay:
                 "workers of %s cannot use the session directory %s: contents go through %s",
                 self.name,
                 spec.directory,
-                self.name,
+                self.name if self._store is None else self._store.url,
             )
+            if self._store is not None:
+                _probe(self._store, views, self._ask)
         return views
 
     def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
@@ -168,6 +176,8 @@ class ContentRelay:
             call.cancel()
         self._engine.close()
         self._jobs.close()
+        if self._store is not None and self.is_needed:
+            self._store.close()
 
     # To the workers.
 
@@ -188,11 +198,19 @@ class ContentRelay:
     def _send(self, one: _RelayedBatch) -> None:
         """Send the inputs of a batch, then the batch. In a thread of the jobs."""
         inputs = SentInputs(
-            one, self._held, self._lock, self._numbers, lambda requests: self._ask(one.worker, requests)
+            one,
+            self._held,
+            self._lock,
+            self._numbers,
+            lambda requests: self._ask(one.worker, requests),
+            store=self._store,
         )
         try:
             tasks, failed = inputs.send()
         except DropflowError as error:
+            if self._store is not None:  # perhaps a blob is gone
+                for identity in identities_of(one.tasks):
+                    self._store.forget(identity)
             self._lose(one, f"its inputs could not be sent to the {self.name} worker {one.worker}: {error.text}")
             return
         with self._lock:
@@ -268,6 +286,7 @@ class ContentRelay:
             lambda requests: self._ask(one.worker, requests),
             lambda: one.is_over,
             self._numbers,
+            store=self._store,
         )
         for results, held in fetched.of(answer, one.left, is_last=is_last):
             with self._lock:
@@ -323,3 +342,14 @@ class ContentRelay:
     def _report(self) -> EngineEvents:
         assert self._events is not None  # noqa: S101 - it has been started
         return self._events
+
+
+def _probe(store: ContentStore, views: Sequence[WorkerView], ask: Callable[[str, Sequence[Request]], object]) -> None:
+    """Raise if the session or a worker cannot use a store."""
+    url, size = store.probe()
+    load = LoadBlob("tmp/store-probe", 0, url, True, (ContentEntry("", stat.S_IFREG, size),))
+    for view in views:
+        try:
+            ask(view.name, [load, SaveBlob(load.path, 0, size, url), Remove((load.path,))])
+        except WorkerDiedError as error:
+            raise WorkerStartError(error.text, hint=error.hint) from error

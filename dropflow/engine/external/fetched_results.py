@@ -1,5 +1,6 @@
 """Fetching what attempts have written on a worker that has a directory of its own: outputs and logs."""
 
+import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -8,11 +9,13 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle
 from dropflow.engine.drop_log import DropLog
+from dropflow.engine.external.blobs import read_blob
+from dropflow.engine.external.content_store import BLOB_BYTES, LEAST_BYTES, ContentStore, StoredContent
 from dropflow.engine.external.engine import BatchAnswer
 from dropflow.engine.external.fetched_parts import FetchedParts
 from dropflow.engine.external.listed_content import ContentEntry, ListedContent, identity_of
 from dropflow.engine.external.sent_inputs import FILE_KINDS
-from dropflow.engine.external.worker_files import PIECE_BYTES, Get, Move, Remove, Request
+from dropflow.engine.external.worker_files import PIECE_BYTES, Get, Move, Remove, Request, SaveBlob
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.fsync import force_to_disk
@@ -24,11 +27,26 @@ HeldOutput = tuple[int, str, int]
 
 
 class _Fetch:
-    """A content or a log on its way: takes its pieces in their order."""
+    """A content or a log on its way: takes its pieces in their order. With a URL, they go through the store."""
 
-    def __init__(self, path: str, size: int, take: Callable[[int, bytes], None], end: Callable[[], None]) -> None:
-        self.path, self.size = path, size
+    def __init__(
+        self, path: str, size: int, take: Callable[[int, bytes], None], end: Callable[[], None], url: str = ""
+    ) -> None:
+        self.path, self.size, self.url = path, size, url
         self.take, self.end = take, end
+        self.checksum = 0
+
+    def next_piece(self, offset: int, most: int) -> Get | SaveBlob:
+        """Return the request for the piece at `offset`: of `most` bytes, or a whole blob."""
+        if self.url:
+            length = min(BLOB_BYTES, self.size - offset)
+            return SaveBlob(self.path, offset, length, f"{self.url}/{offset // BLOB_BYTES}")
+        return Get(self.path, offset, min(most, self.size - offset))
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Take a piece."""
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.take(offset, data)
 
 
 class _Group:
@@ -39,8 +57,8 @@ class _Group:
         self.fetches: list[tuple[int, _Fetch]] = []
         """With the position of their result."""
         self.bytes = 0
-        self.outputs: list[tuple[int, int, str, str]] = []
-        """Positions of results, with a drop, its path on the worker, and the name that it should have there."""
+        self.outputs: list[tuple[int, int, _Fetch, str]] = []
+        """Positions of results, with a drop, its fetch, and the name that it should have on the worker."""
         self.removed: list[str] = []
         self.logs: list[DropLog] = []
 
@@ -60,6 +78,8 @@ class FetchedResults:
         Whether the session does not wait for the results any more.
     numbers : iterator of int
         For names of contents.
+    store : ContentStore, optional
+        Through which large contents go.
     """
 
     def __init__(
@@ -69,9 +89,11 @@ class FetchedResults:
         ask: Callable[[Sequence[Request]], Sequence[bytes]],
         is_over: Callable[[], bool],
         numbers: Iterator[int],
+        *,
+        store: ContentStore | None = None,
     ) -> None:
         self._spec, self._parts, self._ask = spec, parts, ask
-        self._is_over, self._numbers = is_over, numbers
+        self._is_over, self._numbers, self._store = is_over, numbers, store
 
     def of(
         self, answer: BatchAnswer, left: list[str], *, is_last: bool
@@ -139,22 +161,19 @@ class FetchedResults:
         content = ListedContent(path, entries)
         content.begin()
         wanted = os.path.basename(final or handle.location)  # noqa: PTH119 - text
-        group.outputs.append((at, drop, handle.location, wanted))
-        checksum = 0
-
-        def take(offset: int, data: bytes) -> None:
-            nonlocal checksum
-            checksum = zlib.crc32(data, checksum)
-            content.write(offset, data)
 
         def end() -> None:
-            if handle.checksum and not content.is_directory and checksum != handle.checksum:
-                raise StorageError(f"an output has CRC-32 {checksum:08x} after it was fetched, and another one before")
+            if handle.checksum and not content.is_directory and fetch.checksum != handle.checksum:
+                text = f"an output has CRC-32 {fetch.checksum:08x} after it was fetched, and another one before"
+                raise StorageError(text)
             content.finish()
             if self._spec.durable and not content.is_directory:
                 force_to_disk(path)
 
-        return _Fetch(handle.location, content.size, take, end)
+        url = self._store.new_url() if self._store is not None and content.size >= LEAST_BYTES else ""
+        fetch = _Fetch(handle.location, content.size, content.write, end, url)
+        group.outputs.append((at, drop, fetch, wanted))
+        return fetch
 
     def _fetched(
         self, group: _Group, left: list[str], *, is_last: bool
@@ -175,14 +194,14 @@ class FetchedResults:
 
     def _pieces(self, group: _Group) -> None:
         """Fetch all contents of a group, in messages of limited size."""
-        waiting: list[tuple[int, _Fetch, Get]] = []
+        waiting: list[tuple[int, _Fetch, Get | SaveBlob]] = []
         size = 0
         for at, one in group.fetches:
             offset = 0
             while True:
-                length = min(PIECE_BYTES - size, one.size - offset)
-                waiting.append((at, one, Get(one.path, offset, length)))
-                offset, size = offset + length, size + length
+                piece = one.next_piece(offset, PIECE_BYTES - size)
+                waiting.append((at, one, piece))
+                offset, size = offset + piece.length, size + piece.length
                 if size >= PIECE_BYTES:
                     self._take(group, waiting)
                     waiting, size = [], 0
@@ -190,20 +209,20 @@ class FetchedResults:
                     break
         self._take(group, waiting)
 
-    def _take(self, group: _Group, waiting: Sequence[tuple[int, _Fetch, Get]]) -> None:
+    def _take(self, group: _Group, waiting: Sequence[tuple[int, _Fetch, Get | SaveBlob]]) -> None:
         """Get pieces, and write them."""
         failed = {at for at, result in enumerate(group.results) if result.failure is not None}
         if self._is_over():
             raise WorkerDiedError("the session does not wait for them any more")
         wanted = [one for one in waiting if one[2].length]
-        pieces = iter(self._ask([get for _, _, get in wanted]) if wanted else ())
-        for at, one, get in waiting:
-            data = next(pieces) if get.length else b""
+        pieces = iter(self._ask([piece for _, _, piece in wanted]) if wanted else ())
+        for at, one, piece in waiting:
+            data = _blob(piece) if isinstance(piece, SaveBlob) else next(pieces) if piece.length else b""
             try:
                 # The log of an attempt that failed is written, its outputs are not.
-                if at not in failed or one.path not in {path for _, _, path, _ in group.outputs}:
-                    one.take(get.offset, data)
-                    if get.offset + get.length == one.size:
+                if at not in failed or one not in [fetch for _, _, fetch, _ in group.outputs]:
+                    one.write(piece.offset, data)
+                    if piece.offset + piece.length == one.size:
                         one.end()
             except (DropflowError, OSError) as error:
                 self._fail(group, at, _failure(error))
@@ -214,23 +233,16 @@ class FetchedResults:
         requests: list[Request] = []
         held: list[HeldOutput] = []
         removed = list(group.removed)
-        for at, drop, path, name in group.outputs:
-            result = group.results[at]
+        for at, drop, fetch, name in group.outputs:
+            identity = self._identity(group.results[at], drop, fetch)
             if not is_last:
-                left.append(path)
-                continue
-            if result.failure is not None:
-                removed.append(path)
-                continue
-            location = result.handles[drop].location
-            try:
-                identity = identity_of(location)
-            except OSError:  # the session has removed it: it was cancelled
-                removed.append(path)
-                continue
-            target = f"contents/{next(self._numbers)}/{name}"
-            requests.append(Move(path, target))
-            held.append((identity, target, result.handles[drop].size))
+                left.append(fetch.path)
+            elif identity is None:
+                removed.append(fetch.path)
+            else:
+                target = f"contents/{next(self._numbers)}/{name}"
+                requests.append(Move(fetch.path, target))
+                held.append((identity, target, group.results[at].handles[drop].size))
         if is_last:
             removed += left
             left.clear()
@@ -239,6 +251,20 @@ class FetchedResults:
         if requests:
             self._ask(requests)
         return held
+
+    def _identity(self, result: AttemptResult, drop: int, fetch: _Fetch) -> int | None:
+        """Return the identity of an output that is here, and note that the store has it; None if it is not here."""
+        if result.failure is None:
+            handle = result.handles[drop]
+            with contextlib.suppress(OSError):  # the session has removed it: it was cancelled
+                identity = identity_of(handle.location)
+                if self._store is not None and fetch.url:
+                    path = handle.final or handle.location
+                    self._store.add(identity, StoredContent(fetch.url, path, fetch.size, fetch.checksum))
+                return identity
+        if self._store is not None and fetch.url:
+            self._store.remove(fetch.url)
+        return None
 
     def _fail(self, group: _Group, at: int, failure: Failure) -> None:
         """Give a result a failure, and remove what has come of its contents."""
@@ -253,6 +279,14 @@ def _writer(log: DropLog) -> Callable[[int, bytes], None]:
             log.write_bytes(data)
 
     return take
+
+
+def _blob(piece: SaveBlob) -> bytes:
+    """Return a piece that the worker has written to the store. A store that fails is no failure of the attempt."""
+    try:
+        return read_blob(piece.url)
+    except StorageError as error:
+        raise WorkerDiedError(str(error)) from error
 
 
 def _failure(error: BaseException) -> Failure:

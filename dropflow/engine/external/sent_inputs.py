@@ -10,9 +10,10 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, Handle, Input, Task
 from dropflow.engine.chained_tasks import not_begun
+from dropflow.engine.external.content_store import BLOB_BYTES, LEAST_BYTES, ContentStore
 from dropflow.engine.external.held_contents import HeldContents
 from dropflow.engine.external.listed_content import ListedContent, identity_of, listing_of
-from dropflow.engine.external.worker_files import PIECE_BYTES, Put, Remove, Request
+from dropflow.engine.external.worker_files import PIECE_BYTES, LoadBlob, Put, Remove, Request
 from dropflow.errors import StorageError
 from dropflow.failure import Failure
 
@@ -60,6 +61,8 @@ class SentInputs:
         For the names of contents.
     ask : callable
         Has the worker process requests; raises if it does not.
+    store : ContentStore, optional
+        From which the worker reads large contents.
     """
 
     def __init__(
@@ -69,8 +72,10 @@ class SentInputs:
         lock: threading.Lock,
         numbers: Iterator[int],
         ask: Callable[[Sequence[Request]], object],
+        *,
+        store: ContentStore | None = None,
     ) -> None:
-        self._batch, self._held, self._lock = batch, held, lock
+        self._batch, self._held, self._lock, self._store = batch, held, lock, store
         self._numbers, self._ask = numbers, ask
         self._requests: list[Request] = []
         self._bytes = 0
@@ -125,7 +130,10 @@ class SentInputs:
         if removed:
             self._requests.append(Remove(tuple(removed)))
         path = f"contents/{next(self._numbers)}/{os.path.basename(handle.location)}"  # noqa: PTH119 - text
-        self._pieces(content, path)
+        if self._store is not None and content.size >= LEAST_BYTES:
+            self._loads(content, path, identity, self._store)
+        else:
+            self._pieces(content, path)
         self._arriving.append((identity, path, content.size))
         return path
 
@@ -148,6 +156,18 @@ class SentInputs:
             offset += length
             if is_last:
                 return
+
+    def _loads(self, content: ListedContent, path: str, identity: int, store: ContentStore) -> None:
+        """Have the worker read a content from the store, which has it then."""
+        try:
+            stored = store.stored(identity, content)
+        except OSError as error:
+            raise _UnreadableError(content.path, error.strerror or str(error)) from error
+        for number, offset in enumerate(range(0, content.size, BLOB_BYTES)):
+            is_last = offset + BLOB_BYTES >= content.size
+            entries, checksum = () if offset else content.entries, stored.checksum if is_last else 0
+            self._flush()  # so that a message takes no longer than one blob does
+            self._requests.append(LoadBlob(path, offset, f"{stored.url}/{number}", is_last, entries, checksum))
 
     def _flush(self) -> None:
         """Have the worker process what has been collected."""

@@ -1,8 +1,10 @@
 """The directory of a worker of an engine that cannot use that of the session, and what the session does with it.
 
 The session sends inputs into it (`Put`), reads outputs and logs from it (`Get`), keeps outputs there that others will
-read (`Move`), and removes what is not needed (`Remove`). Paths are relative to the directory, and nothing outside of it
-is read or written. A piece is limited, so that neither side needs more memory for a large content than for a small one.
+read (`Move`), and removes what is not needed (`Remove`). If there is a store, large inputs are read from there
+(`LoadBlob`), and large outputs written there (`SaveBlob`). Paths are relative to the directory, and nothing outside of
+it is read or written. A piece is limited, so that neither side needs more memory for a large content than for a small
+one.
 """
 
 import contextlib
@@ -16,11 +18,24 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.engine.external.blobs import read_blob, write_blob
 from dropflow.engine.external.listed_content import ContentEntry, ListedContent, listing_of
 from dropflow.errors import DropflowError, StorageError
 from dropflow.private import private_directory
 
-__all__ = ["PIECE_BYTES", "FilesReply", "Get", "Move", "Put", "Remove", "Request", "WorkerFiles", "room_below"]
+__all__ = [
+    "PIECE_BYTES",
+    "FilesReply",
+    "Get",
+    "LoadBlob",
+    "Move",
+    "Put",
+    "Remove",
+    "Request",
+    "SaveBlob",
+    "WorkerFiles",
+    "room_below",
+]
 
 PIECE_BYTES = 4 << 20
 """Bytes of contents in one message."""
@@ -47,6 +62,26 @@ class Get(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):
     length: int
 
 
+class LoadBlob(msgspec.Struct, frozen=True, array_like=True, tag="load", gc=False):
+    """Write a piece of a content, as `Put` does, from a blob in the store."""
+
+    path: str
+    offset: int
+    url: str
+    is_last: bool
+    entries: tuple[ContentEntry, ...] = ()
+    checksum: int = 0
+
+
+class SaveBlob(msgspec.Struct, frozen=True, array_like=True, tag="save", gc=False):
+    """Write a piece of a content to a blob in the store."""
+
+    path: str
+    offset: int
+    length: int
+    url: str
+
+
 class Move(msgspec.Struct, frozen=True, array_like=True, tag="move", gc=False):
     """Rename a content."""
 
@@ -60,7 +95,7 @@ class Remove(msgspec.Struct, frozen=True, array_like=True, tag="remove", gc=Fals
     paths: tuple[str, ...]
 
 
-Request = Put | Get | Move | Remove
+Request = Put | Get | LoadBlob | SaveBlob | Move | Remove
 
 
 class FilesReply(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -167,15 +202,23 @@ class WorkerFiles:
     def _serve(self, request: Request, pieces: list[bytes]) -> None:
         if isinstance(request, Put):
             self._put(request)
+        elif isinstance(request, LoadBlob):
+            data = read_blob(request.url)
+            self._put(Put(request.path, request.offset, data, request.is_last, request.entries, request.checksum))
         elif isinstance(request, Get):
-            path = self._at(request.path)
-            content = self._open.get(path) or ListedContent(path, listing_of(path))
-            pieces.append(content.read(request.offset, request.length))
+            pieces.append(self._piece(request))
+        elif isinstance(request, SaveBlob):
+            write_blob(request.url, self._piece(request))
         elif isinstance(request, Move):
             self._move(self._at(request.path), self._at(request.target))
         else:
             for path in request.paths:
                 self._remove(self._at(path))
+
+    def _piece(self, request: Get | SaveBlob) -> bytes:
+        path = self._at(request.path)
+        content = self._open.get(path) or ListedContent(path, listing_of(path))
+        return content.read(request.offset, request.length)
 
     def _put(self, put: Put) -> None:
         path = self._at(put.path)

@@ -18,6 +18,7 @@ from dropflow.data.workspace_parts import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, encode
 from dropflow.engine.external.content_relay import ContentRelay
+from dropflow.engine.external.content_store import ContentStore
 from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
 from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.external.host import Host
@@ -165,7 +166,9 @@ def _threads(spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
     return runner, runner.close
 
 
-def session_elsewhere(graph: PhysicalGraph, directory: Path, engine: Elsewhere) -> tuple[Session, LocalRepository]:
+def session_elsewhere(
+    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None
+) -> tuple[Session, LocalRepository]:
     """Return a session whose attempts run on the workers of `engine`, with its repository."""
     clock = SystemClock()
     repository = LocalRepository(directory, directory.name, clock, graph, shared_memory=None)
@@ -181,7 +184,7 @@ def session_elsewhere(graph: PhysicalGraph, directory: Path, engine: Elsewhere) 
     runner = MixedRunner(
         waiting=ThreadRunner(LocalExecutor(spec), threads=1),
         computing=ExternalRunner(
-            ContentRelay(engine, WorkspaceParts(workspace)),
+            ContentRelay(engine, WorkspaceParts(workspace), store),
             spec,
             places=graph.places,
             place_of=graph.part if graph.places else None,
@@ -191,9 +194,11 @@ def session_elsewhere(graph: PhysicalGraph, directory: Path, engine: Elsewhere) 
     return make_session(graph, repository, runner, clock=clock, check_invariants=True), repository
 
 
-def run_elsewhere(graph: PhysicalGraph, directory: Path, engine: Elsewhere) -> Session:
+def run_elsewhere(
+    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None
+) -> Session:
     """Run a graph to its end on the workers of `engine`."""
-    session, repository = session_elsewhere(graph, directory, engine)
+    session, repository = session_elsewhere(graph, directory, engine, store)
     try:
         session.run()
     finally:

@@ -14,6 +14,7 @@ import pytest
 from dropflow.states import SessionState
 from tests.e2e.cluster import until
 from tests.engine.external.test_conformance import EXAMPLES, run_graph
+from tests.engine.external.test_content_relay import Drawing
 from translator.pipeline import translate
 
 pytestmark = [pytest.mark.slow, pytest.mark.netns, pytest.mark.timeout(180)]
@@ -74,3 +75,24 @@ def test_contents_go_through_dask_to_a_worker_without_the_directory(blind_cluste
     assert found.status is SessionState.FINISHED
     assert found == run_graph(graph, tmp_path / "inline", "inline")
     assert until(lambda: not [*(tmp_path / "w0").rglob("contents"), *(tmp_path / "w1").rglob("contents")])
+
+
+@needs_namespaces
+def test_large_contents_go_through_a_store(blind_cluster: str, tmp_path: Path) -> None:
+    """Both workers read what the command has stored there, and it is empty at the end."""
+    (tmp_path / "in.dat").write_bytes(os.urandom(3_000_000))
+    drawing = Drawing()
+    drawing.file("in", str(tmp_path / "in.dat"))
+    for number in range(4):
+        drawing.bash(f"Copy{number}", f"cat %i[0] %i[0] > %o[0]; find {tmp_path}/store -name 0 >&2 || true")
+        drawing.file(f"copy{number}", f"copy{number}.dat")
+        drawing.connect("in", f"Copy{number}", f"copy{number}")
+    graph = drawing.build()
+    run = tmp_path / "sessions" / "dask"
+    found = run_graph(graph, run, f"{blind_cluster},contents=file://{tmp_path}/store")
+    logs = [path.read_text() for path in (run / "logs").glob("*Copy*.log")]
+
+    assert found.status is SessionState.FINISHED, found.failures
+    assert found == run_graph(graph, tmp_path / "inline", "inline")
+    assert any(f"{tmp_path}/store/dropflow-" in text for text in logs)
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]

@@ -1,0 +1,178 @@
+"""Large contents go by a store that workers and session reach, such as a bucket."""
+
+import importlib.util
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from dropflow import local
+from dropflow.apps.runner_choice import parse_runner
+from dropflow.engine.external.blobs import check_store, read_blob, remove_blobs, write_blob
+from dropflow.engine.external.content_store import BLOB_BYTES, ContentStore, StoredContent
+from dropflow.engine.external.listed_content import ListedContent, identity_of, listing_of
+from dropflow.engine.external.worker_files import Get, LoadBlob, Put, SaveBlob
+from dropflow.engine.session import Session
+from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, WorkerStartError
+from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
+from dropflow.states import SessionState
+from dropflow.testing.runner_conformance import outcome_of
+from tests.engine.external.elsewhere import Elsewhere, run_elsewhere
+
+fsspec = pytest.importorskip("fsspec")
+pytestmark = pytest.mark.usefixtures("empty_store")
+
+
+@pytest.fixture(name="empty_store")
+def _empty_store() -> None:
+    """Forget the blobs of other tests: this file system is in memory."""
+    fsspec.filesystem("memory").store.clear()
+
+
+def blobs() -> list[str]:
+    """The blobs in the store."""
+    return sorted(fsspec.filesystem("memory").store)
+
+
+def copies(source: Path, many: int) -> PhysicalGraph:
+    """A graph that doubles a file several times, and sums each result up."""
+    builder = GraphBuilder("g")
+
+    def command(name: str, text: str) -> None:
+        argument = Argument(name="command", value=text, parameter_type="ComponentParameter")
+        component = "dlg.apps.bash_shell_app.BashShellApp"
+        builder.app(name, component=component, category="BashShellApp", arguments=(argument,))
+
+    def file(name: str, path: str) -> None:
+        argument = Argument(name="filepath", value=path, parameter_type="ComponentParameter")
+        builder.data(name, component="dlg.data.drops.file.FileDROP", category="File", arguments=(argument,))
+
+    file("in", str(source))
+    for number in range(many):
+        command(f"Copy{number}", "cat %i[0] %i[0] > %o[0]")
+        file(f"copy{number}", f"copy{number}.dat")
+        command(f"Sum{number}", "cksum < %i[0] > %o[0]")
+        file(f"sum{number}", f"sum{number}.txt")
+        for one, other in pairwise(("in", f"Copy{number}", f"copy{number}", f"Sum{number}", f"sum{number}")):
+            builder.connect(one, other)
+    return builder.build()
+
+
+def test_large_contents_are_stored_once_and_small_ones_go_by_the_engine(tmp_path: Path) -> None:
+    """Results are those of a run in one process, no large piece goes by the engine, and the store is empty after."""
+    source = tmp_path / "big.dat"
+    source.write_bytes(os.urandom(BLOB_BYTES + 4321))
+    graph = copies(source, 3)
+    engine = Elsewhere(tmp_path / "workers")
+    session = run_elsewhere(graph, tmp_path / "run", engine, ContentStore("memory://bucket/x/"))
+    here: list[Session] = []
+    local.run(graph, directory=local.prepare_directory(tmp_path / "here"), runner="inline", on_session=here.append)
+
+    assert session.result().status is SessionState.FINISHED, session.result().failures
+    assert outcome_of(session) == outcome_of(here[0])
+    assert (tmp_path / "run" / "files" / "copy0.dat").read_bytes() == 2 * source.read_bytes()
+    assert max((len(one.data) for _, one in engine.requests if isinstance(one, Put)), default=0) < 1000
+    assert max(one.length for _, one in engine.requests if isinstance(one, Get)) < 1000
+    loaded = {
+        one.url.rpartition("/")[0] for _, one in engine.requests if isinstance(one, LoadBlob) and "probe" not in one.url
+    }
+    saved = {
+        one.url.rpartition("/")[0] for _, one in engine.requests if isinstance(one, SaveBlob) and "probe" not in one.url
+    }
+    assert len(saved) == 3, "each copy, once"
+    assert len(loaded - saved) == 1, "the input was stored once, for both workers"
+    assert blobs() == []
+
+
+def test_a_worker_without_the_store_is_named_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the URL and the reason, and nothing runs."""
+    source = tmp_path / "in.dat"
+    source.write_bytes(b"x")
+
+    def refuse(url: str) -> bytes:
+        raise StorageError("it cannot be read: no credentials", where=url)
+
+    monkeypatch.setattr("dropflow.engine.external.worker_files.read_blob", refuse)
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    with pytest.raises(WorkerStartError, match=r"worker w0: memory://bucket.*no credentials"):
+        run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
+
+    assert engine.batches == []
+
+
+def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
+    """The attempt is repeated as after a loss of its worker, and the content is stored again."""
+    source = tmp_path / "big.dat"
+    source.write_bytes(os.urandom(2 << 20))
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    removed: list[str] = []
+
+    def remove(_worker: str, requests: object) -> None:
+        for one in requests:  # type: ignore[attr-defined]
+            if isinstance(one, LoadBlob) and "probe" not in one.url and not removed:
+                removed.append(one.url)
+                remove_blobs(one.url)
+
+    engine.before_call = remove
+    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
+
+    assert removed
+    assert session.result().status is SessionState.FINISHED, session.result().failures
+    assert session.result().infrastructure_faults == 1
+
+
+def test_what_the_session_has_removed_is_removed_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store does not grow with all that a session ever had."""
+    monkeypatch.setattr("dropflow.engine.external.content_store._SWEEP_BYTES", 100)
+    store = ContentStore("memory://bucket")
+    for number in range(20):
+        path = tmp_path / f"{number}"
+        path.write_bytes(bytes(60))
+        store.stored(identity_of(str(path)), ListedContent(str(path), listing_of(str(path))))
+        path.unlink()
+
+    assert len(blobs()) <= 4
+    store.close()
+    assert blobs() == []
+
+
+def test_a_content_that_was_replaced_is_stored_again(tmp_path: Path) -> None:
+    """A blob is that of one content, and not of a name."""
+    store, path = ContentStore("memory://bucket"), tmp_path / "x"
+    found: list[StoredContent] = []
+    for text in ("first", "second one"):
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        content = ListedContent(str(path), listing_of(str(path)))
+        found += [store.stored(identity_of(str(path)), content) for _ in range(2)]
+
+    assert [read_blob(f"{one.url}/0") for one in found] == [b"first", b"first", b"second one", b"second one"]
+    assert len({one.url for one in found}) == 2
+
+
+def test_what_no_store_can_be_is_refused() -> None:
+    """Before anything runs, with what to install or to write."""
+    with pytest.raises(BadParameterError, match="no protocol 'nowhere'"):
+        check_store("nowhere://bucket")
+    with pytest.raises(BadParameterError, match="is not the URL of a store"):
+        check_store("/directory")
+    if importlib.util.find_spec("gcsfs") is None:
+        with pytest.raises(MissingDependencyError, match=r"cannot use gs://.*gcsfs"):
+            check_store(parse_runner("dask,contents=gs://bucket").contents)
+
+
+def test_a_store_that_fails_is_named(tmp_path: Path) -> None:
+    """The error has the URL."""
+    (tmp_path / "file").write_text("x")
+    for action in (lambda url: write_blob(url, b"x"), read_blob):
+        with pytest.raises(StorageError, match="it cannot be") as caught:
+            action(f"file://{tmp_path}/file/below")
+        assert caught.value.where.endswith("file/below")
+    remove_blobs(f"file://{tmp_path}/nothing")
