@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from dropflow.clock import Clock
@@ -26,6 +27,10 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 3600.0
 """Seconds. A wait without end, or beyond what the platform's timers can count, is cut into waits of this length."""
+_IDLE = 5.0
+"""Seconds that a thread waits for its next job before it ends."""
+
+_Job = Callable[[], Any]
 
 
 class Machine(Protocol):
@@ -59,7 +64,9 @@ class Owner:
     clock : Clock
         Time.
     jobs : int
-        Most jobs at a time. Their threads exist only while there are jobs.
+        Most jobs at a time.
+    idle : float
+        Seconds after which a thread without a job ends.
     """
 
     def __init__(
@@ -70,17 +77,21 @@ class Owner:
         name: str,
         clock: Clock,
         jobs: int = 8,
+        idle: float = _IDLE,
     ) -> None:
         self._machine = machine
         self._effects: Mapping[type, Callable[[Any], None]] = {**effects, Return: self._return}
         self._name = name
         self._clock = clock
         self._most_jobs = jobs
+        self._idle_seconds = idle
         self._inbox: Inbox[Any] = Inbox()
         self._calls: dict[int, Future[Any]] = {}
         self._last_call = 0
-        self._running_jobs = 0
-        self._waiting_jobs: deque[Callable[[], Any]] = deque()
+        self._job_threads = 0
+        self._idle: list[_Jobs] = []
+        """Queues of the threads that wait for a job; the last one has worked last."""
+        self._waiting_jobs: deque[_Job] = deque()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name=f"owner-{name}", daemon=True)
 
@@ -123,15 +134,20 @@ class Owner:
 
     # For effects, in the owner's thread.
 
-    def work(self, job: Callable[[], Any]) -> None:
+    def work(self, job: _Job) -> None:
         """Run `job` in another thread as soon as one is free.
 
         Its result is given to the machine as an event, unless it is None. A job must not raise: an error that the
         machine should know of is part of the event.
         """
-        if self._running_jobs < self._most_jobs:
-            self._running_jobs += 1
-            threading.Thread(target=self._run_job, args=[job], name=f"job-{self._name}", daemon=True).start()
+        # Threads are kept for a while: `Thread.start` waits until the new thread runs, and events wait meanwhile.
+        if self._idle:
+            self._idle.pop().put(job)
+        elif self._job_threads < self._most_jobs:
+            self._job_threads += 1
+            jobs: _Jobs = SimpleQueue()
+            jobs.put(job)
+            threading.Thread(target=self._run_jobs, args=[jobs], name=f"job-{self._name}", daemon=True).start()
         else:
             self._waiting_jobs.append(job)
 
@@ -146,6 +162,10 @@ class Owner:
             for item in self._inbox.drain(0):
                 if isinstance(item, _Submitted):
                     self._refuse(item.future)
+                elif isinstance(item, _JobDone):
+                    self._idle.append(item.jobs)
+            for jobs in self._idle:
+                jobs.put(None)
             for future in self._calls.values():
                 self._refuse(future)
 
@@ -168,12 +188,19 @@ class Owner:
     def _take(self, item: Any, now: float) -> None:
         event = item
         if isinstance(item, _JobDone):
-            self._running_jobs -= 1
             if self._waiting_jobs:
-                self.work(self._waiting_jobs.popleft())
+                item.jobs.put(self._waiting_jobs.popleft())
+            else:
+                self._idle.append(item.jobs)
             if item.event is None:
                 return
             event = item.event
+        elif isinstance(item, _Idle):
+            if item.jobs in self._idle:  # otherwise a job is on its way
+                self._idle.remove(item.jobs)
+                self._job_threads -= 1
+                item.jobs.put(None)
+            return
         elif isinstance(item, _Submitted):
             self._last_call += 1
             self._calls[self._last_call] = item.future
@@ -212,14 +239,32 @@ class Owner:
 
     # Jobs.
 
-    def _run_job(self, job: Callable[[], Any]) -> None:
+    def _run_jobs(self, jobs: "_Jobs") -> None:
+        while (job := self._next_job(jobs)) is not None:
+            self._run_job(job, jobs)
+            del job  # it refers to sessions
+            if self._is_over:
+                return  # otherwise the owner has the end of the job in its inbox, and sees it
+
+    def _next_job(self, jobs: "_Jobs") -> _Job | None:
+        try:
+            return jobs.get(timeout=self._idle_seconds)
+        except Empty:
+            self._inbox.put([_Idle(jobs)])
+            return jobs.get()
+
+    def _run_job(self, job: _Job, jobs: "_Jobs") -> None:
         event = None
         try:
             event = job()
         except Exception:  # noqa: BLE001 - the owner must learn that the job has ended
             _log.exception("a job of manager %s failed: this is a bug of dropflow", self._name)
         finally:
-            self._inbox.put([_JobDone(event)])
+            self._inbox.put([_JobDone(event, jobs)])
+
+
+_Jobs = SimpleQueue[_Job | None]
+"""The next job of a thread; None if it is to end."""
 
 
 class _Submitted(NamedTuple):
@@ -231,9 +276,16 @@ class _Submitted(NamedTuple):
 
 
 class _JobDone(NamedTuple):
-    """A job has ended; its thread ends, too."""
+    """A job has ended; its thread waits for the next one."""
 
     event: Any
+    jobs: _Jobs
+
+
+class _Idle(NamedTuple):
+    """A thread has waited long enough for a job."""
+
+    jobs: _Jobs
 
 
 class _Close(NamedTuple):

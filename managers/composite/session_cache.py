@@ -38,7 +38,7 @@ class _CachedPart:
     is_gone : bool
         Whether the child has answered since that it does not have the session.
     has_old_details : bool
-        Whether counts by logical node, failures and notes are of an earlier version than the rest.
+        Whether counts by logical node, failures and notes are of an earlier version than the rest, or not known yet.
     """
 
     detail: SessionDetail
@@ -109,10 +109,8 @@ class SessionCache:
             by_child = self._sessions.setdefault(info.session, {})
             known = by_child.get(child.url)
             detail = _detailed(info, known.detail if known else None)
-            is_old = (
-                known is not None
-                and not isinstance(info, SessionDetail)
-                and (known.has_old_details or known.detail.version != info.version)
+            is_old = not isinstance(info, SessionDetail) and (
+                known is None or known.has_old_details or known.detail.version != info.version
             )
             by_child[child.url] = _CachedPart(
                 detail, self._answers, child.name, self._time.wall, has_old_details=is_old

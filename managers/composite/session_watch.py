@@ -50,19 +50,22 @@ class SessionWatch:
         """Note that one more request watches a session."""
         self._watchers[session] += 1
 
-    def leave(self, session: str) -> None:
-        """Note that a request watches a session no more."""
+    def leave(self, session: str, *, is_over: bool = False) -> None:
+        """Note that a request watches a session no more. One that is over is not watched any longer."""
         self._watchers[session] -= 1
-        if not self._watchers[session]:
-            del self._watchers[session]
+        if self._watchers[session]:
+            return
+        del self._watchers[session]
+        if is_over:
+            self._forget(session)
+        else:
             self._left[session] = self._time.now
 
     def sessions(self) -> list[str]:
         """Return the sessions that are watched, or were a moment ago."""
         for session, left in list(self._left.items()):
             if self._time.now - left >= _LINGER and session not in self._watchers:
-                del self._left[session]
-                self._next = {key: due for key, due in self._next.items() if key[0] != session}
+                self._forget(session)
         return list(dict.fromkeys((*self._watchers, *self._left)))
 
     def begin(self, wanted: Iterable[tuple[str, str]]) -> list[LongPoll]:
@@ -75,9 +78,14 @@ class SessionWatch:
     def end(self, poll: LongPoll, *, is_answered: bool) -> None:
         """Note that a long poll is over."""
         self._under_way.discard((poll.session, poll.url))
-        self._next[poll.session, poll.url] = self._time.now + (_SHORTEST if is_answered else _AFTER_ERROR)
+        if poll.session in self._watchers or poll.session in self._left:
+            self._next[poll.session, poll.url] = self._time.now + (_SHORTEST if is_answered else _AFTER_ERROR)
 
     def deadline(self) -> float:
         """Return when the next long poll may be sent."""
         due = [moment for key, moment in self._next.items() if key not in self._under_way and moment > self._time.now]
         return min(due, default=inf)
+
+    def _forget(self, session: str) -> None:
+        self._left.pop(session, None)
+        self._next = {key: due for key, due in self._next.items() if key[0] != session}

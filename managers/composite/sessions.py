@@ -176,11 +176,12 @@ class Sessions:
         try:
             yield Until(is_newer, max(deadline - self._time.now, 0.0))
         finally:
-            self.watched.leave(session)
+            now = self.merged(session)
+            self.watched.leave(session, is_over=now is None or now.is_over)
         if self.merged(session) is None:
             found = yield from self.session(session)
-        elif found.is_over:
-            # The list of sessions, which has no details, may have shown the end first.
+        elif found.is_over and any(self._cache.has_old_details(session, url) for url in self._cache.holders(session)):
+            # The list of sessions, which has no details, has shown the end first.
             with suppress(NotFoundError):
                 found = yield from self.session(session)
         return found

@@ -158,9 +158,7 @@ class ViewChanges:
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
-        # Looked at after every event, so without the sessions that are over, which may be many.
-        self._open = [one for one in self._open if one.result is None and self._table.get(one.name) is one]
-        for record in tuple(self._open):
+        for record in tuple(self._still_open()):
             if record.views is not None and record.views.deadline() <= now:
                 self._carry_out(record, record.views.tick(now), now)
             if record.requests is not None:
@@ -172,10 +170,15 @@ class ViewChanges:
         """Return when `tick` is to be called next."""
         due = [
             min(one.views.deadline(), one.gives_up_at, one.requests.deadline())
-            for one in self._open
+            for one in self._still_open()
             if one.views is not None and one.requests is not None
         ]
         return min(due, default=inf)
+
+    def _still_open(self) -> list[SessionRecord]:
+        """Forget the sessions that are over, which may be many, and return the others."""
+        self._open = [one for one in self._open if one.result is None and self._table.get(one.name) is one]
+        return self._open
 
     # Events.
 

@@ -70,19 +70,20 @@ class Answers:
 class Harness:
     """An owner of `Answers`, whose jobs wait for `gate` and count how many of them run."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: float = 60.0) -> None:
         self.machine = Answers()
         self.gate = threading.Event()
         self.begun = threading.Semaphore(0)
-        self.owner = Owner(
-            self.machine, {Work: self.work, Break: lambda _: 1 // 0}, name="x", clock=SystemClock(), jobs=2
-        )
+        self.workers: set[int] = set()
+        effects = {Work: self.work, Break: lambda _: 1 // 0}
+        self.owner = Owner(self.machine, effects, name="x", clock=SystemClock(), jobs=2, idle=idle)
         self.owner.start()
 
     def work(self, action: Work) -> None:
         """Effect of `Work`."""
 
         def job() -> Worked:
+            self.workers.add(threading.get_ident())
             self.begun.release()
             self.gate.wait(30)
             return Worked(action.call)
@@ -122,15 +123,39 @@ def test_jobs_run_elsewhere_and_come_back_as_events(harness: Harness) -> None:
     assert [future.result(30) for future in futures] == ["worked"] * 5
 
 
-def test_threads_of_jobs_end_with_them(harness: Harness) -> None:
-    """An owner without jobs has one thread."""
+def test_jobs_one_after_another_have_one_thread(harness: Harness) -> None:
+    """A thread whose job is done takes the next job."""
     harness.gate.set()
-    harness.owner.call("work")
+    for _ in range(10):
+        harness.owner.call("work")
+
+    assert len(harness.workers) == 1
+
+
+def test_threads_without_jobs_end() -> None:
+    """An owner that has had no jobs for a while has one thread, and starts others for later jobs."""
+    with closing(Harness(idle=0.0)) as harness:
+        harness.gate.set()
+        for _ in range(2):
+            assert harness.owner.call("work") == "worked"
+            _wait_for_job_threads()
+            assert [thread.name for thread in threading.enumerate() if thread.name.endswith("-x")] == ["owner-x"]
+
+
+def test_threads_of_jobs_end_with_the_owner(harness: Harness) -> None:
+    """Threads end if they have no job when the owner is closed, and otherwise when their job is done."""
+    harness.owner.submit("work")
+    assert harness.begun.acquire(timeout=30)
+    harness.owner.close()
+    harness.gate.set()
+    _wait_for_job_threads()
+
+
+def _wait_for_job_threads() -> None:
     for thread in threading.enumerate():
         if thread.name == "job-x":
             thread.join(30)
-
-    assert [thread.name for thread in threading.enumerate() if thread.name.endswith("-x")] == ["owner-x"]
+            assert not thread.is_alive()
 
 
 def test_the_machine_ticks_at_its_deadline(harness: Harness) -> None:
