@@ -1,8 +1,9 @@
 """Batches as tasks of Dask, on a cluster that is there, or on one in this process.
 
 Dask's scheduler decides which worker runs a batch, and shows it under the name of its node. A worker plugin holds the
-`Host` of the session in each worker, also in those that come later. Messages that are not batches (aborts, recalls,
-pings) go around the queue of tasks, by ``Client.run``.
+`Host` of the session in each worker. Workers get it when they have been checked, and not from the scheduler as they
+come: one that cannot load a plugin of the scheduler ends. Messages that are not batches (aborts, recalls, pings) go
+around the queue of tasks, by ``Client.run``.
 
 Dask repeats the tasks of a lost worker by itself, which would hide the loss from the session, and run one attempt
 twice. Its scheduler reports the loss before it repeats anything: then the batch is cancelled, and the session decides.
@@ -16,21 +17,23 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
 from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from dropflow.engine.api import ExecutorSpec
-from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_spec, encode
-from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
+from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_batch, decode_spec, encode
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
 from dropflow.engine.external.engine_address import refuse_silent
 from dropflow.engine.external.host import Host, HostView, look
 from dropflow.engine.external.own_directory import OwnDirectory
-from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory
-from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerDiedError, WorkerStartError
+from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory, view_of
+from dropflow.errors import DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
-from dropflow.version import __version__
 
 __all__ = ["DaskEngine"]
+
+_LOG = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
@@ -78,8 +81,21 @@ def _host(worker: Worker, name: str) -> Host:
     return worker.plugins[name].host  # type: ignore[no-any-return]
 
 
+async def _begin(plugin: SessionPlugin, dask_worker: Worker) -> None:
+    await dask_worker.plugin_add(plugin, name=plugin.name, catch_errors=False)
+
+
+async def _leave(name: str, dask_worker: Worker) -> None:
+    if name in dask_worker.plugins:
+        await dask_worker.plugin_remove(name=name)
+
+
 def _run(name: str, data: bytes) -> bytes:
-    return _host(get_worker(), name).run(data)
+    worker = get_worker()
+    if name not in worker.plugins:  # it has come just now
+        batch = decode_batch(data)
+        return encode(BatchAnswer(batch.number, worker.address, (), batch.tasks))
+    return _host(worker, name).run(data)
 
 
 def _abort(name: str, attempts: Sequence[AttemptKey], grace: float, dask_worker: Worker) -> None:
@@ -102,8 +118,10 @@ async def _serve(name: str, data: bytes, dask_worker: Worker) -> bytes:
     return await asyncio.to_thread(_host(dask_worker, name).serve, data)
 
 
-async def _look(path: str, token: str, dask_worker: Worker) -> HostView:
-    return await asyncio.to_thread(look, path, token, dask_worker.local_directory)
+async def _look(path: str, token: str, dask_worker: Worker) -> Mapping[str, Any]:
+    # Not as a `HostView`, whose fields may be others in another version.
+    view = await asyncio.to_thread(look, path, token, dask_worker.local_directory, str(dask_worker.name))
+    return msgspec.structs.asdict(view)
 
 
 class DaskEngine:
@@ -128,9 +146,12 @@ class DaskEngine:
         self._directory = ""
         self._closing = False
         self._is_shared = True
+        self._session: SessionPlugin | None = None
         # Of the thread of the client's loop.
         self._futures: dict[int, Any] = {}
         self._number_of: dict[str, int] = {}
+        self._batches: dict[int, tuple[Batch, Collection[str]]] = {}
+        """The batches that Dask has, and the only workers that may run each; none for any."""
         self._views: dict[str, HostView] = {}
         self._unusable: set[str] = set()
         self._tasks: set[Any] = set()
@@ -182,51 +203,77 @@ class DaskEngine:
             raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
         views = await self._look([])
         refuse_other_versions(self.name, views)
-        self._views, self._is_shared = views, share_directory(views)
+        self._is_shared = share_directory(views)
+        self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
         client.subscribe_topic("all", self._on_event)
-        plugin = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
-        await client.register_plugin(plugin, name=self._plugin)
+        self._views = await self._begin(views)
         return await self._workers()
 
     async def _look(self, workers: Collection[str]) -> dict[str, HostView]:
-        """Return what workers find: these, or all."""
+        """Return what workers find: these, or all.
+
+        Raises
+        ------
+        DropflowError
+            One of them has no dropflow, or does not answer.
+        """
         with probe_file(self._directory) as (path, token):
             found: Mapping[str, Any] = await self._client.run(
                 _look, path, token, workers=list(workers) or None, on_error="return"
             )
         views = {}
         for address, view in found.items():
-            if isinstance(view, HostView):
-                views[address] = view
-            elif isinstance(view, ImportError):
-                raise MissingDependencyError(
-                    f"the Dask worker {address} cannot import dropflow: {summary_of(view)}",
-                    hint="install dropflow in the environment of the workers",
+            if isinstance(view, OSError):
+                raise WorkerStartError(
+                    f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"
                 )
-            elif isinstance(view, Exception):
-                raise WorkerStartError(f"the Dask worker {address} does not answer: {summary_of(view)}")
+            views[address] = view_of(f"Dask worker {address}", view)
         return views
+
+    async def _begin(self, views: Mapping[str, HostView]) -> dict[str, HostView]:
+        """Have workers make their hosts; return the views of those that are still there.
+
+        Raises
+        ------
+        WorkerStartError
+            One of them cannot, such as for a lack of disk space.
+        """
+        if not views:
+            return {}
+        found = await self._client.run(_begin, self._session, workers=list(views), on_error="return")
+        for address, answer in found.items():
+            if isinstance(answer, Exception) and not isinstance(answer, OSError):
+                raise WorkerStartError(
+                    f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
+                )
+        return {address: view for address, view in views.items() if found.get(address, found) is None}
 
     async def _workers(self) -> Sequence[WorkerView]:
         """Return the workers that can be used now."""
         slots: Mapping[str, int] = await self._client.nthreads()
-        if new := slots.keys() - self._views.keys() - self._unusable:
-            found: dict[str, HostView] = {}
-            with contextlib.suppress(DropflowError):
-                found = await self._look(new)
-            for address in new:
-                view = found.get(address)
-                if view is not None and view.version == __version__ and not (self._is_shared and view.problem):
-                    self._views[address] = view
-                else:
-                    self._unusable.add(address)
-        self._unusable &= slots.keys()
+        come = slots.keys() - self._views.keys() - self._unusable
+        self._unusable |= come
+        for address in come:
+            try:
+                views = await self._look([address])
+                refuse_other_versions(self.name, views)
+                if self._is_shared and not share_directory(views):
+                    raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
+                self._views |= await self._begin(views)
+            except DropflowError as error:
+                _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
+        if come:  # it took a while
+            slots = await self._client.nthreads()
+        for address in self._views.keys() - slots.keys():
+            del self._views[address]
+        self._unusable = (self._unusable & slots.keys()) - self._views.keys()
         return [
             WorkerView(
                 address,
                 count,
                 (get_address_host(address), self._views[address].host),
                 0 if self._is_shared else self._views[address].room,
+                self._views[address].alias,
             )
             for address, count in slots.items()
             if address in self._views
@@ -245,13 +292,16 @@ class DaskEngine:
                 number = self._number_of.get(key)
                 if number is not None:
                     self._lose(number, f"the Dask worker {worker} has left the cluster")
+            for number, (batch, only) in tuple(self._batches.items()):
+                if only and self._views.keys().isdisjoint(only):
+                    self._take_back(number, batch)
         with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
             self._report().workers(await self._workers())
 
     def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
         """Make a batch a task of Dask."""
         key = f"{name}-{self._plugin[9:]}-{batch.number}"
-        self._post(lambda: self._follow(batch.number, key, encode(batch), workers, only=only))
+        self._post(lambda: self._follow(batch, key, workers, only=only))
 
     def call(self, worker: str, data: bytes) -> "Future[bytes]":
         """Call the host of a worker, in the thread of the client's loop."""
@@ -264,11 +314,15 @@ class DaskEngine:
             return answer
         raise answer if isinstance(answer, Exception) else WorkerDiedError(f"the Dask worker {worker} has left")
 
-    async def _follow(self, number: int, key: str, data: bytes, workers: Sequence[str], *, only: bool) -> None:
+    async def _follow(self, batch: Batch, key: str, workers: Sequence[str], *, only: bool) -> None:
         """Submit a batch, and report its answer."""
+        number = batch.number
         chosen = [one for one in workers if one in self._views]
         if only and not chosen:
             self._report().lost(number, f"the Dask worker {', '.join(workers)} has left the cluster")
+            return
+        if not self._views:
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
             return
         is_hint = bool(chosen) and not self._unusable and not only
         if not chosen and self._unusable:
@@ -278,14 +332,18 @@ class DaskEngine:
             future = client.submit(
                 _run,
                 self._plugin,
-                data,
+                encode(batch),
                 key=key,
                 pure=False,
                 workers=chosen or None,
                 allow_other_workers=is_hint,
             )
             self._futures[number], self._number_of[key] = future, number
+            self._batches[number] = batch, () if is_hint else chosen
             answer = decode_answer(await future)
+        except ImportError:
+            # A worker without dropflow has come and got it, before it was checked.
+            self._take_back(number, batch)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
             if number in self._futures or client.status == "closed":
                 self._lose(number, summary_of(error))
@@ -294,10 +352,20 @@ class DaskEngine:
                 self._report().answered(answer, True)
         finally:
             self._futures.pop(number, None)
+            self._batches.pop(number, None)
             self._number_of.pop(key, None)
+
+    def _take_back(self, number: int, batch: Batch) -> None:
+        """Have the attempts of a batch that no worker has begun wait again."""
+        future = self._futures.pop(number, None)
+        if future is not None:
+            self._batches.pop(number, None)
+            self._spawn(future.cancel(force=True))
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
 
     def _lose(self, number: int, why: str) -> None:
         future = self._futures.pop(number, None)
+        self._batches.pop(number, None)
         if future is not None:
             self._spawn(future.cancel(force=True))
             self._spawn(self._run_all(_discard, number))
@@ -337,9 +405,12 @@ class DaskEngine:
         self._post(lambda: self._run_all(_ping))
 
     async def _run_all(self, function: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
-        """Call a function in the event loop of all workers."""
+        """Call a function in the event loop of all workers that have a host."""
+        workers = list(self._views) if self._unusable else None
         try:
-            found: Mapping[str, Any] = await self._client.run(function, self._plugin, *arguments, on_error="return")
+            found: Mapping[str, Any] = await self._client.run(
+                function, self._plugin, *arguments, workers=workers, on_error="return"
+            )
         except Exception:  # noqa: BLE001 - the scheduler is away: `ping` notices that
             return {}
         return found
@@ -381,7 +452,7 @@ class DaskEngine:
             for future in self._futures.values():
                 self._spawn(future.cancel(force=True))
             self._futures.clear()
-            await self._client.unregister_worker_plugin(self._plugin)
+            await self._run_all(_leave)
 
 
 async def _quietly(work: Awaitable[Any]) -> None:

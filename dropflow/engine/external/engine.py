@@ -52,12 +52,14 @@ class WorkerView(msgspec.Struct, frozen=True):
     """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host.
 
     If it has a directory of its own, because it cannot use that of the session, `room` is how many bytes it may keep.
+    `alias` is the name that the operator gave it, such as that of ``dask worker --name``.
     """
 
     name: str
     slots: int
     hosts: tuple[str, ...] = ()
     room: int = 0
+    alias: str = ""
 
 
 class EngineEvents(msgspec.Struct, frozen=True):

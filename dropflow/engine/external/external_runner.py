@@ -225,7 +225,9 @@ class ExternalRunner:
 
     def _assign(self, now: float) -> None:
         """Send batches while the engine should have more."""
-        slots = min(max(self._slots, 1), self._most)
+        if not self._slots:
+            return
+        slots = min(self._slots, self._most)
         while True:
             batches = [sent for _, sent in self._sent.numbered()]
             long = sum(sent.slots for sent in batches if sent.is_long)

@@ -8,6 +8,7 @@ A host without a message for `LEASE_SECONDS` stops its attempts: the process of 
 
 import contextlib
 import os
+import platform
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -27,9 +28,10 @@ from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import WorkerDiedError
 from dropflow.version import __version__
 
-__all__ = ["LEASE_SECONDS", "Host", "HostView", "look"]
+__all__ = ["LEASE_SECONDS", "PYTHON", "Host", "HostView", "look"]
 
 LEASE_SECONDS = 60.0
+PYTHON = platform.python_version()
 _DISCARD_GRACE = 0.5
 _MOST_REMEMBERED = 10_000
 
@@ -47,15 +49,21 @@ class HostView(msgspec.Struct, frozen=True):
         Why it cannot use the session directory; empty if it can.
     room : int
         How many bytes it may keep in a directory of its own.
+    alias : str
+        The name that its operator gave it.
+    python : str
+        Version of Python there.
     """
 
     version: str
     host: str
     problem: str
     room: int = 0
+    alias: str = ""
+    python: str = PYTHON
 
 
-def look(probe: str, token: str, base: str = "") -> HostView:
+def look(probe: str, token: str, base: str = "", alias: str = "") -> HostView:
     """Return whether a worker can use the session directory: it reads the file `probe`, and writes one beside it.
 
     Parameters
@@ -66,6 +74,8 @@ def look(probe: str, token: str, base: str = "") -> HostView:
         What is in it.
     base : str
         Where the worker may have a directory of its own; empty for the directory of temporary files.
+    alias : str
+        The name that the operator of the engine gave the worker.
     """
     problem = ""
     try:
@@ -77,7 +87,7 @@ def look(probe: str, token: str, base: str = "") -> HostView:
             own.unlink()
     except OSError as error:
         problem = f"{error.filename or probe}: {error.strerror or error}"
-    return HostView(__version__, socket.gethostname(), problem, room_below(base))
+    return HostView(__version__, socket.gethostname(), problem, room_below(base), alias)
 
 
 class _Work:

@@ -52,21 +52,26 @@ class PlaceQueue(RunnerQueue):
 def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> Mapping[int, tuple[str, ...]]:
     """Return the names of the workers that each place of a placement stands for.
 
-    A place that names the host of workers stands for these. The others stand for one worker each, in the order of the
-    names, so that drops that were placed together are together: round and round if there are more places than workers.
+    A place that has the name of workers stands for these: the one that their operator gave them, or their address.
+    Otherwise a place that names the host of workers stands for these. The others stand for one worker each, in the
+    order of the names, so that drops that were placed together are together: round and round if there are more places
+    than workers.
 
     Parameters
     ----------
     places : sequence of str
-        Names of the nodes of a graph, ``host`` or ``host:port``.
+        Names of the nodes of a graph: of workers, ``host`` or ``host:port``.
     workers : iterable of WorkerView
         The workers of an engine.
     """
     found = sorted(workers, key=lambda worker: worker.name)
     if not found:
         return {}
+    by_name: dict[str, list[str]] = {}
     by_host: dict[str, list[str]] = {}
     for worker in found:
+        for name in {worker.name, worker.alias}:
+            by_name.setdefault(name, []).append(worker.name)
         for host in worker.hosts:
             by_host.setdefault(host, []).append(worker.name)
     hosts = {worker.hosts for worker in found}
@@ -74,7 +79,9 @@ def workers_of_places(places: Sequence[str], workers: Iterable[WorkerView]) -> M
     others = 0
     for row, place in enumerate(places):
         here = by_host.get(place) or by_host.get(place.rpartition(":")[0] or place)
-        if here is not None and len(hosts) > 1:
+        if place and place in by_name:
+            chosen[row] = tuple(by_name[place])
+        elif here is not None and len(hosts) > 1:
             chosen[row] = tuple(here)
         else:
             chosen[row] = (found[others % len(found)].name,)

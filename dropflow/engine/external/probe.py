@@ -1,16 +1,22 @@
 """The check that all workers of an engine can use the directory of a session, before anything runs."""
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dropflow.engine.external.host import HostView
-from dropflow.errors import ConflictError, StorageError
+import msgspec
+
+from dropflow.engine.external.host import PYTHON, HostView
+from dropflow.errors import ConflictError, MissingDependencyError, StorageError
+from dropflow.exception_text import summary_of
 from dropflow.version import __version__
 
-__all__ = ["probe_file", "refuse_other_versions", "share_directory"]
+__all__ = ["probe_file", "refuse_other_versions", "share_directory", "view_of"]
 
+_HINT = f"install dropflow {__version__} in the environment of the workers"
+_NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
 _SHOWN = 3
 _TOKEN_BYTES = 16
 
@@ -38,7 +44,9 @@ def probe_file(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
-    """Raise if workers of an engine have another version of dropflow.
+    """Raise if workers of an engine have another version of dropflow, or of Python.
+
+    Code and objects of Python that a graph carries can only be read by the minor version that wrote them.
 
     Parameters
     ----------
@@ -54,13 +62,51 @@ def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
     if others:
         raise ConflictError(
             f"{_listed(others)} of {engine} have another version of dropflow than this process ({__version__})",
-            hint="install the same version in the environment of the workers",
+            hint=f"{_HINT}, or theirs here",
         )
+    others = {name: view.python for name, view in views.items() if _minor(view.python) != _minor(PYTHON)}
+    if others:
+        raise ConflictError(
+            f"{_listed(others)} of {engine} have another version of Python than this process ({PYTHON})",
+            hint=f"start the workers with Python {_minor(PYTHON)}, or this command with theirs",
+        )
+
+
+def view_of(worker: str, found: object) -> HostView:
+    """Return what a worker of an engine has answered when it was to look.
+
+    Parameters
+    ----------
+    worker : str
+        The worker, as ``Dask worker tcp://...``.
+    found : mapping or Exception
+        Its answer: the fields of a `HostView`.
+
+    Raises
+    ------
+    MissingDependencyError
+        It cannot import dropflow.
+    ConflictError
+        Its version of dropflow answers something else.
+    """
+    # Engines put exceptions into others, such as `Exception("ModuleNotFoundError(...)")`. A package that dropflow needs
+    # may be what is missing.
+    if isinstance(found, Exception) and (missing := _NO_MODULE.search(str(found))):
+        raise MissingDependencyError(f"the {worker} cannot import dropflow: {missing[0]}", hint=_HINT) from found
+    try:
+        return msgspec.convert(found, HostView)
+    except msgspec.ValidationError as error:
+        text = summary_of(found if isinstance(found, Exception) else error).partition("\n")[0]
+        raise ConflictError(f"the {worker} cannot run this version of dropflow: {text}", hint=_HINT) from error
 
 
 def share_directory(views: Mapping[str, HostView]) -> bool:
     """Return whether all workers can use the session directory."""
     return not any(view.problem for view in views.values())
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _listed(found: Mapping[str, str]) -> str:

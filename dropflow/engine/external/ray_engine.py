@@ -7,6 +7,7 @@ it is killed and replaced.
 
 import contextlib
 import itertools
+import re
 import signal
 import socket
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -21,10 +23,10 @@ from dropflow.engine.api import ExecutorSpec
 from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_spec, encode
 from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
 from dropflow.engine.external.engine_address import refuse_silent
-from dropflow.engine.external.host import Host, HostView, look
+from dropflow.engine.external.host import PYTHON, Host, HostView, look
 from dropflow.engine.external.own_directory import OwnDirectory
-from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory
-from dropflow.errors import DropflowError, LinkError, MissingDependencyError, WorkerDiedError, WorkerStartError
+from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory, view_of
+from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
 
 __all__ = ["RayEngine"]
@@ -56,10 +58,10 @@ class HostActor:
         self._name, self._spec, self._factory = name, spec, factory
         self._host: Host | None = None
 
-    def look(self, path: str, token: str) -> tuple[str, str, str, int]:
-        """Return what `dropflow.engine.external.host.look` finds, as a tuple."""
-        view = look(path, token)
-        return view.version, view.host, view.problem, view.room
+    def look(self, path: str, token: str) -> dict[str, Any]:
+        """Return what `dropflow.engine.external.host.look` finds."""
+        # Not as a `HostView`, whose fields may be others in another version.
+        return msgspec.structs.asdict(look(path, token))
 
     def begin(self, is_shared: bool) -> None:  # noqa: FBT001 - Ray passes it on
         """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
@@ -109,6 +111,9 @@ class _Actor:
         """Names of its host, once it has answered."""
         self.room = 0
         self.has_run = False
+        name = str(node.get("NodeName", ""))
+        self.alias = "" if name == node["NodeManagerAddress"] else name
+        """The name of its node, if it has one: otherwise Ray gives its address."""
 
 
 class RayEngine:
@@ -171,6 +176,14 @@ class RayEngine:
                     ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             where = self._address or "on this machine"
+            if "Version mismatch" in str(error):
+                found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
+                raise ConflictError(
+                    f"the Ray cluster has {' and '.join(' '.join(one) for one in found)}, and this process Ray "
+                    f"{ray.__version__} and Python {PYTHON}",
+                    where=where,
+                    hint="run the command in an environment with the versions of the cluster",
+                ) from error
             raise LinkError(
                 f"there is no Ray cluster that answers: {summary_of(error)}",
                 where=where,
@@ -203,15 +216,12 @@ class RayEngine:
                 ready, late = ray.wait(late, num_returns=1, timeout=_START_SECONDS)
             views = {}
             for ref in ready:
+                name = f"Ray actor {looks[ref].name}"
                 try:
-                    views[looks[ref].name] = HostView(*ray.get(ref))
+                    found = ray.get(ref)
                 except ray.exceptions.RayError as error:
-                    if "No module named 'dropflow" in str(error):
-                        raise MissingDependencyError(
-                            f"the Ray actor {looks[ref].name} cannot import dropflow",
-                            hint="install dropflow in the environment of the nodes",
-                        ) from error
-                    raise WorkerStartError(f"the Ray actor {looks[ref].name} ended: {summary_of(error)}") from error
+                    found = error
+                views[looks[ref].name] = view_of(name, found)
         if not views:
             raise WorkerStartError(
                 f"Ray has not started an actor in {_START_SECONDS:g} s",
@@ -238,7 +248,7 @@ class RayEngine:
             with contextlib.suppress(OSError):
                 probe.__exit__(None, None, None)
             try:
-                view = HostView(*done.result())
+                view = view_of(f"Ray actor {actor.name}", done.result())
                 refuse_other_versions(self.name, {actor.name: view})
                 if self._is_shared and view.problem:
                     raise WorkerStartError(view.problem)
@@ -266,7 +276,9 @@ class RayEngine:
 
     def _views(self) -> list[WorkerView]:
         with self._lock:
-            return [WorkerView(one.name, 1, one.hosts, one.room) for one in self._actors.values() if one.hosts]
+            return [
+                WorkerView(one.name, 1, one.hosts, one.room, one.alias) for one in self._actors.values() if one.hosts
+            ]
 
     def submit(
         self,

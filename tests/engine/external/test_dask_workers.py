@@ -1,0 +1,210 @@
+"""Which workers of Dask get batches: a real scheduler and real workers in this process, without worker processes."""
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
+from dropflow.engine.external.batch_encoding import decode_batch, encode
+from dropflow.engine.external.engine import Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.engine.external.host import HostView, look
+from dropflow.engine.external.place_queue import workers_of_places
+from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
+from tests.e2e.cluster import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+distributed = pytest.importorskip("distributed")
+HELD = 99
+
+
+class PlayedHost:
+    """Answers batches with the address of its worker. One with the drop `HELD` ends with that, or when discarded."""
+
+    def __init__(self, spec: ExecutorSpec, *, name: str, **_: object) -> None:
+        del spec
+        self.name = name
+        self.over = threading.Event()
+
+    def run(self, data: bytes) -> bytes:
+        """Run a batch."""
+        batch = decode_batch(data)
+        if batch.tasks[0].drop == HELD:
+            self.over.wait()
+        results = tuple(AttemptResult(task.drop, task.attempt, {}) for task in batch.tasks)
+        return encode(BatchAnswer(batch.number, self.name, results))
+
+    def discard(self, number: int) -> None:
+        """End what is held: Dask repeats the task of a lost worker before it is cancelled."""
+        del number
+        self.over.set()
+
+    def close(self) -> None:
+        """End what is held."""
+        self.over.set()
+
+
+class Cluster:
+    """Dask workers with names, and an engine on them.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the session.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        options = {"nthreads": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+        self.worker = {"cls": distributed.Worker, "options": options}
+        self.made = distributed.SpecCluster(
+            workers=dict.fromkeys(("left", "right"), self.worker),
+            scheduler={
+                "cls": distributed.Scheduler,
+                "options": {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1", "port": 0},
+            },
+            silence_logs=60,
+        )
+        self.spec = ExecutorSpec(session="s", directory=str(directory), templates=(), links=())
+        self.answers: dict[int, BatchAnswer] = {}
+        self.lost: dict[int, str] = {}
+        self.views: dict[str, WorkerView] = {}
+        module = importlib.import_module("dropflow.engine.external.dask_engine")
+        self.engine = module.DaskEngine(self.made.scheduler_address, 1)
+
+    def start(self) -> None:
+        """Start the engine."""
+        events = EngineEvents(
+            lambda answer, _: self.answers.update({answer.number: answer}),
+            lambda number, why: self.lost.update({number: why}),
+            self._take,
+            lambda _: None,
+        )
+        self._take(self.engine.start(self.spec, "", events))
+
+    def _take(self, views: Sequence[WorkerView]) -> None:
+        self.views = {view.alias: view for view in views}
+
+    def run(self, number: int, place: str, drop: int = 0) -> None:
+        """Have a batch run at a place."""
+        chosen = workers_of_places([place], self.views.values())
+        self.engine.submit(Batch(number, (Task(drop, 1, 0, "d", ()),)), "node", chosen.get(0, ()))
+
+    def add(self, name: str) -> str:
+        """Start one more worker; return its address when the scheduler has it."""
+        self.made.sync(self._add, name)
+        return str(self.made.workers[name].address)
+
+    async def _add(self, name: str) -> None:
+        self.made.worker_spec[name] = self.worker
+        await self.made._correct_state()
+
+    def end(self, name: str) -> None:
+        """Stop a worker as its operator does."""
+        self.made.sync(self.made.workers[name].close)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster with the workers ``left`` and ``right``."""
+    monkeypatch.setattr("dropflow.engine.external.dask_engine.Host", PlayedHost)
+    made = Cluster(tmp_path)
+    yield made
+    made.engine.close()
+    made.made.close()
+
+
+def test_a_place_with_the_name_of_a_worker_gets_this_worker(cluster: Cluster) -> None:
+    """All its batches run there. When the worker has left, they run on another one; what it had is reported as lost."""
+    cluster.start()
+    assert set(cluster.views) == {"left", "right"}
+    right = cluster.views["right"].name
+    for number in range(4):
+        cluster.run(number, "right")
+    assert until(lambda: len(cluster.answers) == 4)
+    assert {answer.worker for answer in cluster.answers.values()} == {right}
+
+    cluster.run(4, "right", HELD)
+    assert until(lambda: bool(cluster.made.workers["right"].state.executing_count))
+    cluster.end("right")
+    assert until(lambda: set(cluster.views) == {"left"})
+    assert cluster.lost == {4: f"the Dask worker {right} has left the cluster"}
+    cluster.run(5, "right")
+    assert until(lambda: 5 in cluster.answers)
+    assert cluster.answers[5].worker == cluster.views["left"].name
+
+
+def looking(problems: dict[str, Exception | dict[str, str]]) -> Callable[..., HostView]:
+    """What workers find when they look; those with these names raise, or have something else."""
+
+    def found(path: str, token: str, base: str = "", alias: str = "") -> HostView:
+        problem = problems.get(alias, {})
+        if isinstance(problem, Exception):
+            raise problem
+        return msgspec.structs.replace(look(path, token, base, alias), **problem)
+
+    return found
+
+
+OTHERS: dict[str, tuple[Any, type[DropflowError], str]] = {
+    "bare": (
+        ModuleNotFoundError("No module named 'dropflow'"),
+        MissingDependencyError,
+        "cannot import dropflow: No mod",
+    ),
+    "changed": (
+        AttributeError("no attribute '_look'"),
+        ConflictError,
+        "cannot run this version of dropflow: Attribute",
+    ),
+    "old": ({"version": "0.0"}, ConflictError, r"\(0\.0\) of Dask have another version of dropflow than this process"),
+    "python": ({"python": "3.9.1"}, ConflictError, r"\(3\.9\.1\) of Dask have another version of Python than this"),
+    "full": (OSError("no answer"), WorkerStartError, "does not answer: OSError: no answer"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_session_does_not_start_with_a_worker_that_cannot_take_part(
+    name: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the worker, what is wrong with it, and what to do."""
+    problem, kind, text = OTHERS[name]
+    monkeypatch.setattr("dropflow.engine.external.dask_engine.look", looking({"right": problem}))
+    with pytest.raises(kind, match=text) as caught:
+        cluster.start()
+
+    assert str(cluster.made.workers["right"].address) in caught.value.text
+    assert caught.value.hint
+
+
+def test_a_worker_that_comes_and_cannot_take_part_gets_no_batches(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays in the cluster, for other users of it; the log tells why. One that can take part is used."""
+    problems = {name: problem for name, (problem, _, _) in OTHERS.items()}
+    monkeypatch.setattr("dropflow.engine.external.dask_engine.look", looking(problems))
+    cluster.start()
+    others = {cluster.add(name) for name in OTHERS}
+    good = cluster.add("good")
+    assert until(lambda: set(cluster.views) == {"left", "right", "good"})
+    cluster.end("left")
+    cluster.end("right")
+    assert until(lambda: set(cluster.views) == {"good"})
+    for number in range(12):
+        cluster.run(number, "left" if number % 2 else "good")
+    assert until(lambda: len(cluster.answers) == 12)
+
+    assert {answer.worker for answer in cluster.answers.values()} == {good}
+    texts = [record.message for record in caplog.records if "is not used" in record.message]
+    assert all(any(address in text for text in texts) for address in others)
+    assert not cluster.lost
+    cluster.end("good")
+    assert until(lambda: not cluster.views)
+    # Others are there. It waits here until a worker comes that can be used.
+    cluster.run(12, "")
+    assert until(lambda: 12 in cluster.answers)
+    assert [task.drop for task in cluster.answers[12].returned] == [0]
