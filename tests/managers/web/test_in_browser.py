@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.schema import DropQuery, NodeInfo
 from dropflow.testing.fake_manager import manager_with_sessions
 from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium
@@ -286,12 +286,19 @@ def test_a_picture_is_drawn(serve: Any, look: Any) -> None:
 
 
 def test_neighbours_of_a_drop_are_links(serve: Any, look: Any) -> None:
-    """The page of a drop links to the drops of its inputs and outputs."""
-    page = look(serve(manager_with_sessions())).page
+    """The page of a drop links to the drops of its inputs and outputs, and runs the session again from it."""
+    manager = manager_with_sessions()
+    page = look(serve(manager)).page
     page.goto("/sessions/failed/drops/fan_a_0-0")
     page.get_by_role("region", name="Outputs").get_by_role("link").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("data")
+    page.go_back()
+    page.get_by_role("link", name="Run again from here…").click()
+    assert manager.session("failed").is_over
+    page.get_by_role("button", name="Run again").click()
+    expect(page.locator("#status")).to_have_text("running")
+    assert [row.state for row in manager.drops("failed", DropQuery(oid="fan_a_0-0")).drops] == ["INITIALIZED"]
 
 
 @pytest.mark.parametrize("javascript", [True, False])
