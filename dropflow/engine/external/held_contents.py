@@ -24,6 +24,8 @@ class HeldContents:
     def __init__(self) -> None:
         self._rooms: Mapping[str, int] = {}
         self._of_worker: dict[str, dict[int, _Held]] = {}
+        self._of_batch: dict[int, list[_Held]] = {}
+        """What each batch uses, so that its end does not go through all that is held."""
 
     def set_workers(self, rooms: Mapping[str, int]) -> None:
         """Note which workers there are, and how many bytes each may hold. What others have is forgotten."""
@@ -42,7 +44,7 @@ class HeldContents:
         if found is None:
             return ""
         held[identity] = found  # the last one now
-        found.used_by.add(batch)
+        self._note_use(found, batch)
         return found.path
 
     def add(self, worker: str, identity: int, path: str, size: int, batch: int = 0) -> str:
@@ -53,7 +55,9 @@ class HeldContents:
         if worker not in self._of_worker:
             return ""
         before = self._of_worker[worker].pop(identity, None)
-        self._of_worker[worker][identity] = _Held(path, size, {batch} if batch else set())
+        held = self._of_worker[worker][identity] = _Held(path, size)
+        if batch:
+            self._note_use(held, batch)
         return before.path if before is not None and before.path != path else ""
 
     def make_room(self, worker: str, size: int) -> list[str]:
@@ -75,6 +79,9 @@ class HeldContents:
 
     def end(self, batch: int) -> None:
         """Note that a batch uses nothing any more."""
-        for held in self._of_worker.values():
-            for one in held.values():
-                one.used_by.discard(batch)
+        for held in self._of_batch.pop(batch, ()):
+            held.used_by.discard(batch)
+
+    def _note_use(self, held: _Held, batch: int) -> None:
+        held.used_by.add(batch)
+        self._of_batch.setdefault(batch, []).append(held)

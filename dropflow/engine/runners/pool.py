@@ -97,13 +97,16 @@ class WorkerPool:
         self._broken: Failure | None = None
         self._commands: deque[Callable[[Dispatcher], None]] = deque()
         self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ, self._clear_wake)
-        # Guards the start of the thread against a close from another one; the thread itself takes no lock.
+        # Guards the start of the thread and the sockets against a close from another thread: the number of a closed
+        # socket may already be that of another file.
         self._lock = threading.Lock()
         self._closing = False
         self._closed = False
+        self._has_sockets = True
         self._thread = threading.Thread(target=self._serve, name="worker-processes", daemon=True)
 
     def runner(self, spec: ExecutorSpec) -> "PooledRunner":
@@ -127,13 +130,19 @@ class WorkerPool:
             self._thread.join()
         self._oom_killer.close()
         self._selector.close()
-        self._wake.close()
-        self._woken.close()
+        with self._lock:
+            self._has_sockets = False
+            self._wake.close()
+            self._woken.close()
 
-    def command(self, command: Callable[[Dispatcher], None]) -> None:
-        """Call `command` in the pool's thread. From any thread."""
+    def command(self, command: Callable[[Dispatcher], None]) -> bool:
+        """Call `command` in the pool's thread; return False if the pool is closed. From any thread."""
         self._commands.append(command)
-        self._wake.send(b"!")
+        with self._lock:
+            if self._has_sockets:
+                with contextlib.suppress(BlockingIOError):  # the thread has enough to wake up for
+                    self._wake.send(b"!")
+            return self._has_sockets
 
     # Everything below runs in the pool's thread.
 
@@ -427,10 +436,8 @@ class PooledRunner:
             if given.set_running_or_notify_cancel():
                 given.set_result(self._queue.give_back())
 
-        try:
-            self._pool.command(answer)
-        except OSError:
-            return ()  # the pool is closed
+        if not self._pool.command(answer):
+            return ()
         try:
             return given.result(_ANSWER_SECONDS)
         except TimeoutError:
@@ -447,8 +454,7 @@ class PooledRunner:
         if self._closed:
             return
         self._closed = True
-        if self._started:
-            self._pool.command(lambda dispatcher: dispatcher.leave(self._queue))
+        if self._started and self._pool.command(lambda dispatcher: dispatcher.leave(self._queue)):
             self._queue.has_left.wait(stopped_after(_CLOSE_SECONDS))
 
 

@@ -13,6 +13,7 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, Task
 from dropflow.engine.reports import SessionResult
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
+from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
@@ -153,6 +154,19 @@ def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     runner.close()
 
     assert started == []
+
+
+def test_a_closed_pool_takes_no_commands(tmp_path: Path) -> None:
+    """A session that ends after its node has closed the worker processes closes its runner without an error."""
+    pool = WorkerPool(1, logs=tmp_path)
+    runner = pool.runner(spec_of(draw("A"), tmp_path))
+    runner.start(lambda _: None)
+    pool.close()
+    runner.submit(())
+
+    assert not pool.command(lambda _: None)
+    assert tuple(runner.give_back()) == ()
+    runner.close()
 
 
 @pytest.mark.parametrize("kind", ["mixed"])
