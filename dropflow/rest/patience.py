@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import AppError, DropflowError, HttpError, LinkError, ProtocolError
+from dropflow.rest.status import UNKNOWN
 
 if TYPE_CHECKING:
     from dropflow.rest.client import Client
@@ -128,10 +129,24 @@ class PatientClient:
         Raises
         ------
         As `ask`, for each request.
+        LinkError
+            The session has been UNKNOWN for the given time: nodes that have parts of it do not answer.
         """
+        patience = Patience(self._seconds, self._clock)
         detail = self.ask(lambda client: client.session(session))
         yield detail
         while not detail.is_over:
+            if detail.status == UNKNOWN:
+                patience.begin()
+            else:
+                patience.end()
+            if patience.is_over:
+                why = f": {detail.text}" if detail.text else ""
+                raise LinkError(
+                    f"the session {session} has been {UNKNOWN} for {self._seconds:g} s{why}",
+                    where=self.client.url,
+                    hint="start the nodes that do not answer again, or compute without them",
+                )
             detail = self._changed(session, detail.version)
             yield detail
 

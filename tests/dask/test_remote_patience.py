@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("dask", reason="needs the extra 'dask'")
@@ -17,7 +18,7 @@ from dropflow.errors import AppError, BadParameterError, DropflowError, LinkErro
 from dropflow.rest.client import Client
 from dropflow.rest.operation_records import ResultList, ResultsQuery
 from dropflow.rest.patience import PatientClient
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.schema import ResultInfo, SessionDetail
 from dropflow.rest.stream_slots import StreamSlots
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager
@@ -131,6 +132,23 @@ def test_a_manager_that_stays_away(client: PatientClient, manager: LateManager) 
 
     with pytest.raises(LinkError, match="no answer for 60 s: nothing listens there"):
         _wait(client)
+
+
+def test_a_session_that_stays_unknown(
+    client: PatientClient, connections: Connections, manager: LateManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is lost and does not come back: after the patience of the client, the error tells what to do."""
+    monkeypatch.setattr(client, "_changed", lambda session, _: _unknown(session))
+
+    def _unknown(session: str) -> SessionDetail:
+        connections.clock.advance(20)
+        return msgspec.structs.replace(manager.session(session), status="UNKNOWN", text="n2 does not answer")
+
+    with pytest.raises(LinkError, match="dask-1 has been UNKNOWN for 60 s: n2 does not answer") as caught:
+        _wait(client)
+
+    assert "start the nodes" in caught.value.hint
+    assert connections.clock.monotonic() == 80
 
 
 @pytest.mark.parametrize("refusal", [NotFoundError("no such session"), AppError("it raised")])
