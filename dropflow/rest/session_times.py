@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +21,7 @@ from dropflow.times.attempts import attempts_of, check_rows, ended_by
 from dropflow.times.moments import Moments, moments_of
 from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.statistics import TimesStatistics
-from dropflow.times.traffic import traffic_of
+from dropflow.times.traffic import traffic_of, uncounted_nodes
 
 __all__ = ["SessionTimes"]
 
@@ -79,7 +80,8 @@ class SessionTimes(ABC):
             found = analyse(found.graph, ended_by(found.attempts, query.time))
             return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
         traffic = traffic_of(found.graph, sections)
-        return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic)
+        statistics = statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic)
+        return msgspec.structs.replace(statistics, uncounted=uncounted_nodes(sections))
 
     def moment(self, session: str, query: MomentQuery) -> SessionMoment:
         """Return a session as it was at a moment."""

@@ -197,6 +197,8 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
         Between each two nodes, most bytes first; empty if nothing was to be moved.
     missing : tuple of str
         Nodes that did not answer.
+    uncounted : tuple of str
+        Nodes that received contents which `traffic` may lack: they were lost, or did not answer.
     """
 
     attempts: int
@@ -212,6 +214,7 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[LaneUse, ...]
     traffic: tuple[NodeTraffic, ...] = ()
     missing: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
 
 NO_TIMES = TimesStatistics(

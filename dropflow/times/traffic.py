@@ -16,7 +16,7 @@ from dropflow.graph.templates import Kind
 from dropflow.times.octets import TimesSection
 from dropflow.times.statistics import NodeTraffic
 
-__all__ = ["planned_traffic", "traffic_of"]
+__all__ = ["planned_traffic", "traffic_of", "uncounted_nodes"]
 
 _Ints = npt.NDArray[np.int64]
 _UNDECLARED = (1.0, 5.0)
@@ -43,6 +43,13 @@ def traffic_of(graph: PhysicalGraph, sections: Sequence[TimesSection]) -> tuple[
                 shared_contents=before.shared_contents + one.shared_contents,
             )
     return tuple(sorted(found.values(), key=lambda one: (-one.total, -one.planned, one.source, one.target)))
+
+
+def uncounted_nodes(sections: Sequence[TimesSection]) -> tuple[str, ...]:
+    """Return the nodes whose own counts are not known: they do not answer, or only others know that they sent."""
+    answered = {section.received.node or section.node for section in sections if not section.missing}
+    known = {section.node for section in sections} | {one.node for each in sections for one in each.received.received}
+    return tuple(sorted(known - answered))
 
 
 def planned_traffic(graph: PhysicalGraph) -> dict[tuple[str, str], int]:

@@ -14,7 +14,7 @@ from dropflow.testing.shapes import chains, fan
 from dropflow.times.octets import TimesSection, pack_times, read_sections
 from dropflow.times.received import NodeReceipts, PeerReceipts
 from dropflow.times.statistics import NodeTraffic
-from dropflow.times.traffic import planned_traffic, traffic_of
+from dropflow.times.traffic import planned_traffic, traffic_of, uncounted_nodes
 from tests.times.made_times import records_of
 
 _VOLUME = 1000.0
@@ -75,6 +75,8 @@ def test_counts_of_nodes_are_put_together_with_the_plan() -> None:
     ]
     sent = list(read_sections([pack_times(section) for section in sections]))
     assert [section.busy_with for section in sent] == [(), (), ("other",)]
+    assert uncounted_nodes(sent) == ("n2",)
+    assert uncounted_nodes([*sent[:2], _section("n3", PeerReceipts(node="killed", contents=1, size=1))]) == ("killed",)
     found = {(one.source, one.target): one for one in traffic_of(graph, sent)}
     planned = planned_traffic(graph)
 
