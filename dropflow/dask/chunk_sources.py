@@ -26,6 +26,7 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.error_body import from_body
+from dropflow.rest.patience import PATIENCE, PatientClient
 
 __all__ = ["DirectoryChunks", "ManagerChunks", "fetched", "located", "source_at"]
 
@@ -41,10 +42,13 @@ class ManagerChunks:
         Of the manager.
     token, key :
         As in `dropflow.dask.Scheduler`. Chunks that were pickled have none: credentials do not travel.
+    patience : float
+        Seconds for which a manager that does not answer is asked again.
     """
 
-    def __init__(self, address: str, *, token: str | None = None, key: Any = None) -> None:
+    def __init__(self, address: str, *, token: str | None = None, key: Any = None, patience: float = PATIENCE) -> None:
         self.address = address
+        self._patience = patience
         self._token, self._key = token, key
 
     def connect(self) -> Client:
@@ -59,9 +63,10 @@ class ManagerChunks:
         GoneError
             The session was deleted, or a content is lost.
         LinkError
-            The manager does not answer.
+            The manager has not answered for a while.
         """
-        with closing(self.connect()) as client:
+
+        def read(client: Client) -> Mapping[int, Any]:
             try:
                 return fetched(client, session, {row: place.node for row, place in places.items()})
             except (GoneError, LinkError, NotFoundError):
@@ -70,6 +75,9 @@ class ManagerChunks:
                 if all(found[row].node == place.node for row, place in places.items()):
                     raise
                 return fetched(client, session, {row: place.node for row, place in found.items()})
+
+        with closing(PatientClient(self.connect, seconds=self._patience)) as manager:
+            return manager.ask(read)
 
 
 class DirectoryChunks:

@@ -79,7 +79,7 @@ class RemoteSessions:
         replicas: int = 1,
         patience: float = PATIENCE,
     ) -> None:
-        self.chunks = ManagerChunks(url, token=token, key=key)
+        self.chunks = ManagerChunks(url, token=token, key=key, patience=patience)
         """The sessions with chunks of persisted collections."""
         self._algorithm = algorithm
         self._replicas = replicas

@@ -12,7 +12,8 @@ import dask
 from dask._task_spec import convert_legacy_graph
 
 from dropflow.builder.results import SubmittedGraph
-from dropflow.dask import Scheduler, remote_sessions
+from dropflow.dask import Scheduler, chunk_sources, remote_sessions
+from dropflow.dask.persisted import ChunkPlace
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import AppError, BadParameterError, DropflowError, LinkError, NotFoundError
 from dropflow.rest.client import Client
@@ -169,6 +170,20 @@ def _fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int
     return {row: f"from {node}" for row, node in nodes.items()}
 
 
+class LateContents:
+    """Fetches nothing the first time."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, client: Client, session: str, nodes: Mapping[int, str]) -> dict[int, Any]:
+        """Return values, but the first time."""
+        self.calls.append(session)
+        if len(self.calls) == 1:
+            raise AWAY
+        return _fetched(client, session, nodes)
+
+
 def test_values_of_a_late_node(
     client: PatientClient,
     connections: Connections,
@@ -191,6 +206,20 @@ def test_values_of_a_late_node(
 
     assert remote_sessions._values(client, "dask-1", tasks) == {"x": "from n2"}
     assert connections.count == 3
+
+
+def test_persisted_chunks_of_a_late_manager(
+    connections: Connections, manager: LateManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for again over a new connection, also if the manager answers neither contents nor places."""
+    monkeypatch.setattr(chunk_sources, "fetched", late := LateContents())
+    manager.refuse("results", AWAY)
+    connections.next = lambda: manager.allow("results")
+    source = chunk_sources.ManagerChunks("http://unused", patience=60)
+    monkeypatch.setattr(source, "connect", connections.connect)
+
+    assert source.read("dask-1", {0: ChunkPlace("x", "n2", "x", 1, 0)}) == {0: "from n2"}
+    assert connections.count == len(late.calls) == 2
 
 
 def test_values_of_a_node_that_stays_away(client: PatientClient, manager: LateManager, tasks: TranslatedGraph) -> None:
