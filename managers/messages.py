@@ -468,12 +468,13 @@ class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
     """All drops of the sender, and of its neighbours as far as it knows, are settled in this view.
 
     To the first member of the view. This asks the others in the same way whether they are still there, and each answers
-    with the same message.
+    with the same message. A reminder only asks whether the session is over: a member where it is answers `SessionDone`.
     """
 
     session: _Name
     epoch: _Natural
     view: _Natural
+    is_reminder: bool = False
 
 
 class SessionDone(msgspec.Struct, frozen=True, array_like=True, tag="session-done"):

@@ -214,6 +214,8 @@ class SessionRecord:
         By view: members that have finished their parts, as far as this one knows.
     told_view : int
         The view in which it told that its part is finished.
+    reminds_at : float
+        When this member asks those that it waits for whether the session is over there.
     asked_view : int
         The view in which all members had finished, and this one asked whether all of them are still there.
     joining : Joining or None
@@ -253,6 +255,7 @@ class SessionRecord:
     own_failure: Failure | None = None
     parts_done: dict[int, set[str]] = field(default_factory=dict)
     told_view: int = -1
+    reminds_at: float = inf
     asked_view: int = -1
     joining: Joining | None = None
     requests: ViewRequests | None = None

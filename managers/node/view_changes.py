@@ -70,6 +70,8 @@ MAJORITY_SECONDS = 600.0
 """How long a session waits for a majority of its nodes."""
 JOIN_SECONDS = 90.0
 """How long a node that is prepared to join a session waits for a view that has it."""
+REMINDER_SECONDS = 10.0
+"""How often a member whose part is finished asks those that it waits for whether the session is over there."""
 _ANSWER_SECONDS = 5.0
 """How long it waits if so many of their processes have ended that no view can be decided any more."""
 
@@ -163,13 +165,15 @@ class ViewChanges:
                 self._carry_out(record, record.views.tick(now), now)
             if record.requests is not None:
                 record.requests.tick(now, record.waiting)
+            if record.reminds_at <= now:
+                self._remind(record, now)
             if record.gives_up_at <= now:
                 self._give_up(record, now)
 
     def deadline(self) -> float:
         """Return when `tick` is to be called next."""
         due = [
-            min(one.views.deadline(), one.gives_up_at, one.requests.deadline())
+            min(one.views.deadline(), one.gives_up_at, one.reminds_at, one.requests.deadline())
             for one in self._still_open()
             if one.views is not None and one.requests is not None
         ]
@@ -205,6 +209,8 @@ class ViewChanges:
         if not record.phase.is_started:
             return
         match message:
+            case PartDone(is_reminder=True):
+                pass  # the session goes on here
             case PartDone():
                 self._part_done(record, event.peer, message.view, now)
             case SessionDone():
@@ -315,7 +321,7 @@ class ViewChanges:
                 return
             self._actions += record.copies.finished()
         record.part_finished = -1
-        record.told_view = view.number
+        record.told_view, record.reminds_at = view.number, now + REMINDER_SECONDS
         leader = view.members[0].node
         if leader == self._node:
             self._part_done(record, self._node, view.number, now)
@@ -473,6 +479,21 @@ class ViewChanges:
             record.asked_view, record.parts_done[view] = view, {self._node}
             ask = PartDone(record.name, record.epoch, view)
             self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
+
+    def _remind(self, record: SessionRecord, now: float) -> None:
+        """Ask the members that this one waits for whether the session is over there.
+
+        A cancel that did not arrive here may have ended it on all others, which then send nothing any more.
+        """
+        record.reminds_at = inf
+        if record.views is None or record.told_view != record.views.view.number:
+            return  # the part in the next view is not finished yet
+        record.reminds_at = now + REMINDER_SECONDS
+        view = record.views.view
+        members, leader = {place.node for place in view.members}, view.members[0].node
+        waited = members - record.parts_done.get(view.number, set()) if leader == self._node else {leader}
+        ask = PartDone(record.name, record.epoch, view.number, is_reminder=True)
+        self._actions += [SendToPeer(name, ask) for name in sorted(waited - {self._node})]
 
     def _finish(self, record: SessionRecord, error: Exception | None = None) -> None:
         """Have a session end that is over on all members, or cannot go on because of `error`.

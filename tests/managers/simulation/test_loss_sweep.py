@@ -102,6 +102,16 @@ def test_a_running_drop_whose_former_error_is_tried_again_goes_on(tmp_path: Path
     assert outcome.violations == ()
 
 
+def test_a_finished_part_that_no_cancel_reaches_ends_with_the_others(tmp_path: Path) -> None:
+    """The others have ended the session, and send nothing any more: the node with that part asks them."""
+    faults = (
+        SessionRequest(at=1.0, seconds=0.0, operation="cancel", session=5),
+        CutOneWay(at=1.0, seconds=60.0, nodes=(44, 36, 28)),
+    )
+    outcome = LossTrial(7003021, tmp_path, faults=faults).run()
+    assert (outcome.violations, outcome.sessions) == ((), 1)
+
+
 def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     """Otherwise each trial would look through what all trials before it have left."""
     before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
