@@ -127,7 +127,7 @@ class ViewChanges:
             record.views = ViewChange(self._node, record.name, record.epoch, view, patience=self._patience)
             record.copies = ContentCopies(self._node, record.name, record.epoch)
             record.requests = ViewRequests(self._node, record.name, record.epoch, self._actions)
-            self._open.append(record)
+            self._open = [*_still_open(self._open, self._table), record]
 
     def lose(self, record: SessionRecord, peer: str, reason: str, now: float, *, is_final: bool = False) -> bool:
         """Change the view of a session because of a loss; return False if it cannot go on.
@@ -160,13 +160,14 @@ class ViewChanges:
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`."""
-        for record in tuple(self._still_open()):
+        self._open = _still_open(self._open, self._table)
+        for record in tuple(self._open):
             if record.views is not None and record.views.deadline() <= now:
                 self._carry_out(record, record.views.tick(now), now)
             if record.requests is not None:
                 record.requests.tick(now, record.waiting)
             if record.reminds_at <= now:
-                self._remind(record, now)
+                self._actions += _reminders(record, self._node, now)
             if record.gives_up_at <= now:
                 self._give_up(record, now)
 
@@ -174,15 +175,10 @@ class ViewChanges:
         """Return when `tick` is to be called next."""
         due = [
             min(one.views.deadline(), one.gives_up_at, one.reminds_at, one.requests.deadline())
-            for one in self._still_open()
+            for one in _still_open(self._open, self._table)
             if one.views is not None and one.requests is not None
         ]
         return min(due, default=inf)
-
-    def _still_open(self) -> list[SessionRecord]:
-        """Forget the sessions that are over, which may be many, and return the others."""
-        self._open = [one for one in self._open if one.result is None and self._table.get(one.name) is one]
-        return self._open
 
     # Events.
 
@@ -480,21 +476,6 @@ class ViewChanges:
             ask = PartDone(record.name, record.epoch, view)
             self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
 
-    def _remind(self, record: SessionRecord, now: float) -> None:
-        """Ask the members that this one waits for whether the session is over there.
-
-        A cancel that did not arrive here may have ended it on all others, which then send nothing any more.
-        """
-        record.reminds_at = inf
-        if record.views is None or record.told_view != record.views.view.number:
-            return  # the part in the next view is not finished yet
-        record.reminds_at = now + REMINDER_SECONDS
-        view = record.views.view
-        members, leader = {place.node for place in view.members}, view.members[0].node
-        waited = members - record.parts_done.get(view.number, set()) if leader == self._node else {leader}
-        ask = PartDone(record.name, record.epoch, view.number, is_reminder=True)
-        self._actions += [SendToPeer(name, ask) for name in sorted(waited - {self._node})]
-
     def _finish(self, record: SessionRecord, error: Exception | None = None) -> None:
         """Have a session end that is over on all members, or cannot go on because of `error`.
 
@@ -506,6 +487,27 @@ class ViewChanges:
         record.is_stopping = True
         record.work = record.work if is_advancing else Work.END
         self._actions.append(FinishSession(record.instance, is_advancing, error))
+
+
+def _still_open(records: Iterable[SessionRecord], table: SessionTable) -> list[SessionRecord]:
+    """Return the sessions that are not over: there may be many that are."""
+    return [one for one in records if one.result is None and table.get(one.name) is one]
+
+
+def _reminders(record: SessionRecord, node: str, now: float) -> list[Action]:
+    """Return what asks the members that this one waits for whether the session is over there.
+
+    A cancel that did not arrive here may have ended it on all others, which then send nothing any more.
+    """
+    record.reminds_at = inf
+    if record.views is None or record.told_view != record.views.view.number:
+        return []  # the part in the next view is not finished yet
+    record.reminds_at = now + REMINDER_SECONDS
+    view = record.views.view
+    members, leader = {place.node for place in view.members}, view.members[0].node
+    waited = members - record.parts_done.get(view.number, set()) if leader == node else {leader}
+    ask = PartDone(record.name, record.epoch, view.number, is_reminder=True)
+    return [SendToPeer(name, ask) for name in sorted(waited - {node})]
 
 
 def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Action]:

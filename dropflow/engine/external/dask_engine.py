@@ -201,65 +201,27 @@ class DaskEngine:
         except TimeoutError as error:
             text = f"the Dask cluster has no workers, and none came in {_WORKER_SECONDS:g} s"
             raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
-        views = await self._look([])
+        views = await _views_of(client, self._directory, ())
         refuse_other_versions(self.name, views)
         self._is_shared = share_directory(views)
         self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
         client.subscribe_topic("all", self._on_event)
-        self._views = await self._begin(views)
+        self._views = await _begun(client, self._session, views)
         return await self._workers()
-
-    async def _look(self, workers: Collection[str]) -> dict[str, HostView]:
-        """Return what workers find: these, or all.
-
-        Raises
-        ------
-        DropflowError
-            One of them has no dropflow, or does not answer.
-        """
-        with probe_file(self._directory) as (path, token):
-            found: Mapping[str, Any] = await self._client.run(
-                _look, path, token, workers=list(workers) or None, on_error="return"
-            )
-        views = {}
-        for address, view in found.items():
-            if isinstance(view, OSError):
-                raise WorkerStartError(
-                    f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"
-                )
-            views[address] = view_of(f"Dask worker {address}", view)
-        return views
-
-    async def _begin(self, views: Mapping[str, HostView]) -> dict[str, HostView]:
-        """Have workers make their hosts; return the views of those that are still there.
-
-        Raises
-        ------
-        WorkerStartError
-            One of them cannot, such as for a lack of disk space.
-        """
-        if not views:
-            return {}
-        found = await self._client.run(_begin, self._session, workers=list(views), on_error="return")
-        for address, answer in found.items():
-            if isinstance(answer, Exception) and not isinstance(answer, OSError):
-                raise WorkerStartError(
-                    f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
-                )
-        return {address: view for address, view in views.items() if found.get(address, found) is None}
 
     async def _workers(self) -> Sequence[WorkerView]:
         """Return the workers that can be used now."""
+        assert self._session is not None  # noqa: S101 - `_prepare` has made it
         slots: Mapping[str, int] = await self._client.nthreads()
         come = slots.keys() - self._views.keys() - self._unusable
         self._unusable |= come
         for address in come:
             try:
-                views = await self._look([address])
+                views = await _views_of(self._client, self._directory, [address])
                 refuse_other_versions(self.name, views)
                 if self._is_shared and not share_directory(views):
                     raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
-                self._views |= await self._begin(views)
+                self._views |= await _begun(self._client, self._session, views)
             except DropflowError as error:
                 _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
         if come:  # it took a while
@@ -458,3 +420,44 @@ class DaskEngine:
 async def _quietly(work: Awaitable[Any]) -> None:
     with contextlib.suppress(Exception, asyncio.CancelledError):
         await work
+
+
+async def _views_of(client: Any, directory: str, workers: Collection[str]) -> dict[str, HostView]:
+    """Return what workers find: these, or all.
+
+    Raises
+    ------
+    DropflowError
+        One of them has no dropflow, or does not answer.
+    """
+    with probe_file(directory) as (path, token):
+        found: Mapping[str, Any] = await client.run(
+            _look, path, token, workers=list(workers) or None, on_error="return"
+        )
+    views = {}
+    for address, view in found.items():
+        if isinstance(view, OSError):
+            raise WorkerStartError(
+                f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"
+            )
+        views[address] = view_of(f"Dask worker {address}", view)
+    return views
+
+
+async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostView]) -> dict[str, HostView]:
+    """Have workers make their hosts; return the views of those that are still there.
+
+    Raises
+    ------
+    WorkerStartError
+        One of them cannot, such as for a lack of disk space.
+    """
+    if not views:
+        return {}
+    found = await client.run(_begin, session, workers=list(views), on_error="return")
+    for address, answer in found.items():
+        if isinstance(answer, Exception) and not isinstance(answer, OSError):
+            raise WorkerStartError(
+                f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
+            )
+    return {address: view for address, view in views.items() if found.get(address, found) is None}
