@@ -1,51 +1,77 @@
-"""Tasks of `dask.array.store` whose target is in the client: another process would write into a copy of it."""
+"""Tasks of `dask.array.store` that would lose what they store, because they run in several processes.
 
-from collections.abc import Hashable, Mapping
+An array of the client is a copy in another process. And dask's locks do not hold between processes, so that two tasks
+which write into one chunk, or one shard, of a zarr array at the same time overwrite each other's values.
+"""
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from dask._task_spec import _execute_subgraph
 from dask.task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.utils import SerializableLock
 
 from dropflow.errors import AppError
 
-__all__ = ["refuse_lost_store"]
+__all__ = ["refuse_lost_stores"]
 
 _STORE = ("dask.array.core", "load_store_chunk")
+_LOCKS = (SerializableLock, type(threading.Lock()), type(threading.RLock()))
+"""Those that hold in one process only."""
 
 
-def refuse_lost_store(node: Any, known: Mapping[Hashable, Any]) -> None:
-    """Refuse a task whose only effect would be lost.
+def refuse_lost_stores(nodes: Sequence[Any], known: Mapping[Hashable, Any]) -> None:
+    """Refuse tasks whose effect would be lost, or a part of it.
 
-    Tasks that also return what they have stored are not refused: their values are right.
+    Tasks that also return what they have stored in an array of the client are not refused: their values are right.
 
     Parameters
     ----------
-    node : object
-        What a dask graph has for a task, which may be fused from others.
+    nodes : sequence
+        What a dask graph has for the tasks of one template, which may be fused from others.
     known : mapping
         The constants of the graph, by key.
 
     Raises
     ------
     AppError
-        The task writes a chunk into an array of this process, or into a zarr array in its memory.
+        A task writes a chunk into an array of this process, or into a zarr array in its memory; or several tasks may
+        write into one chunk of a zarr array.
     """
+    if not nodes or next(_stores(nodes[0], known), None) is None:
+        return  # tasks of a template are alike
+    for node in nodes:
+        for task, values in _stores(node, known):
+            target = _value(task.args[1], values)
+            if _is_in_memory(target) and not _keyword(task, "return_stored", values):
+                raise AppError(
+                    f"chunks cannot be stored in {_described(target)} of this process: tasks run in other processes, "
+                    "and would write into copies",
+                    hint="compute the array instead, store it in a zarr array with a path, or use the runner 'threads'",
+                )
+            lock = _keyword(task, "lock", values)
+            if len(nodes) > 1 and (not lock or isinstance(lock, _LOCKS)) and not _is_alone(task, target, values):
+                unit = "shard" if getattr(target, "shards", None) else "chunk"
+                raise AppError(
+                    f"several tasks would write into one {unit} of the zarr array {_described(target)}: they run in "
+                    "other processes, and overwrite each other's values there",
+                    hint=f"rechunk the array to whole {unit}s, {_unit(target)}, or use the runner 'threads'",
+                )
+
+
+def _stores(node: Any, known: Mapping[Hashable, Any]) -> Iterator[tuple[Task, Mapping[Hashable, Any]]]:
+    """Yield the tasks that store a chunk, with the values that they can refer to."""
     if not isinstance(node, Task):
         return
     if node.func is _execute_subgraph:
         tasks, _end, names, *given = node.args
         inside = dict(zip(names, (_value(one, known) for one in given), strict=True))
         for task in tasks.values():
-            refuse_lost_store(task, inside)
+            yield from _stores(task, inside)
     elif (getattr(node.func, "__module__", ""), getattr(node.func, "__name__", "")) == _STORE:
-        target = _value(node.args[1], known)
-        if not _value(node.kwargs.get("return_stored"), known) and _is_in_memory(target):
-            raise AppError(
-                f"chunks cannot be stored in {target.dtype}{list(target.shape)} of this process: tasks run in other "
-                "processes, and would write into copies",
-                hint="compute the array instead, store it in a zarr array with a path, or use the runner 'threads'",
-            )
+        yield node, known
 
 
 def _value(argument: Any, known: Mapping[Hashable, Any]) -> Any:
@@ -53,7 +79,42 @@ def _value(argument: Any, known: Mapping[Hashable, Any]) -> Any:
     return found.value if isinstance(found, DataNode) else None if isinstance(found, GraphNode) else found
 
 
+def _keyword(task: Task, name: str, known: Mapping[Hashable, Any]) -> Any:
+    return _value(task.kwargs.get(name), known)
+
+
 def _is_in_memory(target: Any) -> bool:
     """Return whether this is an array of NumPy, which is pickled with its values, or one of zarr without a path."""
     store = getattr(target, "store", None)
     return isinstance(target, np.ndarray) or isinstance(store, dict) or type(store).__name__ == "MemoryStore"
+
+
+def _is_alone(task: Task, target: Any, known: Mapping[Hashable, Any]) -> bool:
+    """Return whether a task writes whole chunks, or shards, of a zarr array; True for other targets."""
+    unit, index = _unit(target), _value(task.args[2], known)
+    if unit is None or not isinstance(index, tuple):
+        return True
+    if region := _keyword(task, "region", known):
+        from dask.array.optimization import fuse_slice  # noqa: PLC0415 - there are arrays
+
+        index = fuse_slice(region, index)
+    if len(index) != len(unit) or not all(isinstance(one, slice) for one in index):
+        return True  # dask decides what else there is
+    return all(
+        start % length == 0 and (stop % length == 0 or stop == size)
+        for (start, stop, _), length, size in zip(
+            (one.indices(size) for one, size in zip(index, target.shape, strict=True)), unit, target.shape, strict=True
+        )
+    )
+
+
+def _unit(target: Any) -> tuple[int, ...] | None:
+    """Return the shape of what a zarr array writes as a whole; None for another object."""
+    if not hasattr(target, "store"):
+        return None
+    found = getattr(target, "shards", None) or getattr(target, "chunks", None)
+    return found if isinstance(found, tuple) else None
+
+
+def _described(target: Any) -> str:
+    return f"{target.dtype}{list(target.shape)}"

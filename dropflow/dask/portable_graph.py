@@ -9,7 +9,7 @@ import numpy as np
 from dask.task_spec import DataNode
 
 from dropflow.dask.chunk_inputs import chunk_inputs
-from dropflow.dask.lost_stores import refuse_lost_store
+from dropflow.dask.lost_stores import refuse_lost_stores
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
@@ -34,7 +34,7 @@ def portable(tasks: TranslatedGraph) -> PhysicalGraph:
     Raises
     ------
     AppError
-        A task cannot be pickled, or would store chunks in an array of this process.
+        A task cannot be pickled, or would lose what it stores.
     GoneError
         A persisted chunk was released.
     """
@@ -123,8 +123,7 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
         entries = [
             TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
         ]
-        if entries:  # the tasks of a template store in the same target
-            refuse_lost_store(entries[0].node, constants)
+        refuse_lost_stores([one.node for one in entries], constants)
         pages = encode_pages(entries, graph.templates[row].name)
         fields[row] = (
             Argument(name=TASKS_FIELD, type="Object", value=pages),

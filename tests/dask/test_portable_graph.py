@@ -4,6 +4,7 @@ import operator
 import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -11,12 +12,15 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 import pytest
+from dask.array.core import load_store_chunk
 from dask.core import convert_legacy_graph, flatten
-from dask.task_spec import Task, TaskRef
+from dask.task_spec import DataNode, Task, TaskRef
+from dask.utils import SerializableLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow import local
+from dropflow.dask.lost_stores import refuse_lost_stores
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask_tasks.logged_exceptions import exception_in_log, without_exceptions
@@ -143,6 +147,45 @@ def test_stores_in_an_array_of_the_client_are_refused(side: int, fused: bool) ->
     with pytest.raises(AppError, match=rf"cannot be stored in float64\[{side}, {side}\] of this process.*a path"):
         portable(graphs[0])
     assert portable(graphs[1]).drops, "the value of a task is what it has stored"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shards", "found"),
+    [
+        ((10, 10), None, ""),
+        ((20, 40), None, "chunk"),
+        ((10, 10), (20, 20), "shard"),
+        ((5, 5), (10, 10), ""),
+        ((40, 40), None, "chunk"),
+    ],
+)
+def test_stores_of_several_tasks_in_one_chunk_of_zarr_are_refused(
+    chunks: tuple[int, int], shards: tuple[int, int] | None, found: str
+) -> None:
+    """Dask's locks hold in one process only, so values would be lost; whole chunks need no lock."""
+    target = SimpleNamespace(store="path", chunks=chunks, shards=shards, shape=(40, 40), dtype="float64")
+    tasks: list[Any] = [
+        Task(
+            ("store-map", row, column),
+            load_store_chunk,
+            TaskRef(("x", row, column)),
+            DataNode(None, target),
+            DataNode(None, (slice(10 * row, 10 * row + 10), slice(10 * column, 10 * column + 10))),
+            region=None,
+            lock=SerializableLock(),
+            return_stored=False,
+            load_stored=False,
+        )
+        for row in range(4)
+        for column in range(4)
+    ]
+    if not found:
+        refuse_lost_stores(tasks, {})
+        return
+    with pytest.raises(AppError, match=rf"write into one {found} of the zarr array float64\[40, 40\]") as caught:
+        refuse_lost_stores(tasks, {})
+    assert str(shards or chunks) in caught.value.hint
+    refuse_lost_stores(tasks[:1], {})
 
 
 def test_tasks_that_cannot_be_loaded_are_explained() -> None:
