@@ -144,7 +144,8 @@ def _categories(document: Any) -> list[Fix]:
 def _class_of(node: dict[str, Any]) -> str:
     """Return the class of a node, on which the category of general applications depends."""
     fields = node.get("fields")
-    for field in (fields.values() if isinstance(fields, dict) else fields) or []:
+    fields = list(fields.values()) if isinstance(fields, dict) else fields
+    for field in fields if isinstance(fields, list) else []:
         if isinstance(field, dict) and str(field.get("name", "")).lower().replace("_", "") in ("dropclass", "appclass"):
             return str(field.get("value") or "")
     return ""
