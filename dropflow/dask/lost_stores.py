@@ -15,11 +15,16 @@ from dask.utils import SerializableLock
 
 from dropflow.errors import AppError
 
-__all__ = ["refuse_lost_stores"]
+__all__ = ["is_store", "refuse_lost_stores"]
 
 _STORE = ("dask.array.core", "load_store_chunk")
 _LOCKS = (SerializableLock, type(threading.Lock()), type(threading.RLock()))
 """Those that hold in one process only."""
+
+
+def is_store(node: Any) -> bool:
+    """Return whether a task stores a chunk. Tasks of a template are alike, so one of them tells."""
+    return next(_stores(node, {}), None) is not None
 
 
 def refuse_lost_stores(nodes: Sequence[Any], known: Mapping[Hashable, Any]) -> None:
@@ -40,8 +45,6 @@ def refuse_lost_stores(nodes: Sequence[Any], known: Mapping[Hashable, Any]) -> N
         A task writes a chunk into an array of this process, or into a zarr array in its memory; or several tasks may
         write into one chunk of a zarr array.
     """
-    if not nodes or next(_stores(nodes[0], known), None) is None:
-        return  # tasks of a template are alike
     for node in nodes:
         for task, values in _stores(node, known):
             target = _value(task.args[1], values)

@@ -9,7 +9,7 @@ import numpy as np
 from dask.task_spec import DataNode
 
 from dropflow.dask.chunk_inputs import chunk_inputs
-from dropflow.dask.lost_stores import refuse_lost_stores
+from dropflow.dask.lost_stores import is_store, refuse_lost_stores
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.task_app import DASK_TASK, KEYS_FIELD, TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
@@ -113,7 +113,6 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
     ends = np.cumsum(np.bincount(template[:count], minlength=len(tasks.labels))).tolist()
     labels = _labels(tasks, graph)
     instance = graph.instance[:count].tolist()
-    constants = {key: node for key, node in zip(tasks.keys, tasks.nodes, strict=True) if isinstance(node, DataNode)}
     fields: dict[int, tuple[Argument, ...]] = {}
     start = 0
     for row, end in enumerate(ends):
@@ -123,13 +122,18 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
         entries = [
             TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
         ]
-        refuse_lost_stores([one.node for one in entries], constants)
+        if entries and is_store(entries[0].node):
+            refuse_lost_stores([one.node for one in entries], _constants(tasks))
         pages = encode_pages(entries, graph.templates[row].name)
         fields[row] = (
             Argument(name=TASKS_FIELD, type="Object", value=pages),
             Argument(name=KEYS_FIELD, type="Object", value=labels.get(row, {})),
         )
     return fields
+
+
+def _constants(tasks: TranslatedGraph) -> dict[Hashable, DataNode]:
+    return {key: node for key, node in zip(tasks.keys, tasks.nodes, strict=True) if isinstance(node, DataNode)}
 
 
 def _labels(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, dict[str, str]]:

@@ -1,5 +1,7 @@
 """Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a bucket (fsspec)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dropflow.errors import BadParameterError, MissingDependencyError, StorageError
@@ -49,11 +51,8 @@ def write_blob(url: str, data: bytes) -> None:
     StorageError
         The store does not take it.
     """
-    try:
-        found, path = _at(url)
+    with _at(url, "written") as (found, path):
         found.pipe_file(path, data)
-    except Exception as error:
-        raise _failed(url, "written", error) from error
 
 
 def read_blob(url: str) -> bytes:
@@ -64,11 +63,8 @@ def read_blob(url: str) -> bytes:
     StorageError
         It is not there, or cannot be read.
     """
-    try:
-        found, path = _at(url)
+    with _at(url, "read") as (found, path):
         data: bytes = found.cat_file(path)
-    except Exception as error:
-        raise _failed(url, "read", error) from error
     return data
 
 
@@ -80,23 +76,16 @@ def remove_blobs(url: str) -> None:
     StorageError
         The store does not remove them.
     """
+    with _at(url, "removed") as (found, path), suppress(FileNotFoundError):
+        found.rm(path, recursive=True)
+
+
+@contextmanager
+def _at(url: str, what: str) -> Iterator[tuple[Any, str]]:
+    """Give the file system of a URL, and the path there, to what is done with them. fsspec keeps file systems."""
     try:
-        found, path = _at(url)
-        if found.exists(path):
-            found.rm(path, recursive=True)
-    except FileNotFoundError:
-        return
+        import fsspec  # noqa: PLC0415 - an extra
+
+        yield fsspec.url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
     except Exception as error:
-        raise _failed(url, "removed", error) from error
-
-
-def _at(url: str) -> tuple[Any, str]:
-    """Return the file system of a URL, and the path there. fsspec keeps file systems."""
-    import fsspec  # noqa: PLC0415 - an extra
-
-    found: tuple[Any, str] = fsspec.url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
-    return found
-
-
-def _failed(url: str, what: str, error: Exception) -> StorageError:
-    return StorageError(f"it cannot be {what}: {summary_of(error)}", where=url, hint=_HINT)
+        raise StorageError(f"it cannot be {what}: {summary_of(error)}", where=url, hint=_HINT) from error

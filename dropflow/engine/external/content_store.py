@@ -65,7 +65,7 @@ class ContentStore:
         # Guards what is below: contents are stored and read in several threads of the relay at a time.
         self._lock = threading.Lock()
         self._contents: dict[int, Future[StoredContent]] = {}
-        self._unswept = 0
+        self._unswept, self._sweep_after = 0, _SWEEP_BYTES
 
     def new_url(self) -> str:
         """Return the URL for a content that will be stored."""
@@ -145,16 +145,17 @@ class ContentStore:
         return StoredContent(url, content.path, content.size, checksum)
 
     def _sweep(self, added: int) -> None:
-        """Remove the contents that the session has removed or changed, after as many bytes as there are were added."""
+        """Remove what the session has removed or changed, after as many bytes were added as half of what was kept."""
         with self._lock:
             self._unswept += added
-            known = {identity: one.result() for identity, one in self._contents.items() if one.done()}
-            if self._unswept <= max(_SWEEP_BYTES, sum(one.size for one in known.values()) // 2):
+            if self._unswept <= self._sweep_after:
                 return
-            self._unswept = 0
+            known = {identity: one.result() for identity, one in self._contents.items() if one.done()}
             gone = {identity: one for identity, one in known.items() if not _is_there(one.path, identity)}
             for identity in gone:
                 del self._contents[identity]
+            kept = sum(one.size for identity, one in known.items() if identity not in gone)
+            self._unswept, self._sweep_after = 0, max(_SWEEP_BYTES, kept // 2)
         for one in gone.values():
             self.remove(one.url)
 

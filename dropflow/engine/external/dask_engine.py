@@ -460,4 +460,4 @@ async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostVi
             raise WorkerStartError(
                 f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
             )
-    return {address: view for address, view in views.items() if found.get(address, found) is None}
+    return {address: view for address, view in views.items() if address in found and found[address] is None}

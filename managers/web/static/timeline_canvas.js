@@ -24,8 +24,7 @@ const GAP_KINDS = ["data", "message", "worker"];
  * The rows of lanes under their nodes, and their height together.
  *
  * @param {import("./attempts.js").Lane[]} lanes
- * @param {{name: string}[]} nodes
- * @param {boolean} hasPlan whether there is a plan, which is drawn below the bars
+ * @param {import("./attempts.js").Attempts} attempts names of nodes, why nothing runs on one, and whether there is a plan
  * @returns {{rows: Row[], height: number}}
  */
 export function layOut(lanes, attempts) {
