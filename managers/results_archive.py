@@ -34,8 +34,8 @@ from dropflow.rest.content_records import (
 )
 from dropflow.rest.error_body import from_body
 from dropflow.rest.operation_records import ArchiveQuery
-from dropflow.rest.result_paths import result_paths
 from dropflow.rest.schema import Download, ResultInfo
+from dropflow.session_views.result_paths import result_paths
 from managers.api import SessionContents
 
 __all__ = ["MISSING", "results_archive"]

@@ -86,8 +86,8 @@ class Picture:
 
 def house() -> Picture:
     """Return the picture of the rings: rooms import what is below them, never what is above."""
-    picture = Picture(900, 560, "Rings and rooms of dropflow: each ring imports only the rings below it")
-    picture.arrow((24, 40), (24, 520))
+    picture = Picture(900, 604, "Rings and rooms of dropflow: each ring imports only the rings below it")
+    picture.arrow((24, 40), (24, 564))
     picture.text(32, 30, "imports go down only", "small")
 
     picture.room((50, 42, 400, 30), "dropflow.cli", "one module per command")
@@ -123,21 +123,22 @@ def house() -> Picture:
     picture.room((780, 86, 90, 168), "palettes")
     picture.text(790, 124, "for EAGLE", "small")
 
-    picture.room((50, 268, 400, 30), "dropflow.rest", "server, client, authentication")
-    picture.room((470, 268, 400, 30), "dropflow.apps", "functions, commands, your own")
+    picture.room((50, 268, 400, 30), "dropflow.session_views", "report, comparison, origin")
+    picture.room((50, 312, 400, 30), "dropflow.rest", "server, client, authentication")
+    picture.room((470, 268, 400, 74), "dropflow.apps", "functions, commands, your own")
     picture.room(
-        (50, 312, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
+        (50, 356, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
     )
 
-    picture.room((50, 356, 820, 74), "dropflow.engine", "executes one session")
-    picture.room((60, 382, 260, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
-    picture.room((330, 382, 260, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
-    picture.room((600, 382, 260, 42), "dropflow.engine.runners", "inline, threads, worker processes", inner=True)
+    picture.room((50, 400, 820, 74), "dropflow.engine", "executes one session")
+    picture.room((60, 426, 260, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
+    picture.room((330, 426, 260, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
+    picture.room((600, 426, 260, 42), "dropflow.engine.runners", "inline, threads, worker processes", inner=True)
 
-    picture.room((50, 444, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
-    picture.room((50, 488, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
-    picture.box((50, 532, 14, 14), "decides")
-    picture.text(72, 544, "decides without I/O: events in, actions out, time is passed in", "small")
+    picture.room((50, 488, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
+    picture.room((50, 532, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
+    picture.box((50, 576, 14, 14), "decides")
+    picture.text(72, 588, "decides without I/O: events in, actions out, time is passed in", "small")
     return picture
 
 

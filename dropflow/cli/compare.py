@@ -16,7 +16,7 @@ from dropflow.drop_counts import failed_words
 from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
 
 if TYPE_CHECKING:
-    from dropflow.rest.comparison import CauseDifference, Comparison, NodeTimes, Total
+    from dropflow.session_views.comparison import CauseDifference, Comparison, NodeTimes, Total
 
 __all__ = ["command"]
 
@@ -160,7 +160,7 @@ def command(
     or not they differ; 'same_graph' of the answer as JSON says whether both ran the same graph with the same
     parameters.
     """
-    from dropflow.rest.comparison import comparison_of
+    from dropflow.session_views.comparison import comparison_of
 
     found = comparison_of(report_of_run(manager, first), report_of_run(manager, second, other_url=other_url))
     output.answer(CompareReply(same_graph=found.is_same_graph, comparison=found))

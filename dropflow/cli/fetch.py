@@ -51,7 +51,7 @@ def command(
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.cli.progress import transfer_progress
     from dropflow.cli.result_download import ResultDownload, WantedFile
-    from dropflow.rest.result_paths import result_paths
+    from dropflow.session_views.result_paths import result_paths
 
     archive = _archive_format(target)
     if archive is not None and drop is not None:

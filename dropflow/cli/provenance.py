@@ -15,8 +15,8 @@ from dropflow.cli.tables import columns, few
 from dropflow.formatting import format_brief, format_size, plural, single_line
 
 if TYPE_CHECKING:
-    from dropflow.rest.result_origin import Origin, OriginDrop
-    from dropflow.rest.signature import SessionSignature
+    from dropflow.session_views.result_origin import Origin, OriginDrop
+    from dropflow.session_views.signature import SessionSignature
 
 __all__ = ["command"]
 
@@ -110,12 +110,12 @@ def command(
 
     report = report_of_run(manager, run)
     if drop is None:
-        from dropflow.rest.signature import signature
+        from dropflow.session_views.signature import signature
 
         name = report.detail.session
         output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))
         return Exit.FINISHED
-    from dropflow.rest.result_origin import origin_of
+    from dropflow.session_views.result_origin import origin_of
 
     output.answer(ProvenanceReply(origin=origin_of(report, drop, PageQuery(offset=offset, limit=limit))))
     return Exit.FINISHED

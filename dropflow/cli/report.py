@@ -46,7 +46,7 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file
     target = file or f"{Path(run).resolve().name if here else run}-report.html"
     if not target.endswith((".html", ".htm")):
         raise UsageError("the form of the file is not known", where=target, hint="end it with .html")
-    from dropflow.rest.report import report_page
+    from dropflow.session_views.report import report_page
 
     if here:
         from dropflow.run_report import run_report
@@ -54,7 +54,7 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file
         report = run_report(Path(run))
     else:
         from dropflow.cli.connection import connect
-        from dropflow.rest.session_report import session_report
+        from dropflow.session_views.session_report import session_report
 
         with connect(manager) as client:
             report = session_report(client, run)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from dropflow.cli.options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from dropflow.rest.report import SessionReport
+    from dropflow.session_views.report import SessionReport
 
 __all__ = ["report_of_run"]
 
@@ -37,7 +37,7 @@ def report_of_run(manager: ConnectionOptions, run: str, *, other_url: str | None
 
         return run_report(Path(run))
     from dropflow.cli.connection import connect_to, manager_url
-    from dropflow.rest.session_report import session_report
+    from dropflow.session_views.session_report import session_report
 
     url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
     if other_url is not None and manager.url is None:  # the token is for the manager of the options

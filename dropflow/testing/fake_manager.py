@@ -42,7 +42,6 @@ from dropflow.rest.content_records import (
     write_records,
 )
 from dropflow.rest.error_body import to_body
-from dropflow.rest.find_drop import find_drop
 from dropflow.rest.log_records import (
     LAST_LINES,
     LogLine,
@@ -89,10 +88,11 @@ from dropflow.rest.schema import (
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.state_records import RUNNING, DropStates
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.rest.submission_note import note_options
+from dropflow.session_views.find_drop import find_drop
+from dropflow.session_views.session_times import SessionTimes
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock

@@ -13,7 +13,6 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
-from dropflow.rest.drop_order import order_of
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.schema import (
     DropDetail,
@@ -29,6 +28,7 @@ from dropflow.rest.schema import (
     SessionInfo,
 )
 from dropflow.rest.status import is_over
+from dropflow.session_views.drop_order import order_of
 from dropflow.states import DropState, SessionState
 
 __all__ = ["FakeSession", "rows_of"]

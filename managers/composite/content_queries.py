@@ -16,7 +16,6 @@ from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.find_drop import find_drop
 from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -41,8 +40,9 @@ from dropflow.rest.schema import (
     ResultInfo,
     SessionInfo,
 )
-from dropflow.rest.session_times import SessionTimes
 from dropflow.rest.state_records import DropStates
+from dropflow.session_views.find_drop import find_drop
+from dropflow.session_views.session_times import SessionTimes
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.records import RECORD

@@ -15,8 +15,8 @@ from dropflow.graph.physical import IntColumn
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids, row_of
-from dropflow.rest.drop_filter import in_order, matching
 from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.session_views.drop_filter import in_order, matching
 from dropflow.states import DropState
 
 __all__ = ["LiveSession", "Running", "SessionCaller", "drop_info", "page"]

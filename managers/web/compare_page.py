@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dropflow.rest.comparison import Comparison, comparison_of
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.query_text import asked
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo, SessionInfo
-from dropflow.rest.session_report import session_report
+from dropflow.session_views.comparison import Comparison, comparison_of
+from dropflow.session_views.session_report import session_report
 from managers.api import Manager
 from managers.web.addresses import compare_url, session_url
 

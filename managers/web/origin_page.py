@@ -6,10 +6,10 @@ import msgspec
 
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.query_text import asked
-from dropflow.rest.result_origin import Origin, origin_of
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import FIRST_PAGE, ManagerInfo, PageQuery
-from dropflow.rest.session_report import session_report
+from dropflow.session_views.result_origin import Origin, origin_of
+from dropflow.session_views.session_report import session_report
 from managers.api import Manager
 from managers.web.addresses import origin_url
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from dropflow.drop_counts import failed_words
 from dropflow.formatting import DASH, format_quantity
-from dropflow.rest.bars import GROUPS, grouped, segments, session_style, state_style, state_word
-from dropflow.rest.cause_groups import causes
 from dropflow.rest.hosts import cores_of_hosts
 from dropflow.rest.pages import PageLayout, PageTemplates, shown_name
 from dropflow.rest.places import Places
 from dropflow.rest.schema import ManagerInfo
-from dropflow.rest.traffic_grid import traffic_grid
+from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from dropflow.session_views.cause_groups import causes
+from dropflow.session_views.traffic_grid import traffic_grid
 from managers.web import addresses
 from managers.web.code_text import code_lines
 

@@ -19,11 +19,11 @@ from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages import PageTemplates, page_response
 from dropflow.rest.places import Places
-from dropflow.rest.report import report_page
 from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import DropQuery, PageQuery
-from dropflow.rest.session_report import session_report
 from dropflow.rest.status import STATUSES
+from dropflow.session_views.report import report_page
+from dropflow.session_views.session_report import session_report
 from dropflow.times.analysis import Analysis, analyse
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.executed import executed_picture, executed_trace

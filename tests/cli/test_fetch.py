@@ -14,8 +14,8 @@ from dropflow.cli.incoming_files import IncomingFile
 from dropflow.errors import LinkError
 from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.result_paths import UNFINISHED
 from dropflow.rest.schema import Download
+from dropflow.session_views.result_paths import UNFINISHED
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 

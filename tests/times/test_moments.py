@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.moment_view import session_moment
 from dropflow.rest.session_moment import MomentQuery
+from dropflow.session_views.moment_view import session_moment
 from dropflow.states import DropState
 from dropflow.testing.shapes import chains, fan
 from dropflow.times.attempts import AttemptColumns, attempts_of

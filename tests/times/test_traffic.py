@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.traffic_grid import traffic_grid
+from dropflow.session_views.traffic_grid import traffic_grid
 from dropflow.testing.shapes import chains, fan
 from dropflow.times.octets import TimesSection, pack_times, read_sections
 from dropflow.times.received import NodeReceipts, PeerReceipts

@@ -1,6 +1,6 @@
 // The graph that the view shows: boxes, cells and edges from the server, the states of drops, and which are shown apart.
 
-/** Groups of states, as in dropflow/rest/bars.py; the last one is for unknown ones. */
+/** Groups of states, as in dropflow/session_views/bars.py; the last one is for unknown ones. */
 export const GROUPS = [
   { style: "completed", word: "completed" },
   { style: "error", word: "in error" },

@@ -25,10 +25,10 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     read_records,
 )
-from dropflow.rest.drop_order import order_of
 from dropflow.rest.log_records import LogLine
 from dropflow.rest.operation_records import TimesQuery
 from dropflow.rest.schema import DropInfo, DropQuery
+from dropflow.session_views.drop_order import order_of
 from dropflow.states import DropState
 from dropflow.testing.shapes import chain, fan
 from dropflow.times.octets import TimesSection, read_sections

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.formatting import format_count, format_duration, format_rate
-from dropflow.rest.bars import GROUPS, grouped, segments, session_style, state_style, state_word
-from dropflow.rest.cause_groups import causes
 from dropflow.rest.schema import FailureInfo
+from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
+from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState, SessionState
 from tests.browser import needs_chromium
 

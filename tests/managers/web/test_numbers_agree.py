@@ -16,9 +16,9 @@ from dropflow.drop_counts import DropCounts
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.bars import GROUPS
 from dropflow.rest.client import Client
 from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.session_views.bars import GROUPS
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve
 from dropflow.testing.strategies import graphs

@@ -53,7 +53,7 @@ def matching(graph: PhysicalGraph, rows: IntColumn, states: States, query: DropQ
 def in_order(
     graph: PhysicalGraph, found: IntColumn, whole: IntColumn, values: npt.NDArray[np.int64] | None, query: DropQuery
 ) -> IntColumn:
-    """Return rows in the order of `dropflow.rest.drop_order`, which compares single drops.
+    """Return rows in the order of `dropflow.session_views.drop_order`, which compares single drops.
 
     Parameters
     ----------

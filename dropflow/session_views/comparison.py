@@ -1,8 +1,8 @@
 """The comparison of two sessions: graph, parameters, programs, drops, times and failures.
 
-It follows from what reports are made from (`dropflow.rest.report.SessionReport`), of sessions and of the directories of
-runs. Its size does not grow with the number of drops: each list ends after some hundred rows, and says how many there
-are.
+It follows from what reports are made from (`dropflow.session_views.report.SessionReport`), of sessions and of the
+directories of runs. Its size does not grow with the number of drops: each list ends after some hundred rows, and
+says how many there are.
 """
 
 import re
@@ -18,9 +18,11 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.planning_note import planning_of
 from dropflow.graph.software_note import software_of
 from dropflow.graph.template_differences import NodeDifference, ValueDifference, graph_differences, matched_templates
-from dropflow.rest.cause_groups import Cause
-from dropflow.rest.report import SessionReport
-from dropflow.rest.signature import (
+from dropflow.rest.submission_note import META as SUBMISSION
+from dropflow.rest.submission_note import options_of
+from dropflow.session_views.cause_groups import Cause
+from dropflow.session_views.report import SessionReport
+from dropflow.session_views.signature import (
     ContentDifference,
     Levels,
     SessionSignature,
@@ -28,8 +30,6 @@ from dropflow.rest.signature import (
     levels_of,
     signature,
 )
-from dropflow.rest.submission_note import META as SUBMISSION
-from dropflow.rest.submission_note import options_of
 from dropflow.times.by_template import profile
 from dropflow.times.statistics import NodeProfile
 

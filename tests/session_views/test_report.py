@@ -7,8 +7,8 @@ import pytest
 
 from dropflow.formatting import format_count
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.report import report_page
-from dropflow.rest.session_report import session_report
+from dropflow.session_views.report import report_page
+from dropflow.session_views.session_report import session_report
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from tests.times.made_times import executed, sections_of

@@ -1,7 +1,7 @@
 """The origin of a result: the inputs, applications, parameters, versions and attempts that it was made from.
 
-It follows from the graph and the times of a session (`dropflow.rest.report.SessionReport`), on demand. By logical node
-it is complete; drops are listed by pages, the nearest first.
+It follows from the graph and the times of a session (`dropflow.session_views.report.SessionReport`), on demand. By
+logical node it is complete; drops are listed by pages, the nearest first.
 """
 
 import msgspec
@@ -14,9 +14,9 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.software_note import software_of
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import find_drop, index_of, oids
-from dropflow.rest.comparison import Listed
-from dropflow.rest.report import SessionReport
 from dropflow.rest.schema import FIRST_PAGE, PageQuery, ResultInfo
+from dropflow.session_views.comparison import Listed
+from dropflow.session_views.report import SessionReport
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns
 

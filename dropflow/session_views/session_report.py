@@ -17,9 +17,9 @@ from dropflow.rest.operation_records import (
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.rest.report import SessionReport
 from dropflow.rest.schema import Download, ManagerInfo, NodeInfo, SessionDetail
 from dropflow.rest.state_records import DropStates, plain_states
+from dropflow.session_views.report import SessionReport
 from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of, check_rows

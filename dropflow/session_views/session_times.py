@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
-from dropflow.rest.moment_drops import drops_at
-from dropflow.rest.moment_view import session_moment
 from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
 from dropflow.rest.schema import Download, DropPage, DropQuery
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
+from dropflow.session_views.moment_drops import drops_at
+from dropflow.session_views.moment_view import session_moment
 from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
 from dropflow.times.attempts import attempts_of, check_rows, ended_by

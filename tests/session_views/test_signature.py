@@ -9,13 +9,13 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.software_note import META, note_software
 from dropflow.graph.templates import Argument
-from dropflow.rest.comparison import Comparison, comparison_of
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.report import SessionReport
-from dropflow.rest.result_origin import origin_of
 from dropflow.rest.schema import PageQuery
-from dropflow.rest.session_report import session_report
-from dropflow.rest.signature import signature
+from dropflow.session_views.comparison import Comparison, comparison_of
+from dropflow.session_views.report import SessionReport
+from dropflow.session_views.result_origin import origin_of
+from dropflow.session_views.session_report import session_report
+from dropflow.session_views.signature import signature
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import chain, fan
 from tests.times.made_times import records_of, sections_of

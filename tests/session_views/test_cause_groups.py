@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.cause_groups import causes
 from dropflow.rest.schema import FailureInfo
+from dropflow.session_views.cause_groups import causes
 
 
 def failure(drop: int, name: str, text: str, count: int) -> FailureInfo:

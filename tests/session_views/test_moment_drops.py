@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.drop_order import order_of
-from dropflow.rest.moment_drops import drops_at
 from dropflow.rest.schema import DropInfo, DropQuery
+from dropflow.session_views.drop_order import order_of
+from dropflow.session_views.moment_drops import drops_at
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
 from dropflow.times.attempts import attempts_of

@@ -6,6 +6,7 @@ or of how many ran at a time, and tables end after some hundred rows.
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,12 +17,12 @@ from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.assets import STATIC
-from dropflow.rest.bars import GROUPS, grouped, segments
-from dropflow.rest.cause_groups import Cause, causes
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.pages import PageLayout, PageTemplates
 from dropflow.rest.schema import FailureInfo, SessionDetail
-from dropflow.rest.traffic_grid import traffic_grid
+from dropflow.session_views.bars import GROUPS, grouped, segments
+from dropflow.session_views.cause_groups import Cause, causes
+from dropflow.session_views.traffic_grid import traffic_grid
 from dropflow.times.analysis import Analysis, statistics_of
 from dropflow.times.executed import executed_picture
 from dropflow.times.picture import write_svg
@@ -30,6 +31,8 @@ from dropflow.version import __version__
 
 __all__ = ["SessionReport", "report_page"]
 
+_FOLDER = Path(__file__).with_name("templates")
+_STYLE_SHEETS = (STATIC / "dropflow.css", STATIC / "traffic.css", _FOLDER / "report.css")
 _MOST_SHAPES = 400
 _MOST_CAUSES = 50
 _MOST_NODES = 300
@@ -117,7 +120,7 @@ def report_page(report: SessionReport) -> bytes:
         stream = BytesIO()
         write_svg(executed_picture(report.analysis), stream)
         timeline = stream.getvalue().decode()
-    css = "".join((STATIC / name).read_text() for name in ("dropflow.css", "traffic.css", "report.css"))
+    css = "".join(path.read_text() for path in _STYLE_SHEETS)
     shown: Mapping[str, Any] = {
         "report": report,
         "detail": report.detail,
@@ -180,7 +183,7 @@ def _text(value: object) -> str:
 
 
 _TEMPLATES = PageTemplates(
-    STATIC.parent / "templates",
+    _FOLDER,
     layout=PageLayout(navigation=()),
     names={"failed_words": failed_words, "traffic_grid": traffic_grid},
 )

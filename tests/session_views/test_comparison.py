@@ -11,8 +11,8 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.planning_note import note_planning
 from dropflow.graph.templates import Argument
-from dropflow.rest.comparison import Comparison, comparison_of
-from dropflow.rest.session_report import session_report
+from dropflow.session_views.comparison import Comparison, comparison_of
+from dropflow.session_views.session_report import session_report
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from tests.times.made_times import records_of, sections_of
