@@ -8,7 +8,8 @@ import numpy as np
 from dask._task_spec import _execute_subgraph
 from dask.task_spec import Alias, DataNode, Task, TaskRef
 
-from dropflow.dask.persisted import PersistedChunk, PersistedSession
+from dropflow.dask.lost_chunks import LostChunksError, compute_again
+from dropflow.dask.persisted import LostContentsError, PersistedChunk, PersistedSession
 from dropflow.dask.translate import TranslatedGraph
 
 __all__ = ["chunk_inputs", "described", "read_chunks", "wanted_chunks", "with_chunks_of"]
@@ -65,25 +66,44 @@ def described(
             sizes, dtype = arrays[key[0]]
             shape = tuple(axis[index] for axis, index in zip(sizes, key[1:], strict=True))
             if all(isinstance(size, int) for size in shape):
-                found[key] = PersistedChunk(key, chunk.session, chunk.row, shape, dtype)
+                found[key] = chunk.described(key, shape, dtype)
     return found
 
 
 def read_chunks(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any]:
     """Return the values of chunks, by the keys of the mapping; each session is asked once.
 
+    Those that are lost are computed again, once.
+
     Raises
     ------
     GoneError
-        One was released.
+        One was released, or is lost and cannot be computed again.
     DropflowError
         One cannot be read.
     """
+    try:
+        return _read(chunks)
+    except LostChunksError as error:
+        compute_again(error)
+        return _read(chunks)
+
+
+def _read(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any]:
+    where = {key: chunk.where for key, chunk in chunks.items()}
     sessions: dict[PersistedSession, dict[int, Hashable]] = {}
-    for key, chunk in chunks.items():
-        sessions.setdefault(chunk.session, {})[chunk.row] = key
-    found = {session: session.read(rows) for session, rows in sessions.items()}
-    return {key: found[chunk.session][chunk.row] for key, chunk in chunks.items()}
+    for key, (session, row) in where.items():
+        sessions.setdefault(session, {})[row] = key
+    found: dict[PersistedSession, Mapping[int, Any]] = {}
+    lost: dict[PersistedSession, LostContentsError] = {}
+    for session, rows in sessions.items():
+        try:
+            found[session] = session.read(rows)
+        except LostContentsError as error:
+            lost[session] = error
+    if lost:
+        raise LostChunksError.of(chunks.values(), lost)
+    return {key: found[session][row] for key, (session, row) in where.items()}
 
 
 def chunk_inputs(tasks: TranslatedGraph) -> dict[int, PersistedChunk]:

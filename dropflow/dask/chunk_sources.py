@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from dropflow.builder.results import connected
-from dropflow.dask.persisted import PERSIST_AGAIN, ChunkPlace, ChunkSource
+from dropflow.dask.persisted import PERSIST_AGAIN, ChunkPlace, ChunkSource, LostContentsError
 from dropflow.dask_tasks.value_encoding import decode_value, read_value
 from dropflow.data.kept_content import KeptContent
 from dropflow.data.read_content import open_content
-from dropflow.errors import GoneError, LinkError, NotFoundError
+from dropflow.engine.api import Handle
+from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from dropflow.formatting import plural
 from dropflow.rest.client import Client
 from dropflow.rest.content_records import (
@@ -26,6 +27,7 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.error_body import from_body
+from dropflow.rest.operation_records import ResultList
 from dropflow.rest.patience import PATIENCE, PatientClient
 
 __all__ = ["DirectoryChunks", "ManagerChunks", "fetched", "located", "source_at"]
@@ -60,10 +62,10 @@ class ManagerChunks:
 
         Raises
         ------
-        GoneError
+        LostContentsError
             The session was deleted, or a content is lost.
         LinkError
-            The manager has not answered for a while.
+            The manager, or a node that is not lost, has not answered for a while.
         """
 
         def read(client: Client) -> Mapping[int, Any]:
@@ -73,7 +75,7 @@ class ManagerChunks:
                 # Copies may be on other nodes.
                 found = located(client, session, places)
                 if all(found[row].node == place.node for row, place in places.items()):
-                    raise
+                    raise  # nothing is known of other places
                 return fetched(client, session, {row: place.node for row, place in found.items()})
 
         with closing(PatientClient(self.connect, seconds=self._patience)) as manager:
@@ -97,20 +99,39 @@ class DirectoryChunks:
 
         Raises
         ------
-        GoneError
+        LostContentsError
             A content is not there any more.
         """
+        self.check(session, places)
         values = {}
         for row, place in places.items():
-            handle = KeptContent(session, row, place.oid, place.path, place.size, place.checksum).find(
-                Path(self.address)
-            )
-            if handle is None:
-                text = f"the chunk {place.oid} of session {session!r} is not in {self.address} any more"
-                raise GoneError(text, hint=f"it was removed: {PERSIST_AGAIN}")
+            handle = self._handle(session, row, place)
+            if handle is None:  # it was removed at this moment
+                raise self._lost(session, {row: place})
             with open_content(handle) as stream:
                 values[row] = read_value(stream)
         return values
+
+    def check(self, session: str, places: Mapping[int, ChunkPlace]) -> None:
+        """Check that contents are there.
+
+        Raises
+        ------
+        LostContentsError
+            Some are not.
+        """
+        lost = {row: place for row, place in places.items() if self._handle(session, row, place) is None}
+        if lost:
+            raise self._lost(session, lost)
+
+    def _handle(self, session: str, row: int, place: ChunkPlace) -> Handle | None:
+        return KeptContent(session, row, place.oid, place.path, place.size, place.checksum).find(Path(self.address))
+
+    def _lost(self, session: str, lost: Mapping[int, ChunkPlace]) -> LostContentsError:
+        first = next(iter(lost.values()))
+        more = f", nor are {len(lost) - 1} others" if len(lost) > 1 else ""
+        text = f"the chunk {first.oid} of session {session!r} is not in {self.address} any more{more}"
+        return LostContentsError(text, rows=lost, hint=f"it was removed: {PERSIST_AGAIN}")
 
 
 def source_at(address: str) -> ChunkSource:
@@ -123,33 +144,49 @@ def located(client: Client, session: str, places: Mapping[int, ChunkPlace]) -> d
 
     Raises
     ------
-    GoneError
-        The session was deleted, or a content is on no node that answers.
+    LostContentsError
+        The session was deleted, or a content is on no node that answers, and its own node is lost or does not have it.
     LinkError
-        The manager does not answer.
+        The manager does not answer, or a node that has contents is late.
     """
     try:
         answer = client.results(session)
     except NotFoundError:
-        raise GoneError(
+        raise LostContentsError(
             f"the session {session!r}, which has persisted chunks, does not exist any more at {client.url}",
+            rows=places,
             hint=f"it was deleted: {PERSIST_AGAIN}",
         ) from None
+    except LinkError:
+        lost = _lost_nodes(client)
+        if not all(place.node in lost for place in places.values()):
+            raise
+        answer = ResultList(results=(), missing=tuple(sorted(lost)))
     found = {
         one.drop: ChunkPlace(one.oid, one.node, one.path, one.size, one.checksum or 0)
         for one in answer.results
         if one.drop in places
     }
-    lost = [row for row in places if row not in found]
-    if lost:
-        place = places[lost[0]]
+    missing = {row: place for row, place in places.items() if row not in found}
+    if missing:
+        late = {place.node for place in missing.values() if place.node in answer.missing} - _lost_nodes(client)
+        if late:
+            names = ", ".join(sorted(late))
+            raise LinkError(f"persisted chunks of session {session!r} are on nodes that do not answer: {names}")
+        place = next(iter(missing.values()))
         silent = f"; nodes that do not answer: {', '.join(answer.missing)}" if answer.missing else ""
-        raise GoneError(
-            f"{plural(len(lost), 'persisted chunk')} of session {session!r} on no node that answers, "
+        raise LostContentsError(
+            f"{plural(len(missing), 'persisted chunk')} of session {session!r} on no node that answers, "
             f"such as {place.oid}, which was on node {place.node}{silent}",
+            rows=missing,
             hint=f"{PERSIST_AGAIN}; with scheduler(replicas=2) chunks survive the loss of a node",
         )
     return found
+
+
+def _lost_nodes(client: Client) -> set[str]:
+    """Return the nodes that the manager does not wait for any more."""
+    return {node.name for node in client.nodes() if node.state in ("lost", "drained")}
 
 
 def fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int, Any]:
@@ -157,24 +194,35 @@ def fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int,
 
     Raises
     ------
+    LostContentsError
+        Nodes do not have some of the contents.
     DropflowError
-        A content is not there, or the manager or a node does not answer.
+        A content cannot be read, or the manager or a node does not answer.
     """
     rows: dict[str, list[int]] = {}
     for row, node in nodes.items():
         rows.setdefault(node, []).append(row)
     values: dict[int, Any] = {}
+    lost: dict[int, DropflowError] = {}
     for node, wanted in rows.items():
         for start in range(0, len(wanted), MAX_CONTENTS):
-            values |= _fetched_from(client, session, node, wanted[start : start + MAX_CONTENTS])
+            found, not_there = _fetched_from(client, session, node, wanted[start : start + MAX_CONTENTS])
+            values |= found
+            lost |= not_there
+    if lost:
+        first = next(iter(lost.values()))
+        raise LostContentsError(first.text, rows=lost, where=first.where, hint=first.hint)
     return values
 
 
-def _fetched_from(client: Client, session: str, node: str, rows: Sequence[int]) -> dict[int, Any]:
-    """Return the values of drops on one node, by row."""
+def _fetched_from(
+    client: Client, session: str, node: str, rows: Sequence[int]
+) -> tuple[dict[int, Any], dict[int, DropflowError]]:
+    """Return the values of drops on one node, by row, and what it answers for those that it does not have."""
     request = ContentsRequest(node=node, wanted=tuple(ContentRequest(row=row) for row in rows))
     download = client.contents(session, request)
     values: dict[int, Any] = {}
+    lost: dict[int, DropflowError] = {}
     content, index = bytearray(), 0
     try:
         for record in read_records(download.chunks):
@@ -185,7 +233,10 @@ def _fetched_from(client: Client, session: str, node: str, rows: Sequence[int]) 
             elif isinstance(record, ContentEnd):
                 values[rows[index]] = decode_value(content)
             elif isinstance(record, ContentError):
-                raise from_body(500, {"error": msgspec.to_builtins(record.error)})
+                error = from_body(500, {"error": msgspec.to_builtins(record.error)})
+                if not isinstance(error, GoneError | NotFoundError):
+                    raise error
+                lost[rows[record.index]] = error
     finally:
         download.close()
-    return values
+    return values, lost

@@ -4,16 +4,16 @@
 and put into any graph. A scheduler that has the place gives the reference to a session, which reads the content where
 it is; in any other scheduler, also dask's own, the chunk is a task that fetches the value.
 
-All chunks of one computation share a `PersistedSession`, and all copies of one chunk a `_Hold`. When the last copy is
+All chunks of one computation share a `PersistedSession`, and all copies of one chunk a `Hold`. When the last copy is
 gone, a thread (`releasing`) removes the content, and with the last chunk the session, so that no garbage collection
-waits for a manager.
+waits for a manager. A content that was computed again (`lost_chunks`) is in another session: then the hold has that.
 """
 
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from dask.task_spec import GraphNode
@@ -21,10 +21,15 @@ from dask.task_spec import GraphNode
 from dropflow.dask.releasing import Remover, releaser
 from dropflow.errors import GoneError
 
+if TYPE_CHECKING:
+    from dropflow.dask.lost_chunks import Recipe
+
 __all__ = [
     "PERSIST_AGAIN",
     "ChunkPlace",
     "ChunkSource",
+    "Hold",
+    "LostContentsError",
     "PersistedChunk",
     "PersistedSession",
     "are_there_chunks",
@@ -32,6 +37,14 @@ __all__ = [
 ]
 
 PERSIST_AGAIN = "persist the collection again"
+
+
+class LostContentsError(GoneError):
+    """Contents of a session are not there any more, although nothing has released them; `rows` are their drops."""
+
+    def __init__(self, text: str, *, rows: Collection[int], where: str = "", hint: str = "") -> None:
+        super().__init__(text, where=where, hint=hint)
+        self.rows = frozenset(rows)
 
 
 class ChunkPlace(NamedTuple):
@@ -69,6 +82,8 @@ class ChunkSource(Protocol):
 
         Raises
         ------
+        LostContentsError
+            Some are not there any more.
         DropflowError
             They cannot be read.
         """
@@ -104,16 +119,31 @@ class PersistedSession:
         """Why its contents cannot be read any more; empty as long as they can."""
         self._release: Callable[..., None] = _nothing if remover is None else partial(releaser().release, remover)
         self._end = weakref.finalize(self, self._release, name)
-        self._holds: weakref.WeakValueDictionary[int, _Hold] = weakref.WeakValueDictionary()
+        self._holds: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
+        self._replaced: set[PersistedSession] = set()
+        """Sessions whose contents were computed again in this one: pickles of chunks have their names."""
         _SESSIONS[source.address, name] = self
 
-    def hold(self, row: int) -> "_Hold":
+    def hold(self, row: int) -> "Hold":
         """Return what keeps a content as long as it exists: the same object for all that refer to the row."""
         with _HOLDS_LOCK:
             found = self._holds.get(row)
             if found is None:
-                found = self._holds[row] = _Hold(self, row)
+                found = self._holds[row] = Hold(self, row)
             return found
+
+    def adopt(self, row: int, hold: "Hold") -> None:
+        """Have a hold of another session, whose content is lost, keep a content of this one."""
+        with _HOLDS_LOCK:
+            self._holds[row] = hold
+            self._replaced.add(hold.where[0])
+            hold.where = self, row
+
+    def holds_on(self, nodes: Collection[str]) -> "list[Hold]":
+        """Return what keeps the contents of this session that are on some nodes."""
+        with _HOLDS_LOCK:
+            found = list(self._holds.items())
+        return [hold for row, hold in found if hold.where == (self, row) and self.places[row].node in nodes]
 
     def let_go(self, row: int) -> None:
         """Have a content removed that nothing refers to any more. Does not wait; for any thread, and for finalizers."""
@@ -151,6 +181,8 @@ class PersistedSession:
         ------
         GoneError
             They were released.
+        LostContentsError
+            Some were lost.
         DropflowError
             They cannot be read.
         """
@@ -159,17 +191,26 @@ class PersistedSession:
         return self.source.read(self.name, {row: self.places[row] for row in rows})
 
 
-class _Hold:
-    """Keeps one content of a session: it is removed with the last chunk that refers to it."""
+class Hold:
+    """Keeps one content of a session: it is removed with the last chunk that refers to it.
 
-    __slots__ = ("__weakref__", "row", "session")
+    Attributes
+    ----------
+    where : tuple of PersistedSession and int
+        The session, and the drop. One attribute, because a thread may replace it while others read it.
+    origin : tuple of weak reference to Recipe and key, or None
+        How it was computed. It can be computed again as long as a chunk refers to the recipe, or tasks that need it.
+    """
+
+    __slots__ = ("__weakref__", "origin", "where")
 
     def __init__(self, session: PersistedSession, row: int) -> None:
-        self.session = session
-        self.row = row
+        self.where = session, row
+        self.origin: tuple[weakref.ref[Recipe], Hashable] | None = None
 
     def __del__(self) -> None:
-        self.session.let_go(self.row)
+        session, row = self.where
+        session.let_go(row)
 
 
 _HOLDS_LOCK = threading.Lock()
@@ -199,9 +240,11 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
         Shape of the value, if it is an array, as far as it is known.
     dtype : numpy.dtype, optional
         Its data type.
+    recipe : Recipe, optional
+        The tasks that compute it again if it is lost.
     """
 
-    __slots__ = ("_hold", "dtype", "shape")
+    __slots__ = ("dtype", "hold", "recipe", "shape")
     key: Hashable
     _dependencies: frozenset[Hashable]
 
@@ -212,27 +255,36 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
         row: int,
         shape: tuple[int, ...] | None = None,
         dtype: np.dtype[Any] | None = None,
+        *,
+        recipe: "Recipe | None" = None,
     ) -> None:
         self.key = key  # type: ignore[misc]  # a slot of dask
         self._dependencies = frozenset()  # type: ignore[misc]
-        self._hold = session.hold(row)
+        self.hold = session.hold(row)
         self.shape = shape
         self.dtype = dtype
+        self.recipe = recipe
+
+    @property
+    def where(self) -> tuple[PersistedSession, int]:
+        """The session whose drop has the content, and the drop, at this moment."""
+        return self.hold.where
 
     @property
     def session(self) -> PersistedSession:
         """The session whose drop has the content."""
-        return self._hold.session
+        return self.hold.where[0]
 
     @property
     def row(self) -> int:
         """The drop."""
-        return self._hold.row
+        return self.hold.where[1]
 
     @property
     def place(self) -> ChunkPlace:
         """Where the content is, as far as it is known."""
-        return self.session.places[self.row]
+        session, row = self.hold.where
+        return session.places[row]
 
     @property
     def nbytes(self) -> int:
@@ -246,7 +298,11 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
 
     def renamed(self, key: Hashable) -> "PersistedChunk":
         """Return the same chunk under another key."""
-        return PersistedChunk(key, self.session, self.row, self.shape, self.dtype)
+        return self.described(key, self.shape, self.dtype)
+
+    def described(self, key: Hashable, shape: tuple[int, ...] | None, dtype: np.dtype[Any] | None) -> "PersistedChunk":
+        """Return the same chunk under another key, with a shape and a data type."""
+        return PersistedChunk(key, *self.where, shape, dtype, recipe=self.recipe)
 
     def copy(self) -> "PersistedChunk":
         """Return an equal node."""
@@ -257,23 +313,27 @@ class PersistedChunk(GraphNode):  # type: ignore[misc]  # dask has no annotation
         return self if key is None or key == self.key else self.renamed(key)
 
     def __call__(self, values: object = ()) -> Any:  # noqa: ARG002 - as all nodes
-        """Return the value, fetched from where it is.
+        """Return the value, fetched from where it is, or computed again if it is lost.
 
         Raises
         ------
         GoneError
-            It was released.
+            It was released, or is lost.
         DropflowError
             It cannot be read.
         """
-        return self.session.read({self.row: self.key})[self.row]
+        from dropflow.dask.chunk_inputs import read_chunks  # noqa: PLC0415 - it imports this module
+
+        return read_chunks({self.key: self})[self.key]
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        return type(self).__name__, self.session.source.address, self.session.name, self.row, self.key
+        session, row = self.where
+        return type(self).__name__, session.source.address, session.name, row, self.key
 
     def __reduce__(self) -> Any:
-        where = self.session.source.address, self.session.name, self.row
-        return _unpickled, (self.key, where, tuple(self.place), (self.shape, self.dtype))
+        session, row = self.where
+        where = session.source.address, session.name, row
+        return _unpickled, (self.key, where, tuple(session.places[row]), (self.shape, self.dtype))
 
     def __repr__(self) -> str:
         place = self.place
@@ -293,7 +353,9 @@ def _unpickled(
 
         session = PersistedSession(source_at(address), name, {})
     session.places.setdefault(row, ChunkPlace(*place))
-    return PersistedChunk(key, session, row, *kind)
+    found = PersistedChunk(key, session, row, *kind)
+    found.recipe = None if found.hold.origin is None else found.hold.origin[0]()
+    return found
 
 
 def close_all(sessions: Iterable[PersistedSession], reason: str) -> None:

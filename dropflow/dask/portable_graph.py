@@ -60,8 +60,9 @@ def _given_contents(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, A
     drops = np.fromiter(chunks, dtype=np.int32, count=len(chunks))
     found: dict[int, dict[str, KeptContent]] = {}
     for (drop, chunk), name in zip(chunks.items(), oids(graph, drops), strict=True):
-        place = chunk.place
-        content = KeptContent(chunk.session.name, chunk.row, place.oid, place.path, place.size, place.checksum)
+        session, row = chunk.where
+        place = session.places[row]
+        content = KeptContent(session.name, row, place.oid, place.path, place.size, place.checksum)
         found.setdefault(int(graph.template[drop]), {})[name] = content
     return {row: kept_contents_field(contents) for row, contents in found.items()}
 

@@ -10,7 +10,7 @@ of its chunks.
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from time import gmtime, strftime
@@ -21,7 +21,15 @@ from dropflow.clock import SystemClock
 from dropflow.dask.chunk_inputs import chunk_inputs
 from dropflow.dask.chunk_sources import ManagerChunks, fetched, located
 from dropflow.dask.initial_placement import BREADTH_FIRST, with_drops_on, with_parts
-from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
+from dropflow.dask.lost_chunks import LostChunksError, compute_again, persisted_chunks
+from dropflow.dask.persisted import (
+    PERSIST_AGAIN,
+    ChunkPlace,
+    LostContentsError,
+    PersistedChunk,
+    PersistedSession,
+    close_all,
+)
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.session_progress import shown
 from dropflow.dask.task_failure import task_error
@@ -63,6 +71,8 @@ class RemoteSessions:
         Whether a notebook or a terminal shows the progress.
     replicas : int
         On how many nodes persisted chunks are to be.
+    recompute : bool
+        Whether persisted chunks that are lost are computed again.
     patience : float
         Seconds for which a manager or node that does not answer is asked again.
     """
@@ -77,12 +87,14 @@ class RemoteSessions:
         keep: bool,
         progress: bool,
         replicas: int = 1,
+        recompute: bool = True,
         patience: float = PATIENCE,
     ) -> None:
         self.chunks = ManagerChunks(url, token=token, key=key, patience=patience)
         """The sessions with chunks of persisted collections."""
         self._algorithm = algorithm
         self._replicas = replicas
+        self._recompute = recompute
         self._keep = keep
         self._progress = progress
         self._patience = patience
@@ -121,12 +133,16 @@ class RemoteSessions:
         """
         if not tasks.results:
             return {}
+        return persisted_chunks(tasks, self._leave(tasks), self._leave if self._recompute else None)
+
+    def _leave(self, tasks: TranslatedGraph) -> PersistedSession:
+        """Compute the results of a graph, and leave them on the nodes."""
         name, places = self._run(
             tasks, lambda manager, session: (session, _places(manager, session, tasks)), is_persisted=True
         )
         made = PersistedSession(self.chunks, name, places, None if self._keep else self._remover)
         self._persisted.add(made)
-        return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
+        return made
 
     def close(self) -> None:
         """Delete the sessions of persisted collections, also of those that are still referred to; idempotent."""
@@ -141,6 +157,7 @@ class RemoteSessions:
     ) -> _Result:
         """Return the result of a session that has computed a graph."""
         used = chunk_inputs(tasks)
+        doubted: dict[tuple[PersistedSession, str], str] = {}
         for number in range(1, _TRIES + 1):
             # Named here, so that an interrupt in the middle of the submission can end it, too.
             self.last = name = f"dask-{strftime('%Y%m%d-%H%M%S', gmtime(SystemClock().now()))}-{secrets.token_hex(3)}"
@@ -149,8 +166,7 @@ class RemoteSessions:
                 self._deleted_at_the_end(manager, name, is_kept=self._keep or is_persisted),
             ):
                 if used:
-                    is_certain = number > 1
-                    manager.ask(lambda client: _locate(client, used.values(), is_certain=is_certain))  # noqa: B023
+                    _find(manager, used.values(), doubted)
                 session = self._submitted(
                     manager.client, portable(tasks), name, used, self._replicas if is_persisted else 1
                 )
@@ -158,9 +174,10 @@ class RemoteSessions:
                 if detail.status == SessionState.FINISHED.name:
                     return result(manager, name)
                 failure = next((one for one in detail.failures), None)
-                is_gone = failure is not None and failure.code == GoneError.code and failure.row in used
-                if not is_gone or number == _TRIES:
+                gone = [(used[one.row], one.text) for one in detail.failures if _is_lost_chunk(one, used)]
+                if not gone or number == _TRIES:
                     raise _error(manager, name, detail, failure, tasks)
+                doubted = {(chunk.session, chunk.place.node): text for chunk, text in gone}
                 manager.ask(lambda client: client.cancel(name))  # noqa: B023
         raise AssertionError  # the last try returns or raises
 
@@ -217,21 +234,66 @@ class _ManagerRemover:
                     client.delete(name)
 
 
-def _locate(client: Client, chunks: Iterable[PersistedChunk], *, is_certain: bool) -> None:
-    """Find out where chunks are that were on nodes which are lost; all chunks, if one was not in its place.
+def _is_lost_chunk(failure: FailureInfo, used: Mapping[int, PersistedChunk]) -> bool:
+    return failure.code == GoneError.code and failure.row in used
+
+
+def _find(
+    manager: PatientClient, chunks: Collection[PersistedChunk], doubted: Mapping[tuple[PersistedSession, str], str]
+) -> None:
+    """Find out where chunks are that are not in their places any more, and compute those again that are lost.
+
+    Parameters
+    ----------
+    chunks : collection of PersistedChunk
+        All chunks that a session is to read.
+    doubted : mapping of (PersistedSession, str) to str
+        Sessions and nodes where a chunk was not in its place, and what the node has answered: then the places of all
+        chunks are asked for, and those that are listed there are lost.
 
     Raises
     ------
     GoneError
-        One is not there any more.
+        One is lost, and cannot be computed again.
+    LinkError
+        The manager, or a node that is not lost, does not answer.
+    """
+    try:
+        manager.ask(lambda client: _locate(client, chunks, doubted))
+    except LostChunksError as error:
+        compute_again(error)
+
+
+def _locate(
+    client: Client, chunks: Collection[PersistedChunk], doubted: Mapping[tuple[PersistedSession, str], str]
+) -> None:
+    """Find out where chunks are; see `_find`.
+
+    Raises
+    ------
+    LostChunksError
+        Some are not there any more.
     """
     alive = {node.name for node in client.nodes() if node.state == "alive"}
     sessions: dict[PersistedSession, dict[int, ChunkPlace]] = {}
     for chunk in chunks:
-        if is_certain or chunk.place.node not in alive:
-            sessions.setdefault(chunk.session, {})[chunk.row] = chunk.place
+        session, row = chunk.where
+        if doubted or session.places[row].node not in alive:
+            sessions.setdefault(session, {})[row] = session.places[row]
+    lost: dict[PersistedSession, LostContentsError] = {}
     for session, places in sessions.items():
-        session.places.update(located(client, session.name, places))
+        try:
+            session.places.update(located(client, session.name, places))
+        except LostContentsError as error:
+            lost[session] = error
+            continue
+        missing = [row for row in places if (session, session.places[row].node) in doubted]
+        if missing:
+            node = session.places[missing[0]].node
+            text = f"on node {node}: {doubted[session, node]}"
+            lost[session] = LostContentsError(text, rows=missing, hint=PERSIST_AGAIN)
+    if lost:
+        raise LostChunksError.of(chunks, lost)
 
 
 def _end(manager: PatientClient, session: SubmittedGraph, *, progress: bool) -> SessionDetail:

@@ -60,6 +60,9 @@ class Scheduler:
     replicas : int
         On how many nodes of a manager the chunks of persisted collections are to be: with 2, they survive the loss of
         a node.
+    recompute : bool, optional
+        Whether chunks of persisted collections that are lost are computed again. Their tasks and constants are kept for
+        that, as long as the chunks. By default ``dropflow.recompute`` of dask's configuration, or True.
     fuse_enabled : bool, optional
         Whether chains of tasks run as one unit; by default ``dropflow.fuse_enabled`` of dask's configuration, or True.
     memory_limit : int or str, optional
@@ -84,6 +87,7 @@ class Scheduler:
         keep: bool = False,
         progress: bool = True,
         replicas: int = 1,
+        recompute: bool | None = None,
         fuse_enabled: bool | None = None,
         memory_limit: int | str | None = None,
     ) -> None:
@@ -99,6 +103,7 @@ class Scheduler:
         self._runner = runner or RUNNERS[0]
         self._workers = _checked(workers)
         self._fuse_enabled = fuse_enabled
+        self._recompute = switch("recompute", recompute)
         self._memory_limit = _limit(memory_limit)
         self._remote: RemoteSessions | None = None
         if to is not None:
@@ -113,6 +118,7 @@ class Scheduler:
                 keep=keep,
                 progress=progress,
                 replicas=replicas,
+                recompute=self._recompute,
                 patience=_patience(dask.config.get("dropflow.patience", PATIENCE)),
             )
         self._lock = threading.Lock()
@@ -308,7 +314,7 @@ class Scheduler:
     def _pool(self, workers: int) -> WorkerProcesses:
         with self._lock:
             if self._processes is None:
-                self._processes = WorkerProcesses(workers, self._limit())
+                self._processes = WorkerProcesses(workers, self._limit(), recompute=self._recompute)
             return self._processes
 
 
@@ -399,6 +405,7 @@ def scheduler(
     optimize_tileable_graph: bool | None = None,
     optimize_chunk_graph: bool | None = None,
     replicas: int = 1,
+    recompute: bool | None = None,
     fuse_enabled: bool | None = None,
     memory_limit: int | str | None = None,
 ) -> Iterator[Scheduler]:
@@ -406,7 +413,7 @@ def scheduler(
 
     Parameters
     ----------
-    runner, workers, to, token, key, algorithm, keep, progress, replicas, fuse_enabled, memory_limit
+    runner, workers, to, token, key, algorithm, keep, progress, replicas, recompute, fuse_enabled, memory_limit
         As in `Scheduler`.
     optimize_tileable_graph : bool, optional
         Whether dask optimizes the layers of arrays: operations block by block become one. By default
@@ -432,6 +439,7 @@ def scheduler(
         keep=keep,
         progress=progress,
         replicas=replicas,
+        recompute=recompute,
         fuse_enabled=fuse_enabled,
         memory_limit=memory_limit,
     )

@@ -6,7 +6,7 @@ Each graph is a session in a temporary directory; the worker processes are share
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,10 @@ import dask
 from dropflow.apps.runner_factory import make_runner
 from dropflow.clock import Clock, SystemClock
 from dropflow.dask.callbacks import CallbackInstrument
+from dropflow.dask.chunk_inputs import chunk_inputs
 from dropflow.dask.chunk_sources import DirectoryChunks
-from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
+from dropflow.dask.lost_chunks import LostChunksError, compute_again, persisted_chunks
+from dropflow.dask.persisted import ChunkPlace, LostContentsError, PersistedChunk, PersistedSession, close_all
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
@@ -53,10 +55,13 @@ class WorkerProcesses:
         How many.
     memory_limit : int, optional
         Bytes of values that are in memory at a time, for each graph; others are in files.
+    recompute : bool
+        Whether persisted chunks that are lost are computed again.
     """
 
-    def __init__(self, workers: int, memory_limit: int | None = None) -> None:
+    def __init__(self, workers: int, memory_limit: int | None = None, *, recompute: bool = True) -> None:
         self.workers = workers
+        self._recompute = recompute
         self._memory_limit = memory_limit
         root = Path(tempfile.mkdtemp(prefix="dropflow-dask-", dir=dask.config.get("temporary-directory", None)))
         self._root = root
@@ -105,6 +110,10 @@ class WorkerProcesses:
 
         Parameters and exceptions are those of `compute`.
         """
+        return persisted_chunks(tasks, self._leave(tasks, instrument), self._leave if self._recompute else None)
+
+    def _leave(self, tasks: TranslatedGraph, instrument: CallbackInstrument | None = None) -> PersistedSession:
+        """Compute the results of a graph, and leave them in its directory."""
         directory = self._directory()
         try:
             handles = self._run(tasks, instrument, directory, _content)
@@ -123,7 +132,28 @@ class WorkerProcesses:
         }
         made = PersistedSession(self.chunks, directory.name, places, self._remover)
         self._persisted.add(made)
-        return {key: PersistedChunk(key, made, drop) for key, drop in tasks.results.items()}
+        return made
+
+    def _find(self, chunks: Collection[PersistedChunk]) -> None:
+        """Compute chunks again whose files are not there any more.
+
+        Raises
+        ------
+        GoneError
+            One cannot be computed again.
+        """
+        sessions: dict[PersistedSession, dict[int, ChunkPlace]] = {}
+        for chunk in chunks:
+            session, row = chunk.where
+            sessions.setdefault(session, {})[row] = session.places[row]
+        lost: dict[PersistedSession, LostContentsError] = {}
+        for session, places in sessions.items():
+            try:
+                self.chunks.check(session.name, places)
+            except LostContentsError as error:
+                lost[session] = error
+        if lost:
+            compute_again(LostChunksError.of(chunks, lost))
 
     def _directory(self) -> Path:
         return self._root / f"dask-{next(self._numbers)}"
@@ -136,6 +166,7 @@ class WorkerProcesses:
         result: "Callable[[Session, int, Hashable], _Result]",
     ) -> dict[Hashable, _Result]:
         """Return the `result` of each wanted key of a graph, executed in a directory."""
+        self._find(chunk_inputs(tasks).values())
         clock, graph = SystemClock(), portable(tasks)
         repository = self._repository(directory, clock, graph)
         failed = _FirstFailure()

@@ -33,7 +33,7 @@ from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.schema import NodeInfo, ResultInfo
 from dropflow.states import SessionState
 from translator.planning.machines import Machines, NodeCapacity
 
@@ -382,11 +382,15 @@ def test_lost_chunks_are_named() -> None:
     """A session that was deleted, and chunks of nodes that do not answer: what, where, and what to do."""
     places = {row: ChunkPlace(f"d_{row}", "n1", "results/x", 8, 0) for row in range(3)}
 
+    lost = [NodeInfo(name="n1", state="lost")]
+
     def answer(*rows: int) -> Any:
         results = tuple(
             ResultInfo(drop=row, oid=f"d_{row}", name="d", node="n2", path="results/y", size=8) for row in rows
         )
-        return SimpleNamespace(url="http://m:1", results=lambda _: ResultList(results=results, missing=("n1",)))
+        return SimpleNamespace(
+            url="http://m:1", results=lambda _: ResultList(results=results, missing=("n1",)), nodes=lambda: lost
+        )
 
     def deleted(_: str) -> None:
         raise NotFoundError("no such session")

@@ -5,6 +5,7 @@ import operator
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,8 @@ import tests.dask.test_worker_processes as here
 from dropflow.dask import Scheduler, chunk_sources, remote_sessions
 from dropflow.dask.persisted import PersistedChunk
 from dropflow.errors import AppError, BadParameterError, GoneError, HttpError
-from tests.e2e.cluster import Cluster, until
+from dropflow.rest.client import Client
+from tests.e2e.cluster import Cluster, Running, until
 
 cloudpickle.register_pickle_by_value(here)
 
@@ -193,6 +195,9 @@ def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler
     (x,) = dask.optimize(x[:10])
     assert until(lambda: len([*root.glob("dask-*/results/*")]) == 2)
     assert x.sum().compute() == 400
+    shutil.rmtree(root)
+    assert x.sum().compute() == 400
+    assert x[:5].compute(scheduler="synchronous").sum() == 200
     processes.close()
     assert not root.exists()
     with pytest.raises(GoneError, match=r"the chunk \('mul-.* is gone: the worker processes that had it have ended"):
@@ -201,7 +206,7 @@ def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_two_nodes(tmp_path: Path) -> None:
+def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each computation is a session of the manager; its values and exceptions come back, and it is deleted."""
     with Cluster(tmp_path) as cluster:
         one, two = cluster.nodes("one", "two")
@@ -246,19 +251,35 @@ def test_two_nodes(tmp_path: Path) -> None:
             (x,) = dask.optimize(x[:2])
             assert until(lambda: len(client.results(name).results) == 2)
             client.delete(name)
-            with pytest.raises(GoneError, match=r"the session .* does not exist any more at .*it was deleted"):
-                x.sum().compute()
-            with dropflow.dask.scheduler(to=url, token=token):
-                single = (da.ones(8, chunks=1) + 1).persist()
-                # A node is lost: its chunks are read from copies, or it is said which are lost.
-                two.stop(signal.SIGKILL)
-                assert until(lambda: any(node.state != "alive" for node in client.nodes()))
-                assert float(kept.sum().compute()) == 800
-                with pytest.raises(GoneError, match=r"4 persisted chunks .* on node two.*replicas=2"):
-                    single.sum().compute()
+            with caplog.at_level("WARNING", "dropflow.dask"):
+                assert x.shape == x.compute().shape
+                _check_lost_chunks(tmp_path, client, token, kept, two)
+            assert [text.split(":")[0] for text in caplog.messages] == [
+                "computing 2 persisted chunks again",  # of the session that was deleted
+                "computing 4 persisted chunks again",  # on the node that had lost a file
+                "computing 2 persisted chunks again",  # half of these were on the node that was lost
+            ]
+            assert re.search(r"again: 2 persisted chunks .* on node two; nodes that do not answer: two", caplog.text)
+            del x
         assert until(lambda: client.sessions() == ())
         with pytest.raises(GoneError, match=r"is gone: the scheduler that had it has ended"):
             kept.sum().compute(scheduler=scheduler.get)
+
+
+def _check_lost_chunks(directory: Path, client: Client, token: str, kept: da.Array, two: Running) -> None:
+    """A file is removed, and then a node is killed: chunks are read from copies, or computed again."""
+    with dropflow.dask.scheduler(to=client.url, token=token, progress=False):
+        x = da.random.default_rng(1).random(8, chunks=1).persist()
+        expected = x.compute()
+        place = next(chunk.place for chunk in _chunks(x) if chunk.place.node == "two")
+        (path,) = directory.rglob(f"{_chunks(x)[0].session.name}/{place.path}")
+        path.unlink()
+        assert [*(x + 1).compute()] == [*(expected + 1)]
+        two.stop(signal.SIGKILL)
+        assert until(lambda: any(node.state != "alive" for node in client.nodes()))
+        assert float(kept.sum().compute()) == 800
+        assert x.sum().compute() == expected.sum()
+        assert [*x.compute()] == [*expected]
 
 
 def test_options_of_managers_are_checked() -> None:

@@ -1,0 +1,228 @@
+"""Chunks of persisted collections that are lost after the end of their session: they are computed again.
+
+A chunk keeps the tasks of its `persist` (`Recipe`), and a recipe those of the chunks that it began with, which may be
+released. What is lost is computed from there, as one session. Chunks that still exist are read, and not computed again.
+Afterwards all references to a lost chunk have the new content.
+"""
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from dask.task_spec import Alias, GraphNode
+
+from dropflow.dask.persisted import Hold, LostContentsError, PersistedChunk, PersistedSession
+from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.errors import GoneError
+from dropflow.formatting import plural
+
+__all__ = ["MOST_EARLIER_TASKS", "LostChunksError", "Recipe", "compute_again", "persisted_chunks"]
+
+MOST_EARLIER_TASKS = 250_000
+"""How many tasks of earlier collections a recipe refers to. Beyond that, it keeps the chunks that it begins with."""
+
+_LOG = logging.getLogger(__name__)
+
+_LOCK = threading.RLock()
+"""Held while chunks are computed again: another thread that needs them waits, and does not compute them a second time.
+A thread may come back to it, for chunks that are needed for others and lost, too."""
+
+
+class LostChunksError(GoneError):
+    """Chunks of persisted collections are lost.
+
+    Parameters
+    ----------
+    text, hint : str
+        As in `dropflow.errors.DropflowError`.
+    chunks : iterable of PersistedChunk
+        Those that are lost.
+    """
+
+    def __init__(self, text: str, *, chunks: Iterable[PersistedChunk], hint: str = "") -> None:
+        super().__init__(text, hint=hint)
+        self.chunks = [(chunk, chunk.where) for chunk in chunks]
+        """Each with its session and drop: by the time that it is computed again, another thread may have done so."""
+
+    @classmethod
+    def of(
+        cls, chunks: Iterable[PersistedChunk], lost: Mapping[PersistedSession, LostContentsError]
+    ) -> "LostChunksError":
+        """Return the error for those chunks whose contents are among the lost ones of sessions."""
+        first = next(iter(lost.values()))
+        more = f"; {plural(len(lost) - 1, 'other session')} lost chunks, too" if len(lost) > 1 else ""
+        found = [one for one in chunks if one.session in lost and one.row in lost[one.session].rows]
+        return cls(first.text + more, chunks=found, hint=first.hint)
+
+
+class _Earlier(NamedTuple):
+    """A chunk that a recipe begins with: its own recipe, and its key there. It may be released."""
+
+    recipe: "Recipe"
+    key: Hashable
+
+
+class Recipe:
+    """The tasks of one `persist`, as they were executed.
+
+    Parameters
+    ----------
+    tasks : TranslatedGraph
+        The tasks.
+    leave : callable
+        Executes a graph, and leaves its results in a session.
+    """
+
+    def __init__(self, tasks: TranslatedGraph, leave: Callable[[TranslatedGraph], PersistedSession]) -> None:
+        self.leave = leave
+        self.nodes: dict[Hashable, Any] = dict(zip(tasks.keys, tasks.nodes, strict=True))
+        self.nodes |= {key: Alias(key, target) for key, target in tasks.aliases.items()}
+        self.holds: weakref.WeakValueDictionary[Hashable, Hold] = weakref.WeakValueDictionary()
+        """What keeps the results that are not released, by key."""
+        given = {key: node for key, node in self.nodes.items() if isinstance(node, PersistedChunk)}
+        self.earlier = {node.recipe for node in given.values() if node.recipe is not None}
+        """The recipes of the chunks that it begins with."""
+        is_long = sum(len(recipe.nodes) for recipe in _all_earlier(self.earlier)) > MOST_EARLIER_TASKS
+        if is_long:
+            self.earlier = set()
+        for key, node in given.items():
+            if is_long or node.recipe is None or node.hold.origin is None:
+                self.nodes[key] = PersistedChunk(key, *node.where)
+            else:
+                self.nodes[key] = _Earlier(node.recipe, node.hold.origin[1])
+
+    def note(self, key: Hashable, chunk: PersistedChunk) -> None:
+        """Note that a chunk has the value of a key."""
+        self.holds[key] = chunk.hold
+        chunk.hold.origin = weakref.ref(self), key
+        chunk.recipe = self
+
+
+def _all_earlier(recipes: Collection[Recipe]) -> set[Recipe]:
+    """Return recipes, and all that they refer to."""
+    found, left = set[Recipe](), list(recipes)
+    while left:
+        recipe = left.pop()
+        if recipe not in found:
+            found.add(recipe)
+            left += recipe.earlier
+    return found
+
+
+def persisted_chunks(
+    tasks: TranslatedGraph,
+    session: PersistedSession,
+    leave: Callable[[TranslatedGraph], PersistedSession] | None,
+) -> dict[Hashable, PersistedChunk]:
+    """Return references to the results of a graph, by key.
+
+    Parameters
+    ----------
+    tasks : TranslatedGraph
+        The graph.
+    session : PersistedSession
+        Has the results.
+    leave : callable, optional
+        As in `Recipe`; without it, lost chunks are not computed again.
+    """
+    found = {key: PersistedChunk(key, session, drop) for key, drop in tasks.results.items()}
+    if leave is not None:
+        recipe = Recipe(tasks, leave)
+        for chunk in found.values():
+            recipe.note(tasks.keys[chunk.row - tasks.tasks], chunk)
+    return found
+
+
+def compute_again(error: LostChunksError) -> None:
+    """Compute lost chunks again, and all others of the same `persist` that were on the same nodes, in one session.
+
+    Raises
+    ------
+    LostChunksError
+        There are no tasks for one: `error`.
+    BaseException
+        What a task has raised, or why they cannot be executed.
+    """
+    with _LOCK:
+        lost = {chunk.hold: chunk for chunk, where in error.chunks if chunk.where == where}
+        nodes: dict[PersistedSession, set[str]] = {}
+        for chunk in lost.values():
+            if _recipe_of(chunk.hold) is None:
+                raise error
+            nodes.setdefault(chunk.session, set()).add(chunk.place.node)
+        holds = {*lost, *(hold for session, names in nodes.items() for hold in session.holds_on(names))}
+        found: dict[Callable[[TranslatedGraph], PersistedSession], list[tuple[Hold, Recipe]]] = {}
+        for hold in holds:
+            recipe = _recipe_of(hold)
+            if recipe is not None:
+                found.setdefault(recipe.leave, []).append((hold, recipe))
+        for leave, group in found.items():
+            _LOG.warning("computing %s again: %s", plural(len(group), "persisted chunk"), error.text)
+            graph, wanted = tasks_again(dict(group))
+            tasks = translate(graph, wanted, {}, runs_constants=True)
+            session = leave(tasks)
+            for key, drop in tasks.results.items():
+                session.adopt(drop, wanted[key])
+
+
+def _recipe_of(hold: Hold) -> Recipe | None:
+    return None if hold.origin is None else hold.origin[0]()
+
+
+def tasks_again(lost: Mapping[Hold, Recipe]) -> tuple[dict[Hashable, Any], dict[Hashable, Hold]]:
+    """Return a dask graph that computes contents again, and what keeps them, by key of the graph.
+
+    Keys of different recipes may be the same, and mean different values: then one gets another name.
+    """
+    names: dict[_Earlier, Hashable] = {}
+    taken: set[Hashable] = set()
+
+    def name_of(one: _Earlier) -> Hashable:
+        if one not in names:
+            names[one] = _free(one.key, taken)
+            taken.add(names[one])
+        return names[one]
+
+    nodes: dict[Hashable, Any] = {}
+    starts = {_Earlier(recipe, hold.origin[1]): hold for hold, recipe in lost.items() if hold.origin is not None}
+    left = list(starts)
+    while left:
+        one = left.pop()
+        key = name_of(one)
+        if key in nodes:
+            continue
+        hold, node = one.recipe.holds.get(one.key), one.recipe.nodes[one.key]
+        if hold is not None and hold not in lost:
+            nodes[key] = PersistedChunk(key, *hold.where, recipe=one.recipe)
+        elif isinstance(node, PersistedChunk):
+            nodes[key] = node.renamed(key)
+        elif isinstance(node, _Earlier):
+            nodes[key] = Alias(key, name_of(node))
+            left.append(node)
+        else:
+            needed = [_Earlier(one.recipe, other) for other in node.dependencies]
+            nodes[key] = _renamed(node, key, {other.key: name_of(other) for other in needed})
+            left += needed
+    return nodes, {names[one]: hold for one, hold in starts.items()}
+
+
+def _free(key: Hashable, taken: Collection[Hashable]) -> Hashable:
+    """Return a key that no other task has: `key` itself, or with a number."""
+    found, number = key, 1
+    while found in taken:
+        number += 1
+        if isinstance(key, tuple) and key and isinstance(key[0], str):
+            found = (f"{key[0]}~{number}", *key[1:])
+        else:
+            found = f"{key}~{number}"
+    return found
+
+
+def _renamed(node: GraphNode, key: Hashable, names: Mapping[Hashable, Hashable]) -> GraphNode:
+    """Return a node that needs the same values under other keys."""
+    if isinstance(node, Alias):
+        return Alias(key, names[node.target])
+    changed = {old: new for old, new in names.items() if old != new}
+    return node.substitute(changed) if changed else node
