@@ -19,9 +19,9 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.openapi import openapi_document
-from dropflow.rest.route import Request, Response, Route
 from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.server.openapi import openapi_document
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.version import __version__
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.messages import PROTOCOL

@@ -18,7 +18,7 @@ import psutil
 
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.schema import ManagerInfo, Role
 
 if TYPE_CHECKING:

@@ -13,14 +13,15 @@ import msgspec
 import psutil
 
 from dropflow.errors import DropflowError, UsageError
-from dropflow.rest.auth import AccessRules, is_loopback
-from dropflow.rest.bottle_app import make_app
-from dropflow.rest.login import login_routes
-from dropflow.rest.places import Places, ServerAddress
-from dropflow.rest.route import Limits, Route
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
-from dropflow.rest.tickets import request_ticket
+from dropflow.loopback import is_loopback
+from dropflow.rest.pages.login import login_routes
+from dropflow.rest.pages.places import Places, ServerAddress
+from dropflow.rest.pages.tickets import request_ticket
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits, Route
+from dropflow.rest.server.stream_slots import StreamSlots
 from managers.api import Manager
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
@@ -63,7 +64,7 @@ class Service:
     neighbours : callable, optional
         Returns the servers of the cluster that pages link to, besides those below the manager.
     public_url : str, optional
-        Address at which browsers reach it through a proxy; see `dropflow.rest.places.Places`.
+        Address at which browsers reach it through a proxy; see `dropflow.rest.pages.places.Places`.
 
     Raises
     ------

@@ -124,7 +124,7 @@ def house() -> Picture:
     picture.text(790, 124, "for EAGLE", "small")
 
     picture.room((50, 268, 400, 30), "dropflow.session_views", "report, comparison, origin")
-    picture.room((50, 312, 400, 30), "dropflow.rest", "server, client, authentication")
+    picture.room((50, 312, 400, 30), "dropflow.rest", "operations, client; server, pages")
     picture.room((470, 268, 400, 74), "dropflow.apps", "functions, commands, your own")
     picture.room(
         (50, 356, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"

@@ -13,7 +13,7 @@ from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.paths import default_key
 from dropflow.errors import NoManagerError, UsageError
 from dropflow.rest.client import Client
-from dropflow.rest.tickets import TicketReply, ticket_reply
+from dropflow.rest.pages.tickets import TicketReply, ticket_reply
 from managers.keys import load
 
 __all__ = ["connect", "connect_to", "manager_url", "ticket_of"]

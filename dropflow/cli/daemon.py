@@ -37,7 +37,7 @@ def command(_: CommandOutput, *, options: ServeOptions, start: tuple[_Role, ...]
     """
     from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.server_process import serve
-    from dropflow.rest.login import login_routes
+    from dropflow.rest.pages.login import login_routes
     from managers.daemon import Daemon, daemon_routes
 
     def build(context: "ServerContext") -> str:

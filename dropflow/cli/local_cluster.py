@@ -21,7 +21,7 @@ from dropflow.cli.server_process import announce, browser_url, claim_root, clust
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import WorldError
 from dropflow.private import private_directory
-from dropflow.rest.places import public_address
+from dropflow.rest.pages.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 

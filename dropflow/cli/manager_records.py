@@ -14,7 +14,7 @@ import msgspec
 
 from dropflow.cli.paths import token_directory
 from dropflow.errors import UsageError
-from dropflow.rest.auth import load_token, store_token
+from dropflow.rest.server.auth import load_token, store_token
 
 __all__ = ["ManagerRecord", "record_for", "records_here", "remove_record", "write_record"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from dropflow.cli.manager_records import records_here
 from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.places import ServerAddress
-from dropflow.rest.route import Route
+from dropflow.rest.pages.places import ServerAddress
 from dropflow.rest.schema import ManagerInfo
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.route import Route
+from dropflow.rest.server.stream_slots import StreamSlots
 from managers.api import Manager
 from managers.probing import Prober
 from managers.service import Service

@@ -42,8 +42,8 @@ def command(
     translator are reached without another sign-in.
     """
     from dropflow.cli.connection import connect, ticket_of
-    from dropflow.rest.places import login_url
-    from dropflow.rest.tickets import LONGEST
+    from dropflow.rest.pages.places import login_url
+    from dropflow.rest.pages.tickets import LONGEST
 
     with connect(manager) as client:
         path = "/" if session is None else f"/sessions/{quote(client.session(session).session, safe='')}"
@@ -65,7 +65,7 @@ def _opened(url: str) -> bool:
     import webbrowser
 
     from dropflow.cli.paths import token_directory
-    from dropflow.rest.auth import store_token
+    from dropflow.rest.server.auth import store_token
 
     page = token_directory() / "open.html"
     target = html.escape(url, quote=True)

@@ -25,9 +25,10 @@ from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.server_options import ServeOptions
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import ConflictError, StorageError, UsageError
+from dropflow.loopback import is_loopback
 from dropflow.private import private_directory
-from dropflow.rest.auth import is_loopback, load_token, make_token, store_token
-from dropflow.rest.places import public_address
+from dropflow.rest.pages.places import public_address
+from dropflow.rest.server.auth import load_token, make_token, store_token
 from dropflow.version import __version__
 from managers.keys import ClusterKey, create, load
 

@@ -35,9 +35,9 @@ def command(_: CommandOutput, *, options: ServeOptions, managers: tuple[str, ...
     from dropflow.cli.log_setup import LOG_FILE
     from dropflow.cli.manager_service import neighbours, split_urls
     from dropflow.cli.server_process import serve
-    from dropflow.rest.places import Places, ServerAddress
-    from dropflow.rest.server import RestServer
-    from dropflow.rest.tickets import request_ticket
+    from dropflow.rest.pages.places import Places, ServerAddress
+    from dropflow.rest.pages.tickets import request_ticket
+    from dropflow.rest.server.rest_server import RestServer
     from managers.service import make_access_rules, url_of
     from translator.web.application import STREAMS, make_translator
 

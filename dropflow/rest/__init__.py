@@ -1,10 +1,10 @@
-"""REST servers and clients: a bottle application from a table of routes, with one envelope and one form of errors.
+"""The API of managers over HTTP: its operations and records, and a client.
 
-Read `route` and `bottle_app` first: a row of the table, and what makes the application. `auth` checks credentials and
-origins; `server` serves the application with waitress (`waitress_server`, `waitress_channel`, `connection_limits`).
-Errors have three modules: `error_body` is the JSON of an error, both ways; `error_page` is the same as HTML;
-`error_response` chooses between them.
+Read `operations` first: one table, from which routes, the OpenAPI document and the client follow. `schema`,
+`operation_records` and the other ``..._records`` are its types; `client` calls it with `operation_caller` and
+`http_client`. `signing` and `error_body` are for both ends: how requests are signed, and errors as JSON.
 
-The API of managers is in `operations` (the table), `schema` and `operation_records` (its types) and `client`.
-`pages` has the templates and the layout of all web pages.
+`dropflow.rest.server` is the server of any table of routes; `dropflow.rest.pages` has what all web pages share. What
+is computed from the records of a session is in `dropflow.session_views`. Nothing in this package itself imports those
+three.
 """

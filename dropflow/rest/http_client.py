@@ -17,7 +17,7 @@ import msgspec
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.error_body import from_body
 from dropflow.rest.signing import Signer, digest
 

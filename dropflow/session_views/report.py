@@ -16,9 +16,9 @@ import numpy.typing as npt
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.assets import STATIC
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.pages import PageLayout, PageTemplates
+from dropflow.rest.pages.assets import STATIC
+from dropflow.rest.pages.page_layout import PageLayout, PageTemplates
 from dropflow.rest.schema import FailureInfo, SessionDetail
 from dropflow.session_views.bars import GROUPS, grouped, segments
 from dropflow.session_views.cause_groups import Cause, causes

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.clock import Clock
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.bottle_app import make_app
-from dropflow.rest.route import Limits, Route
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits, Route
+from dropflow.rest.server.stream_slots import StreamSlots
 
 __all__ = ["ReceivedResponse", "ask", "serve"]
 

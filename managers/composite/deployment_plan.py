@@ -15,7 +15,7 @@ from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.software_note import note_software
 from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.rest.submission_note import note_options
 from managers.composite.assignment import assign

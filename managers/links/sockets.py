@@ -1,6 +1,5 @@
 """ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting ends."""
 
-import ipaddress
 import struct
 from urllib.parse import urlsplit
 
@@ -8,6 +7,7 @@ import zmq
 from zmq.utils import z85
 
 from dropflow.errors import LinkError, UsageError
+from dropflow.loopback import is_loopback
 from managers.keys import ClusterKey
 from managers.links.settings import FRAME_LIMIT
 
@@ -56,7 +56,7 @@ def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> Non
         port = None
     if parts.scheme != "tcp" or not parts.hostname or port is None or parts.path or (port == 0 and not binding):
         raise UsageError(f"not an address of links: {address!r}", hint="write tcp://HOST:PORT")
-    if key is None and not _is_loopback(parts.hostname):
+    if key is None and not is_loopback(parts.hostname):
         verb = "listen on" if binding else "connect to"
         hint = "create one with 'dropflow keys create' and copy it to every node"
         raise UsageError(f"cannot {verb} {address} without a cluster key", hint=hint)
@@ -153,10 +153,3 @@ def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int, address: str) 
     if "[" in address:
         socket.setsockopt(zmq.IPV6, 1)
     return socket
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dropflow.errors import DropflowError, HttpError
-from dropflow.rest.route import Limits, Request, Response, Route
+from dropflow.rest.server.route import Limits, Request, Response, Route
 from managers.api import Manager
 from managers.routes.daliuge_handlers import ManagerHandlers, NodeHandlers, SessionHandlers
 from managers.routes.daliuge_sessions import DaliugeSessions

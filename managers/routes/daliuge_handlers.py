@@ -8,9 +8,9 @@ import msgspec
 
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
-from dropflow.rest.pages import redirect
-from dropflow.rest.route import Request
+from dropflow.rest.pages.page_layout import redirect
 from dropflow.rest.schema import NodeInfo, Role
+from dropflow.rest.server.route import Request
 from managers.api import Manager
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions
 from managers.routes.daliuge_shapes import drop_status, find_node, log_records, node_string, refused, url_of

@@ -15,8 +15,8 @@ from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundErr
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.text_ids import oids
-from dropflow.rest.request_body import check_depth
 from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
+from dropflow.rest.server.request_body import check_depth
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
 from managers.api import Manager

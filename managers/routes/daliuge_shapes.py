@@ -18,8 +18,8 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.error_body import status_of, to_body
-from dropflow.rest.route import Response
 from dropflow.rest.schema import DropInfo, NodeInfo
+from dropflow.rest.server.route import Response
 from dropflow.states import AppState, DropState
 from managers.routes.graphs import pg_json
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from dropflow.rest.byte_range import DataQuery
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.route import Request, Response
 from dropflow.rest.schema import Download
+from dropflow.rest.server.route import Request, Response
 
 __all__ = ["content_response", "download_response"]
 

@@ -9,7 +9,7 @@ from dropflow.errors import BadFileError, BadGraphError, HttpError
 from dropflow.graph.codec import is_dfg, parse
 from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.request_body import check_depth
+from dropflow.rest.server.request_body import check_depth
 
 __all__ = ["pg_json", "read_graph"]
 

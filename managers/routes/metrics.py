@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from dropflow.drop_counts import DropCounts, add_counts
 from dropflow.rest.hosts import cores_of_hosts
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.rest.status import STATUSES
 from dropflow.states import DropState
 from managers.api import Manager

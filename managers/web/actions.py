@@ -1,7 +1,7 @@
 """Pages that pause, continue, resume, retry, run again, cancel or delete a session.
 
 Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
-page key (`dropflow.rest.auth`).
+page key (`dropflow.rest.server.auth`).
 """
 
 from functools import partial
@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.pages import PageTemplates, page_response, redirect, shown_name
-from dropflow.rest.posted_form import FORM, posted_fields
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.page_layout import PageTemplates, page_response, redirect, shown_name
+from dropflow.rest.server.posted_form import FORM, posted_fields
+from dropflow.rest.server.route import Request, Response, Route
 from managers.api import Manager
 from managers.web.addresses import session_url
 from managers.web.page_templates import drop_label

@@ -6,10 +6,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.query_text import asked
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.pages.query_text import asked
 from dropflow.rest.schema import ManagerInfo, SessionInfo
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.session_views.comparison import Comparison, comparison_of
 from dropflow.session_views.session_report import session_report
 from managers.api import Manager

@@ -1,8 +1,8 @@
 """The picture of the graph of a session: its page, and what the page's script asks for."""
 
-from dropflow.rest.graph_views import GraphSource, GraphViews
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.graph_views import GraphSource, GraphViews
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.server.route import Request, Response, Route
 from managers.api import Manager
 from managers.state_hub import StateHub
 from managers.web.addresses import session_api

@@ -4,11 +4,11 @@ from functools import partial
 
 import msgspec
 
-from dropflow.rest.log_page import LogSource, shown_log
 from dropflow.rest.log_records import LogPage, LogQuery
-from dropflow.rest.pages import PageTemplates, page_response, shown_name
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.log_page import LogSource, shown_log
+from dropflow.rest.pages.page_layout import PageTemplates, page_response, shown_name
 from dropflow.rest.schema import ManagerInfo, SessionDetail
+from dropflow.rest.server.route import Request, Response, Route
 from managers.api import Manager
 from managers.web.addresses import drop_url, quoted, session_api, session_url
 

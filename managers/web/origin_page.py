@@ -4,10 +4,10 @@ from functools import partial
 
 import msgspec
 
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.query_text import asked
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.pages.query_text import asked
 from dropflow.rest.schema import FIRST_PAGE, ManagerInfo, PageQuery
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.session_views.result_origin import Origin, origin_of
 from dropflow.session_views.session_report import session_report
 from managers.api import Manager

@@ -15,12 +15,12 @@ import msgspec
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.preview.look import PICTURE_LIMIT, picture_type
 from dropflow.preview.records import PreviewQuery
-from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.places import Places
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.assets import STATIC, asset_routes
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.pages.places import Places
 from dropflow.rest.schema import DropQuery, PageQuery
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.rest.status import STATUSES
 from dropflow.session_views.report import report_page
 from dropflow.session_views.session_report import session_report

@@ -10,7 +10,7 @@ import pytest
 
 from dropflow.cli.connection import connect_to
 from dropflow.cli.options import ConnectionOptions
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.client import Client
 from dropflow.rest.schema import DropQuery
 from managers.keys import create

@@ -20,7 +20,7 @@ from dropflow.rest.client import Client
 from dropflow.rest.operation_records import ResultList, ResultsQuery
 from dropflow.rest.patience import PatientClient
 from dropflow.rest.schema import ResultInfo, SessionDetail
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve

@@ -15,7 +15,7 @@ from dropflow.builder.results import SubmittedGraph
 from dropflow.dask.session_progress import shown
 from dropflow.notebook import HtmlView
 from dropflow.rest.client import Client
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve
 from dropflow.testing.shapes import fan

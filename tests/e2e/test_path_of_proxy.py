@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dropflow.rest.places import Places, ServerAddress, login_url, public_address
-from dropflow.rest.server import RestServer
-from dropflow.rest.tickets import request_ticket, ticket_reply
+from dropflow.rest.pages.places import Places, ServerAddress, login_url, public_address
+from dropflow.rest.pages.tickets import request_ticket, ticket_reply
+from dropflow.rest.server.rest_server import RestServer
 from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules
 from tests.browser import needs_chromium, open_browser, open_window

@@ -13,7 +13,7 @@ import pytest
 
 from dropflow import Graph
 from dropflow.errors import NotFoundError
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.client import Client
 from dropflow.states import SessionState
 from tests.processes import Running, environment, gone, listening, run

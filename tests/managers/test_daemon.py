@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.bottle_app import make_app
 from dropflow.rest.http_client import ClientRequest, HttpTransport
-from dropflow.rest.route import Limits
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits
+from dropflow.rest.server.stream_slots import StreamSlots
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
 _READY = """

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from dropflow.errors import HttpError, UsageError, WorldError
-from dropflow.rest.auth import is_loopback
+from dropflow.loopback import is_loopback
 from dropflow.rest.client import Client
-from dropflow.rest.route import Limits
+from dropflow.rest.server.route import Limits
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service, make_access_rules, url_of
 

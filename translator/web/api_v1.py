@@ -3,7 +3,7 @@
 from functools import partial
 
 from dropflow.rest.operation_records import Done
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.server.route import Request, Response, Route
 from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
 from translator.web.records import (
     Deployed,

@@ -7,16 +7,16 @@ from pathlib import Path
 import bottle
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
-from dropflow.rest.login import login_routes
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.manager_log import ManagerLog
-from dropflow.rest.places import Places
-from dropflow.rest.route import Limits
+from dropflow.rest.pages.login import login_routes
+from dropflow.rest.pages.places import Places
 from dropflow.rest.schema import ManagerInfo
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.route import Limits
+from dropflow.rest.server.stream_slots import StreamSlots
 from translator.web.deployer import ManagerClient
 from translator.web.records import TranslatorLimits
 from translator.web.routes import translator_routes
@@ -47,7 +47,7 @@ def make_translator(
     connect: Callable[[str], ManagerClient] | None = None,
     clock: Clock | None = None,
 ) -> tuple[bottle.Bottle, StreamSlots, TranslatorService]:
-    """Return a translator, ready to be served by `dropflow.rest.server.RestServer`.
+    """Return a translator, ready to be served by `dropflow.rest.server.rest_server.RestServer`.
 
     Parameters
     ----------

@@ -18,13 +18,13 @@ from msgspec import Meta
 from dropflow.errors import HttpError
 from dropflow.formatting import plural
 from dropflow.problems import Problem, refuse_errors
-from dropflow.rest.error_page import wants_page
-from dropflow.rest.error_response import error_response
-from dropflow.rest.pages import redirect
-from dropflow.rest.posted_form import FORM
-from dropflow.rest.request_body import check_depth
-from dropflow.rest.route import Request, Response, Route
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.pages.page_layout import redirect
+from dropflow.rest.server.error_page import wants_page
+from dropflow.rest.server.error_response import error_response
+from dropflow.rest.server.posted_form import FORM
+from dropflow.rest.server.request_body import check_depth
+from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.server.stream_slots import StreamSlots
 from translator.global_variables import substitute
 from translator.partition.steering import steering
 from translator.problem_codes import problem

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from dropflow.errors import GoneError
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.route import Request, Response
+from dropflow.rest.server.route import Request, Response
 from translator.web.export import ExportForm
 from translator.web.service import TranslatorService
 

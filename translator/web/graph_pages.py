@@ -5,9 +5,9 @@ As the page of the translation, they need no token: the address has a random id.
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph_file import load
-from dropflow.rest.graph_views import GraphSource, GraphViews
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.graph_views import GraphSource, GraphViews
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.server.route import Request, Response, Route
 from translator.web.service import TranslatorService
 
 __all__ = ["graph_routes"]

@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 from dropflow.errors import NotFoundError
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.log_page import LogSource, shown_log
 from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery
 from dropflow.rest.log_text import log_text
-from dropflow.rest.log_waits import page_with_lines
 from dropflow.rest.manager_log import ManagerLog
-from dropflow.rest.pages import PageTemplates, page_response
-from dropflow.rest.route import Request, Response, Route
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.pages.log_page import LogSource, shown_log
+from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.server.log_waits import page_with_lines
+from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.server.stream_slots import StreamSlots
 
 __all__ = ["log_routes"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dropflow.rest.pages import PageLayout, PageTemplates
-from dropflow.rest.places import Places
+from dropflow.rest.pages.page_layout import PageLayout, PageTemplates
+from dropflow.rest.pages.places import Places
 from dropflow.version import __version__
 from translator.template import TemplateParameter
 from translator.web.findings import findings_by_severity

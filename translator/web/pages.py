@@ -15,10 +15,10 @@ from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
 from dropflow.rest.error_body import status_of, to_body
-from dropflow.rest.pages import PageTemplates, page_response, redirect
-from dropflow.rest.places import Places, login_url, split_target
-from dropflow.rest.posted_form import FORM
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.page_layout import PageTemplates, page_response, redirect
+from dropflow.rest.pages.places import Places, login_url, split_target
+from dropflow.rest.server.posted_form import FORM
+from dropflow.rest.server.route import Request, Response, Route
 from dropflow.rest.submit_options import SubmitOptions
 from translator.partition.registry import ALGORITHMS
 from translator.stage_options import DEFAULT_ALGORITHM

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.rest.assets import STATIC, asset_routes
 from dropflow.rest.manager_log import ManagerLog
-from dropflow.rest.openapi import openapi_document
-from dropflow.rest.places import Places
-from dropflow.rest.route import Request, Response, Route
+from dropflow.rest.pages.assets import STATIC, asset_routes
+from dropflow.rest.pages.places import Places
 from dropflow.rest.schema import ManagerInfo
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.openapi import openapi_document
+from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.version import __version__
 from translator.web.api_v1 import api_v1_routes
 from translator.web.daliuge import daliuge_routes

@@ -16,10 +16,10 @@ import pytest
 
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.route import Limits
 from dropflow.rest.schema import NodeInfo, Role
-from dropflow.rest.server import RestServer
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import ReceivedResponse, ask, serve
 from dropflow.testing.shapes import fan

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from dropflow.rest.client import Client
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import manager_with_sessions
 from dropflow.testing.serving import ask, serve
 from managers.routes.daliuge import daliuge_routes

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.connection_limits import ConnectionLimits
-from dropflow.rest.login import login_routes
-from dropflow.rest.route import Limits
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.pages.login import login_routes
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.connection_limits import ConnectionLimits
+from dropflow.rest.server.route import Limits
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.metrics import metrics_routes

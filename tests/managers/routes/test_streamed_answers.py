@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from dropflow.errors import GoneError, LinkError, NotFoundError
-from dropflow.rest import log_waits
 from dropflow.rest.client import Client
 from dropflow.rest.log_records import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.operation_records import ArchiveQuery, ResultList
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server import log_waits
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve

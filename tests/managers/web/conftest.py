@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.bottle_app import make_app
-from dropflow.rest.login import login_routes
-from dropflow.rest.route import Limits
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.pages.login import login_routes
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub

@@ -13,9 +13,9 @@ from dropflow.graph.logical_note import META, note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.rest.operation_records import RetryRequest
-from dropflow.rest.places import Places, ServerAddress
-from dropflow.rest.route import Request, Response
+from dropflow.rest.pages.places import Places, ServerAddress
 from dropflow.rest.schema import DropQuery, FailureInfo
+from dropflow.rest.server.route import Request, Response
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.addresses import drop_url

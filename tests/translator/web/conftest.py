@@ -8,8 +8,8 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.server import RestServer
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.rest_server import RestServer
 from dropflow.testing.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
 from translator.web.application import STREAMS, make_translator

@@ -8,12 +8,12 @@ import psutil
 import pytest
 
 from dropflow.errors import DropflowError, LinkError
-from dropflow.rest.auth import AccessRules
-from dropflow.rest.bottle_app import make_app
 from dropflow.rest.client import Client
-from dropflow.rest.route import Limits
-from dropflow.rest.server import RestServer
-from dropflow.rest.stream_slots import StreamSlots
+from dropflow.rest.server.auth import AccessRules
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits
+from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from managers.routes.operation_handlers import api_v1_routes
 from tests.translator.web.served import EXAMPLES
@@ -65,7 +65,7 @@ def test_an_absent_manager_is_a_link_error(tmp_path: Path) -> None:
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     """A translator that is killed leaves no worker process."""
     script = (
-        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.auth import AccessRules\n"
+        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.server.auth import AccessRules\n"
         "from translator.web.application import make_translator\nfrom translator.web.records import TranslateQuery\n"
         "_, _, service = make_translator(Path(sys.argv[1]), access=AccessRules(token=None))\n"
         "info = service.submit(Path(sys.argv[2]), TranslateQuery())\nprint('ready', flush=True)\n"

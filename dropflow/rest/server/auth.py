@@ -1,0 +1,366 @@
+"""Access control: a token or a signature, and an allowed Host and Origin, for every method.
+
+Three independent checks, because each stops what the others do not:
+
+* the **token** stops other users and hosts. It is sent as ``Authorization: Bearer``, and is compared in constant time.
+  A browser gets a cookie and a key instead (`dropflow.rest.pages.login`), from which the token cannot be computed.
+  Managers sign their requests with the cluster key (`dropflow.rest.signing`), so that no token leaves its host;
+* the **Host** allow-list stops DNS rebinding, where a foreign name resolves to our address;
+* the **Origin** check stops pages of other origins, for every method (an allow-list of methods would
+  miss one some day). Only opening an address in a tab is allowed from everywhere, since GET changes nothing.
+
+The cookie only reads. Browsers send it to every port of the host, so servers of other users on this host may get it. A
+form that changes something also carries the **page key**, which the browser keeps where only pages of this origin, port
+included, can read it. So neither another page nor a server that got the cookie can change anything. A browser that may
+only read has a **read key** instead, which passes it on to other servers of the cluster, where it may only read, too.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from enum import Enum
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import Clock
+from dropflow.errors import HttpError, StorageError, UsageError
+from dropflow.loopback import is_loopback
+from dropflow.rest.server.origins import SAFE_METHODS, is_foreign, is_top_level
+from dropflow.rest.signing import SCHEME, Verifier
+
+__all__ = [
+    "COOKIE",
+    "AccessControl",
+    "AccessRules",
+    "Admission",
+    "Proof",
+    "cookie_name",
+    "cookie_value",
+    "load_token",
+    "make_token",
+    "page_key",
+    "read_key",
+    "store_token",
+]
+
+COOKIE = "dropflow"
+"""How the names of cookies begin."""
+
+_TOKEN_BYTES = 32
+_AUTHORITY = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s\[\]:/?#@,]+)(?P<port>:[0-9]{0,5})?")
+
+
+def make_token() -> str:
+    """Return a new secret with 256 random bits, safe in URLs and headers."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def store_token(path: Path, token: str) -> None:
+    """Write `token` to a file that only its owner can read (mode 0600, replaced atomically).
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(token)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"the token cannot be stored: {error.strerror}", where=str(path)) from error
+
+
+def load_token(path: Path) -> str | None:
+    """Return the token in a file that only its owner can read, or None if there is no such file.
+
+    Raises
+    ------
+    UsageError
+        Other users can read the file, and may have read it; or it is not ASCII text.
+    """
+    try:
+        with path.open(encoding="ascii") as stream:
+            if os.fstat(stream.fileno()).st_mode & 0o077:
+                raise UsageError(
+                    "other users can read the token file",
+                    where=str(path),
+                    hint="delete it and start the manager again: it makes a new token",
+                )
+            return stream.read().strip()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "the token file holds bytes that are not ASCII",
+            where=str(path),
+            hint="delete it and start the manager again: it makes a new token",
+        ) from error
+
+
+def cookie_name(authority: str) -> str:
+    """Return the name of the cookie of the server at `authority` (``host:port``).
+
+    Browsers send the cookies of a host to all its ports; with the port in the name, the servers of one host do not
+    overwrite each other's.
+    """
+    return f"{COOKIE}_{authority.rpartition(':')[2]}" if authority.rpartition(":")[2].isdecimal() else COOKIE
+
+
+def cookie_value(token: str) -> str:
+    """Return the value of the cookie, from which the token cannot be computed."""
+    return hmac.new(token.encode(), b"dropflow cookie, version 1", hashlib.sha256).hexdigest()
+
+
+def page_key(token: str) -> str:
+    """Return the key that forms of our pages send beside the cookie; it cannot be computed from the cookie."""
+    return hmac.new(token.encode(), b"dropflow page key, version 1", hashlib.sha256).hexdigest()
+
+
+def read_key(token: str) -> str:
+    """Return the key of browsers that may only read; neither the cookie nor the page key can be computed from it."""
+    return hmac.new(token.encode(), b"dropflow read key, version 1", hashlib.sha256).hexdigest()
+
+
+def _host_of(authority: str) -> str:
+    """Return the host of ``host:port``; empty for anything else, such as two hosts in one header."""
+    found = _AUTHORITY.fullmatch(authority)
+    return found["host"].strip("[]").lower() if found else ""
+
+
+class Proof(Enum):
+    """The credential of a request."""
+
+    NONE = "nothing"
+    OPEN = "nothing, at a server that has no token"
+    COOKIE = "the cookie, which browsers also send on behalf of other pages"
+    TOKEN = "the token"  # noqa: S105 - the word, not a token
+    SIGNATURE = "a signature with the cluster key"
+
+    @property
+    def is_deliberate(self) -> bool:
+        """Whether the caller itself sent a secret: no page of another origin can make a browser do that."""
+        return self in (Proof.TOKEN, Proof.SIGNATURE)
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that may enter, and how.
+
+    Attributes
+    ----------
+    proof : Proof
+        Its credential.
+    digest : str or None
+        The hash that the body of a signed request must have (`dropflow.rest.signing.digest`).
+    """
+
+    proof: Proof
+    digest: str | None = None
+
+
+class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may call a server.
+
+    Attributes
+    ----------
+    token : str or None
+        The token; without one every request may enter, which is only for servers on loopback.
+    secret : bytes or None
+        Secret half of the cluster key: requests that it signed need no token. Without it all signatures are refused.
+    hosts : frozenset of str
+        Host names (lower case, no port) under which the server may be addressed, besides loopback.
+    origins : frozenset of str
+        Origins of other sites whose pages may send requests, such as ``https://eagle.example.org``.
+    """
+
+    token: str | None
+    secret: bytes | None = None
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def check(
+        self,
+        headers: Mapping[str, str],
+        method: str = "GET",
+        *,
+        public: bool = False,
+        cross_site: bool = False,
+        form: bool = False,
+    ) -> Proof:
+        """Refuse a request that may not enter; `AccessControl` checks signatures.
+
+        Parameters
+        ----------
+        headers : mapping
+            ``Host``, ``Origin``, ``Sec-Fetch-*``, ``Authorization`` and ``Cookie``, if the request has them.
+        method : str
+            Of the request.
+        public : bool
+            Whether the route needs no token (liveness, login, static files).
+        cross_site : bool
+            Whether forms of other sites may post to the route (EAGLE's form, which only translates).
+        form : bool
+            Whether a form of our pages posts to the route: then the cookie is enough here, and the caller must check
+            the form with `is_own_form`.
+
+        Returns
+        -------
+        Proof
+            The credential of the request.
+
+        Raises
+        ------
+        HttpError
+            421 for a foreign host; 403 for a page of a foreign origin, and where the cookie alone would change
+            something; 401 for a missing or wrong token.
+        """
+        self._check_host(headers.get("Host", ""))
+        self._check_origin(headers, is_safe=method in SAFE_METHODS, cross_site=cross_site)
+        proof = self._proof(headers)
+        if public:
+            return proof
+        if proof is Proof.NONE:
+            raise HttpError(
+                401,
+                "the token is wrong" if "Authorization" in headers or _cookies(headers) else "a token is needed",
+                hint="'dropflow open' prints an address to log in with; programs send Authorization: Bearer TOKEN",
+            )
+        if proof is Proof.COOKIE and method not in SAFE_METHODS and not form:
+            raise HttpError(
+                403,
+                "the cookie of a browser permits reading only",
+                hint="send Authorization: Bearer TOKEN to change something",
+            )
+        return proof
+
+    def is_own_form(self, fields: Mapping[str, str]) -> bool:
+        """Return whether a posted form has the page key, or the token that a person typed into it."""
+        if self.token is None:
+            return True
+        by_key = hmac.compare_digest(fields.get("key", "").encode(), page_key(self.token).encode())
+        by_token = hmac.compare_digest(fields.get("token", "").strip().encode(), self.token.encode())
+        return by_key or by_token
+
+    def is_reading_form(self, fields: Mapping[str, str]) -> bool:
+        """Return whether a posted form has the read key, which is enough for what changes nothing."""
+        given = fields.get("key", "").encode()
+        return self.token is not None and hmac.compare_digest(given, read_key(self.token).encode())
+
+    def _check_host(self, authority: str) -> None:
+        host = _host_of(authority)
+        if not (is_loopback(host) or host in self.hosts):
+            raise HttpError(
+                421,
+                f"this server does not accept requests for the host {authority!r}",
+                hint="use the address that it printed, or start it with --host and that name",
+            )
+
+    def _check_origin(self, headers: Mapping[str, str], *, is_safe: bool, cross_site: bool) -> None:
+        """Refuse pages of other origins, unless they open this page in a tab and the route permits that."""
+        if not is_foreign(headers, allowed=self.origins):
+            return
+        # A browser that follows a redirect after a form sends its Origin with the GET, too.
+        if (is_safe or cross_site) and is_top_level(headers):
+            return
+        # Browsers without Sec-Fetch-Mode do not send how they make a request; with their forms they send the Origin.
+        is_old = "Sec-Fetch-Mode" not in headers
+        if is_old and (cross_site or (is_safe and "Origin" not in headers and "Sec-Fetch-Site" not in headers)):
+            return
+        origin = headers.get("Origin", "other sites")
+        raise HttpError(
+            403, f"pages of {origin} may not send requests to this server", hint="open the address in a separate tab"
+        )
+
+    def _proof(self, headers: Mapping[str, str]) -> Proof:
+        if self.token is None:
+            return Proof.OPEN
+        scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given, expected, proof = [bearer.strip()], self.token, Proof.TOKEN
+        else:
+            given, expected, proof = _cookies(headers), cookie_value(self.token), Proof.COOKIE
+        # All are compared, so that the time does not depend on which of them was right.
+        right = [hmac.compare_digest(each.encode(), expected.encode()) for each in given]
+        return proof if any(right) else Proof.NONE
+
+
+class AccessControl:
+    """Admits requests by the rules, and checks signatures, whose nonces it remembers.
+
+    Parameters
+    ----------
+    rules : AccessRules
+        Which requests may enter.
+    clock : Clock, optional
+        For the time of signatures; the system's unless given.
+    """
+
+    def __init__(self, rules: AccessRules, *, clock: Clock | None = None) -> None:
+        self.rules = rules
+        self._verifier = Verifier(rules.secret, clock=clock) if rules.secret is not None else None
+
+    def admit(
+        self,
+        headers: Mapping[str, str],
+        method: str,
+        target: str,
+        *,
+        public: bool = False,
+        cross_site: bool = False,
+        form: bool = False,
+    ) -> Admission:
+        """Admit a request, or refuse it.
+
+        Parameters
+        ----------
+        headers, public, cross_site, form
+            See `AccessRules.check`.
+        method, target : str
+            Of the request, as they were sent.
+
+        Returns
+        -------
+        Admission
+            How it may enter.
+
+        Raises
+        ------
+        HttpError
+            See `AccessRules.check`; 401 also for a signature that is wrong or was used before.
+        ClockSkewError
+            See `Verifier.check`.
+        """
+        authorization = headers.get("Authorization", "")
+        signed = authorization.partition(" ")[0].lower() == SCHEME.lower()
+        if not signed or public or self.rules.token is None:
+            proof = self.rules.check(headers, method, public=public, cross_site=cross_site, form=form)
+            return Admission(proof=proof)
+        self.rules.check(headers, method, public=True, cross_site=cross_site)
+        if self._verifier is None:
+            raise HttpError(
+                401, "this server has no cluster key and accepts no signatures", hint="send Authorization: Bearer TOKEN"
+            )
+        digest = self._verifier.check(authorization, method, headers.get("Host", ""), target)
+        return Admission(proof=Proof.SIGNATURE, digest=digest)
+
+
+def _cookies(headers: Mapping[str, str]) -> list[str]:
+    """Return the values of all cookies of dropflow servers on this host, of any port.
+
+    A browser that logged in at one of the servers that share a token (``dropflow up``) may enter the others, too.
+    """
+    try:
+        found = SimpleCookie(headers.get("Cookie", ""))
+    except CookieError:
+        return []
+    return [morsel.value for name, morsel in found.items() if name.startswith(COOKIE)]

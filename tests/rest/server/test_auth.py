@@ -1,0 +1,494 @@
+"""Which requests a server admits: host, origin, token, cookie, page key and signature."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
+from dropflow.rest.server.auth import (
+    AccessControl,
+    AccessRules,
+    cookie_name,
+    cookie_value,
+    load_token,
+    make_token,
+    page_key,
+    store_token,
+)
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.route import Limits, Request, Response, Route
+from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.serving import ask, serve
+
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
+SECRET = b"s" * 40
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
+HOSTS = {
+    "127.0.0.1:1": True,
+    "localhost": True,
+    "[::1]:1": True,
+    "known.example": True,
+    "evil.example": False,
+    "": False,
+    "localhost:1, evil.example": False,
+    "evil.example@localhost": False,
+}
+"""Values of Host, and whether the server accepts them."""
+
+OWN, OTHER_PORT, EVIL, EAGLE = "http://{host}", "http://127.0.0.1:9", "https://evil.example", "https://eagle.example"
+
+CALLERS = {
+    # caller                     Origin      Site           Mode         Dest        may call: all, open or no
+    "a program": (None, None, None, None, "all"),
+    "our page, reading": (None, "same-origin", "cors", "empty", "all"),
+    "our page, posting": (OWN, "same-origin", "navigate", "document", "all"),
+    "our page, old browser": (OWN, None, None, None, "all"),
+    "an allowed site": (EAGLE, "cross-site", "cors", "empty", "all"),
+    "the address bar": (None, "none", "navigate", "document", "all"),
+    "link on another site": (None, "cross-site", "navigate", "document", "open"),
+    "link on another port": (None, "same-site", "navigate", "document", "open"),
+    "form on another site": (EVIL, "cross-site", "navigate", "document", "open"),
+    "form on another port": (OTHER_PORT, "same-site", "navigate", "document", "open"),
+    "form, old browser": (EVIL, None, None, None, "no"),
+    "sandbox": ("null", "cross-site", "navigate", "document", "open"),
+    "script on another site": (EVIL, "cross-site", "cors", "empty", "no"),
+    "script on another port": (OTHER_PORT, "same-site", "cors", "empty", "no"),
+    "quiet script, other port": (None, "same-site", "no-cors", "empty", "no"),
+    "image on another port": (None, "same-site", "no-cors", "image", "no"),
+    "frame on another port": (None, "same-site", "navigate", "iframe", "no"),
+    "frame on another site": (None, "cross-site", "navigate", "iframe", "no"),
+    "another site, no mode": (None, "cross-site", None, None, "no"),
+    "site given twice": (None, "same-origin, cross-site", "cors", "empty", "no"),
+    "our origin, other site": (OWN, "same-site", "cors", "empty", "no"),
+}
+"""Headers of a request by its caller, and what that caller may do: all, open an address, or nothing."""
+
+CREDENTIALS = {
+    "none": "no",
+    "bearer": "all",
+    "wrong bearer": "no",
+    "cookie": "read",
+    "wrong cookie": "no",
+    "token as cookie": "no",
+    "cookie as bearer": "no",
+    "signature": "all",
+    "wrong signature": "no",
+}
+"""Credentials of a request, and what they permit: all, reading, or nothing."""
+
+
+def _expected(method: str, host: str, caller: str, credential: str) -> int:
+    """Return the status that the rules demand. They are in the order in which the server applies them."""
+    reads, opened, good = method in ("GET", "HEAD"), CALLERS[caller][-1], CREDENTIALS[credential]
+    if not HOSTS[host]:
+        return 421
+    if opened == "no" or (opened == "open" and not reads):
+        return 403
+    if method == "OPTIONS":
+        return 204  # a browser asks before it may send a credential
+    if good == "no":
+        return 401
+    if good == "read" and not reads:
+        return 403
+    return 200
+
+
+def _routes() -> list[Route]:
+    def echo(call: Request) -> Response:
+        return Response(body=call.body or b"{}")
+
+    verbs = [method for method in METHODS if method not in ("HEAD", "OPTIONS")]
+    return [Route(method=method, path="/thing", handler=echo, summary="a thing") for method in verbs]
+
+
+def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, str]:
+    origin, site, mode, dest, _ = CALLERS[caller]
+    sent = {
+        "Origin": origin and origin.format(host=host),
+        "Sec-Fetch-Site": site,
+        "Sec-Fetch-Mode": mode,
+        "Sec-Fetch-Dest": dest,
+    }
+    headers = {"Host": host} | {name: value for name, value in sent.items() if value is not None}
+    cookie = cookie_name(host) if HOSTS[host] else "dropflow"
+    match credential:
+        case "bearer":
+            headers["Authorization"] = f"Bearer {TOKEN}"
+        case "wrong bearer":
+            headers["Authorization"] = "Bearer wrong"
+        case "cookie as bearer":
+            headers["Authorization"] = f"Bearer {cookie_value(TOKEN)}"
+        case "cookie":
+            headers["Cookie"] = f"other=1; {cookie}={cookie_value(TOKEN)}"
+        case "wrong cookie":
+            headers["Cookie"] = f"{cookie}={page_key(TOKEN)}"
+        case "token as cookie":
+            headers["Cookie"] = f"{cookie}={TOKEN}"
+        case "signature":
+            headers["Authorization"] = Signer(SECRET).sign(method, host, "/thing", digest((b"",)))
+        case "wrong signature":
+            headers["Authorization"] = Signer(b"x" * 40).sign(method, host, "/thing", digest((b"",)))
+    return headers
+
+
+def _status(app: Callable[..., object], method: str, headers: Mapping[str, str]) -> int:
+    """Return the status with which the application answers these headers, without a server."""
+    environ: dict[str, object] = {"REQUEST_METHOD": method, "PATH_INFO": "/thing", "wsgi.input": BytesIO()}
+    environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+    found: list[str] = []
+    app(environ, lambda status, *_: found.append(status))
+    return int(found[0].split()[0])
+
+
+def test_host_origin_and_credential_decide_for_every_method() -> None:
+    """Every combination of method, host, caller and credential has the status that `_expected` returns."""
+    access = AccessRules(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
+    app = make_app(_routes(), access, Limits())
+    wrong = []
+    for case in itertools.product(METHODS, HOSTS, CALLERS, CREDENTIALS):
+        method, host, caller, credential = case
+        found = _status(app, method, _headers(host, caller, credential, method))
+        if found != _expected(*case):
+            wrong.append((*case, found, _expected(*case)))
+
+    assert wrong == []
+
+
+def test_the_server_answers_as_the_application() -> None:
+    """Every caller and credential has the same status when the request goes through sockets."""
+    access = AccessRules(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
+    wrong = []
+    with serve(_routes(), access=access) as server:
+        for method, caller, credential in itertools.product(("GET", "POST"), CALLERS, CREDENTIALS):
+            case = (method, "localhost", caller, credential)
+            found = ask(server.url, method, "/thing", headers=_headers("localhost", caller, credential, method)).status
+            if found != _expected(*case):
+                wrong.append((*case, found))
+
+    assert wrong == []
+
+
+# Forms of pages of the same server, posted with the cookie.
+
+FORMS = {
+    "nothing": ({}, 403),
+    "page key": ({"key": page_key("a-token")}, 200),
+    "token": ({"token": " a-token "}, 200),
+    "wrong key": ({"key": "x"}, 403),
+    "cookie as key": ({"key": cookie_value("a-token")}, 403),
+    "key as token": ({"token": page_key("a-token")}, 403),
+    "token as key": ({"key": "a-token"}, 403),
+    "empty": ({"key": "", "token": ""}, 403),
+}
+"""Fields of a form that is posted with the cookie, and the status."""
+
+
+def _form_route(seen: list[bytes]) -> Route:
+    def change(call: Request) -> None:
+        seen.append(call.body)
+
+    return Route(method="POST", path="/change", handler=change, summary="a form", form=True)
+
+
+@pytest.mark.parametrize(("fields", "status"), FORMS.values(), ids=FORMS)
+def test_a_form_with_the_cookie_needs_the_page_key(fields: dict[str, str], status: int) -> None:
+    """A form with the cookie needs the page key or the token, because servers on other ports get the cookie too."""
+    seen: list[bytes] = []
+    headers = {"Cookie": f"dropflow={cookie_value(TOKEN)}", "Content-Type": "application/x-www-form-urlencoded"}
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
+        reply = ask(server.url, "POST", "/change", headers=headers, body=urlencode(fields).encode())
+
+    assert reply.status == status
+    assert len(seen) == (status == 200)
+
+
+def test_a_browser_without_the_page_key_is_asked_for_the_token() -> None:
+    """The page repeats all fields of the form except the credentials, with markup in them escaped."""
+    seen: list[bytes] = []
+    headers = {
+        "Cookie": f"dropflow={cookie_value(TOKEN)}",
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "text/html",
+    }
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
+        body = urlencode({"reason": '"><script>', "empty": "", "key": "old-key"}).encode()
+        page = ask(server.url, "POST", '/change?x="y', headers=headers, body=body)
+
+    assert (page.status, seen) == (403, [])
+    assert b'name="reason" value="&quot;&gt;&lt;script&gt;"' in page.body
+    assert b'name="empty" value=""' in page.body
+    assert b'name="token"' in page.body
+    assert b"old-key" not in page.body
+    assert b"<script>" not in page.body
+
+
+def test_a_form_without_the_cookie_needs_the_token() -> None:
+    """A request with the token needs no page key; without cookie and token it is refused."""
+    seen: list[bytes] = []
+    with serve([_form_route(seen)], access=AccessRules(token=TOKEN)) as server:
+        right = ask(server.url, "POST", "/change", headers={"Authorization": f"Bearer {TOKEN}"}, body=b"x")
+        wrong = ask(server.url, "POST", "/change", body=urlencode({"key": page_key(TOKEN)}).encode())
+
+    assert (right.status, wrong.status) == (200, 401)
+    assert seen == [b"x"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_a_token_unknown_paths_are_not_revealed(method: str) -> None:
+    """Without a token, paths with and without a route are refused with the same status."""
+    with serve(_routes(), access=AccessRules(token=TOKEN)) as server:
+        there, nowhere = (ask(server.url, method, path) for path in ("/thing", "/nothing"))
+
+    assert nowhere.status == 401
+    assert there.status == (204 if method == "OPTIONS" else 401)
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [(caller, 403) for caller in CALLERS if "script" in caller or "image" in caller or "frame" in caller]
+    + [(caller, 200) for caller in CALLERS if "form" in caller or caller == "sandbox"],
+)
+def test_a_cross_site_route_takes_forms_only(caller: str, status: int) -> None:
+    """A route that allows other sites takes forms from them in a tab, and no scripts or frames."""
+    route = Route(method="POST", path="/thing", handler=lambda _: None, summary="x", public=True, cross_site=True)
+    app = make_app([route], AccessRules(token=TOKEN), Limits())
+
+    assert _status(app, "POST", _headers("localhost", caller, "none", "POST")) == status
+    assert _status(app, "POST", _headers("evil.example", caller, "none", "POST")) == 421
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=80), st.text(max_size=80))
+def test_no_header_breaks_access_control(host: str, origin: str, authorization: str, cookie: str) -> None:
+    """Any headers without a valid credential are refused with 401, 403 or 421."""
+    headers = {"Host": host, "Origin": origin, "Authorization": authorization, "Cookie": cookie}
+    with pytest.raises(HttpError, match=r"host|token|signature|pages of") as refused:
+        AccessControl(AccessRules(token=make_token(), secret=SECRET)).admit(headers, "GET", "/")
+
+    assert refused.value.status in (401, 403, 421)
+
+
+def test_the_cookie_does_not_reveal_the_token() -> None:
+    """The cookie does not contain the token and is not accepted in its place."""
+    access = AccessRules(token=TOKEN)
+
+    assert TOKEN not in cookie_value(TOKEN)
+    with pytest.raises(HttpError, match="wrong"):
+        access.check({"Host": "localhost", "Authorization": f"Bearer {cookie_value(TOKEN)}"})
+
+
+def test_servers_of_one_host_have_different_cookies() -> None:
+    """Cookie names contain the port, because browsers send the cookies of a host to all of its ports."""
+    assert len({cookie_name(host) for host in ("localhost:8000", "localhost:8001", "localhost", "[::1]:8002")}) == 4
+
+
+# Signatures.
+
+
+def _verified(clock: VirtualClock, header: str, **other: str) -> str:
+    request = {"method": "PUT", "host": "node:8000", "target": "/x?y=1"} | other
+    return Verifier(SECRET, clock=clock).check(header, request["method"], request["host"], request["target"])
+
+
+def test_a_signature_admits_its_own_request() -> None:
+    """Verification returns the hash that the body must have."""
+    clock = VirtualClock()
+    body = digest((b"ab", memoryview(b"c")))
+    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", body)
+
+    assert _verified(clock, header) == body == digest((b"abc",))
+
+
+def test_the_signature_of_a_request_stays_the_same() -> None:
+    """A manager of an earlier version accepts the signature: the key, the order and the form of its parts are fixed."""
+    time, nonce, body = "1800000000.000", "0" * 32, digest((b"body",))
+    signature = "9da459f6e9916f596c870b0cb678503a56ece08a48f5c773198b9f0fd2d39641"
+    header = f"Dropflow time={time}, nonce={nonce}, body={body}, signature={signature}"
+
+    assert _verified(VirtualClock(float(time)), header) == body
+
+
+@pytest.mark.parametrize("other", [{"method": "POST"}, {"host": "other:8000"}, {"target": "/x?y=2"}])
+def test_a_signature_admits_no_other_request(other: dict[str, str]) -> None:
+    """The signature is refused with another method, host, path or query."""
+    clock = VirtualClock()
+    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
+
+    with pytest.raises(HttpError, match="the signature is wrong"):
+        _verified(clock, header, **other)
+
+
+@given(st.data())
+def test_no_part_of_a_signature_can_be_changed(data: st.DataObject) -> None:
+    """A signature with one changed character is refused, and no character raises another error."""
+    clock = VirtualClock()
+    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
+    place = data.draw(st.integers(header.index("time="), len(header) - 1))
+    other = data.draw(st.characters(codec="ascii"))
+    assume(other != header[place] != " ")
+
+    with pytest.raises(HttpError, match="signature"):
+        _verified(clock, header[:place] + other + header[place + 1 :])
+
+
+def test_a_signed_request_is_accepted_once() -> None:
+    """A second request with the same nonce is refused for as long as its time is acceptable."""
+    clock = VirtualClock()
+    verifier = Verifier(SECRET, clock=clock)
+    header = Signer(SECRET, clock=clock).sign("GET", "h", "/", "")
+    verifier.check(header, "GET", "h", "/")
+    clock.advance(WINDOW - 1)
+
+    with pytest.raises(HttpError, match="was received before"):
+        verifier.check(header, "GET", "h", "/")
+
+
+@pytest.mark.parametrize(("seconds", "way"), [(WINDOW + 5, "behind"), (-WINDOW - 5, "ahead of")])
+def test_a_refusal_names_the_clock_difference(seconds: float, way: str) -> None:
+    """The refusal says by how much and in which direction the clocks differ."""
+    signing, verifying = VirtualClock(), VirtualClock()
+    verifying.advance(seconds)
+    header = Signer(SECRET, clock=signing).sign("GET", "h", "/", "")
+
+    with pytest.raises(ClockSkewError, match=f"65 s {way}"):
+        Verifier(SECRET, clock=verifying).check(header, "GET", "h", "/")
+
+
+@pytest.mark.parametrize("seconds", [70.0, -70.0, 1e9])
+def test_a_caller_learns_the_time_of_the_manager(seconds: float) -> None:
+    """A refusal because of the clock contains the time of the manager; a request signed with that time is accepted."""
+    signer = Signer(SECRET, clock=VirtualClock())
+    verifier = Verifier(SECRET, clock=VirtualClock(1.8e9 + seconds))
+    header = signer.sign("GET", "h", "/", "x")
+    with pytest.raises(ClockSkewError, match="clock of this host") as refused:
+        verifier.check(header, "GET", "h", "/")
+
+    assert signer.learn(refused.value.challenge, header)
+    assert verifier.check(signer.sign("GET", "h", "/", "x"), "GET", "h", "/") == "x"
+
+
+def test_a_time_without_a_valid_proof_is_ignored() -> None:
+    """A time without proof, with the proof of another request or key, or with changes is not taken."""
+    signer, clock = Signer(SECRET, clock=VirtualClock()), VirtualClock(1.9e9)
+    mine, other = signer.sign("GET", "h", "/", "x"), signer.sign("GET", "h", "/", "x")
+    foreign = Signer(b"y" * 40, clock=VirtualClock()).sign("GET", "h", "/", "x")
+
+    def challenge(secret: bytes, header: str) -> str:
+        with pytest.raises(ClockSkewError, match="clock of this host") as refused:
+            Verifier(secret, clock=clock).check(header, "GET", "h", "/")
+        return refused.value.challenge
+
+    genuine = challenge(SECRET, mine)
+    forged = (
+        "Bearer",
+        "Dropflow",
+        "Dropflow time=1900000000.000, proof=",
+        genuine.replace("19", "20", 1),
+        challenge(SECRET, other),
+        challenge(b"y" * 40, foreign),
+    )
+
+    assert [signer.learn(text, mine) for text in forged] == [False] * len(forged)
+    assert signer.learn(genuine, mine)
+
+
+def test_a_body_that_was_not_signed_is_refused() -> None:
+    """The body is compared with the hash in the signature."""
+    with serve(_routes(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
+        host = f"127.0.0.1:{server.port}"
+
+        def signed(body: bytes) -> dict[str, str]:
+            return {"Authorization": Signer(SECRET).sign("POST", host, "/thing", digest((body,)))}
+
+        assert ask(server.url, "POST", "/thing", headers=signed(b"good"), body=b"good").body == b"good"
+        assert ask(server.url, "POST", "/thing", headers=signed(b"good"), body=b"evil").status == 401
+        assert ask(server.url, "DELETE", "/thing", headers=signed(b"x"), body=b"").status in (400, 401)
+
+
+def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
+    """The refusal says that the server has no cluster key."""
+    headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", "")}
+
+    with pytest.raises(HttpError, match="no cluster key"):
+        AccessControl(AccessRules(token=TOKEN)).admit(headers, "GET", "/")
+
+
+# Token files.
+
+
+def test_only_the_owner_can_read_a_stored_token(tmp_path: Path) -> None:
+    """The file has mode 0600, and loading returns the token."""
+    path = tmp_path / "deep" / "token"
+    store_token(path, TOKEN)
+
+    assert load_token(path) == TOKEN
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load_token(tmp_path / "none") is None
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    """A token file that other users can read is not used."""
+    path = tmp_path / "token"
+    store_token(path, TOKEN)
+    path.chmod(0o644)
+
+    with pytest.raises(UsageError, match="other users can read"):
+        load_token(path)
+
+
+def test_a_token_file_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
+    """The error says that the file has bytes that are not ASCII."""
+    path = tmp_path / "token"
+    store_token(path, TOKEN)
+    path.write_bytes(b"\xff" + path.read_bytes()[1:])
+
+    with pytest.raises(UsageError, match="bytes that are not ASCII"):
+        load_token(path)
+
+
+def test_a_token_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
+    """The error names the file."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match="token"):
+        store_token(tmp_path / "file" / "token", TOKEN)
+
+
+def test_limits_have_defaults() -> None:
+    """By default a server limits bodies, drops and streams."""
+    assert all(value > 0 for value in (Limits().body, Limits().drops, Limits().streams))
+
+
+def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When too many nonces are kept, further requests are refused; nonces are removed once their time has expired."""
+    monkeypatch.setattr("dropflow.rest.signing._NONCES", 3)
+    clock = VirtualClock()
+    signer, verifier = Signer(SECRET, clock=clock), Verifier(SECRET, clock=clock)
+
+    def verify() -> str:
+        return verifier.check(signer.sign("GET", "h", "/", ""), "GET", "h", "/")
+
+    for _ in range(3):
+        verify()
+    with pytest.raises(HttpError, match="too many signed requests"):
+        verify()
+    clock.advance(2 * WINDOW + 1)
+    verify()
+
+
+@pytest.mark.parametrize(
+    "header", ["Dropflow", "Dropflow time=x, nonce=, body=, signature=", "Dropflow time=nan,nonce=a"]
+)
+def test_a_signature_that_cannot_be_read_is_refused(header: str) -> None:
+    """A malformed signature is refused with 401."""
+    with pytest.raises(HttpError, match="signature") as refused:
+        Verifier(SECRET).check(header, "GET", "h", "/")
+
+    assert refused.value.status == 401

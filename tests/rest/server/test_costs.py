@@ -1,0 +1,453 @@
+"""What a request without a credential may use: connections, time, bytes that are read, memory."""
+
+import gzip
+import http.client
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+
+import pytest
+
+from dropflow.errors import HttpError
+from dropflow.rest.server.auth import AccessRules, cookie_value
+from dropflow.rest.server.bottle_app import make_app
+from dropflow.rest.server.budget import Budget
+from dropflow.rest.server.connection_limits import ConnectionLimits
+from dropflow.rest.server.rest_server import RestServer
+from dropflow.rest.server.route import Limits, Request, Response, Route
+from dropflow.rest.server.waitress_server import WaitressServer
+from dropflow.testing.clock import VirtualClock
+from dropflow.testing.serving import ask, serve
+
+pytestmark = pytest.mark.slow
+
+TOKEN = "a-token"  # noqa: S105 - a token of the tests
+BEARER = f"Authorization: Bearer {TOKEN}"
+MEGABYTE = 2**20
+LIMIT = 8 * MEGABYTE
+
+
+def _echo(call: Request) -> Response:
+    return Response(body=str(len(call.body)).encode())
+
+
+ROUTES = [
+    Route(method="POST", path="/thing", handler=_echo, summary="x"),
+    Route(method="GET", path="/thing", handler=_echo, summary="x"),
+    Route(method="POST", path="/public", handler=_echo, summary="x", public=True),
+    Route(method="POST", path="/form", handler=_echo, summary="x", form=True, limit=1000),
+]
+
+
+@pytest.fixture
+def server() -> Iterator[RestServer]:
+    """A server with a token, which takes bodies of 8 MB."""
+    with serve(ROUTES, access=AccessRules(token=TOKEN), limits=Limits(body=LIMIT, streams=4)) as found:
+        yield found
+
+
+def _connected(server: RestServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+
+def _sent(server: RestServer, *lines: str, body: bytes = b"", host: str = "localhost") -> bytes:
+    """Return all that the server answers to these lines and body, until it closes the connection."""
+    with _connected(server) as connection:
+        connection.sendall("\r\n".join([lines[0], f"Host: {host}", *lines[1:], "", ""]).encode("latin-1") + body)
+        return _received(connection)
+
+
+def _received(connection: socket.socket) -> bytes:
+    """Return all bytes until the end, or until a server that did not read all of a body resets the connection."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while data := connection.recv(65536):
+            found += data
+    return found
+
+
+HUGE = "Content-Length: 1000000000"
+CHUNKED = "Transfer-Encoding: chunked"
+REFUSED = {
+    "no token": (["POST /thing HTTP/1.1", HUGE], 401),
+    "no token, chunked": (["POST /thing HTTP/1.1", CHUNKED], 401),
+    "no token, HTTP/1.0": (["POST /thing HTTP/1.0", HUGE], 401),
+    "no token, kept": (["POST /thing HTTP/1.0", "Connection: keep-alive", HUGE], 401),
+    "no token, expecting": (["POST /thing HTTP/1.1", "Expect: 100-continue", HUGE], 401),
+    "expecting, small": (["POST /thing HTTP/1.1", "Expect: 100-continue", "Content-Length: 10"], 401),
+    "wrong token": (["POST /thing HTTP/1.1", "Authorization: Bearer x", HUGE], 401),
+    "token twice": (["POST /thing HTTP/1.1", BEARER, BEARER, HUGE], 401),
+    "cookie alone": (["POST /thing HTTP/1.1", f"Cookie: dropflow={cookie_value(TOKEN)}", HUGE], 403),
+    "another site": (["POST /public HTTP/1.1", "Origin: http://evil.example", HUGE], 403),
+    "two hosts": (["POST /public HTTP/1.1", "Host: evil.example", HUGE], 421),
+    "another URL": (["POST http://evil.example/public HTTP/1.1", BEARER, HUGE], 400),
+    "unknown path, with a token": (["POST /nothing HTTP/1.1", BEARER, HUGE], 404),
+    "unknown path, no token": (["POST /nothing HTTP/1.1", HUGE], 401),
+    "wrong method, with a token": (["PUT /thing HTTP/1.1", BEARER, HUGE], 405),
+    "too large": (["POST /thing HTTP/1.1", BEARER, HUGE], 413),
+    "too large, public": (["POST /public HTTP/1.1", HUGE], 413),
+    "too large for a form": (["POST /form HTTP/1.1", BEARER, "Content-Length: 100000"], 413),
+    "body of a GET": (["GET /thing HTTP/1.1", BEARER, HUGE], 413),
+    "length and chunked": (["POST /thing HTTP/1.1", HUGE, CHUNKED], 401),
+    "bytes in headers": (["POST /thing HTTP/1.1", "Origin: \xff", "Cookie: \xfe", HUGE], 403),
+}
+
+
+@pytest.mark.parametrize(("lines", "status"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_needs_only_the_head(server: RestServer, lines: list[str], status: int) -> None:
+    """The server answers once, without "100 Continue" and without the body, and closes the connection."""
+    answer = _sent(server, *lines)
+
+    assert answer.startswith(b"HTTP/1."), answer
+    assert int(answer.split()[1]) == status
+    assert answer.count(b"HTTP/1.") == 1
+    assert b"\nConnection: close\r\n" in answer
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["GET http://[::1/ HTTP/1.1"], 400),
+        (["GET /thing"], 401),
+        (["POST /public HTTP/1.1", "Content-Encoding: \xff", "Content-Length: 1"], 415),
+        (["POST /public HTTP/1.1", "Content-Length: 5, 5"], 400),
+        (["GET /%ff HTTP/1.1", BEARER], 400),
+        (["GET /thing HTTP/1.1", "X: " + "x" * 65536], 431),
+    ],
+)
+def test_malformed_heads_are_refused(
+    server: RestServer, caplog: pytest.LogCaptureFixture, lines: list[str], status: int
+) -> None:
+    """They are refused with a status, and nothing is logged."""
+    answer = _sent(server, *lines, *(["Connection: close"] if status == 415 else []), body=b"x")
+
+    assert int(answer.split()[1]) == status
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("kind", [HUGE, CHUNKED])
+def test_a_body_without_a_token_is_not_read(server: RestServer, kind: str) -> None:
+    """The server reads no more than the socket buffers hold, and the refusal arrives."""
+    piece = b"f0000\r\n" + bytes(0xF0000) + b"\r\n"
+    sent = 0
+    with _connected(server) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MEGABYTE)
+        connection.sendall(f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n".encode())
+        try:
+            while sent < 1000 * MEGABYTE:
+                sent += connection.send(piece)
+        except OSError:
+            pass
+        answer = connection.recv(65536)
+
+    assert sent < 64 * MEGABYTE
+    assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_the_body_of_a_refused_request_is_not_parsed(server: RestServer) -> None:
+    """A body that looks like a request is not answered."""
+    inner = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n".encode()
+    for lines in (["POST /thing HTTP/1.1", HUGE], ["POST /thing HTTP/1.1", CHUNKED]):
+        for body in (inner, b"0\r\n\r\n" + inner, inner * 3):
+            assert _sent(server, *lines, body=body).count(b"HTTP/1.1 ") == 1
+
+
+def test_requests_before_a_refused_one_are_answered(server: RestServer) -> None:
+    """Pipelined requests are answered in order, up to the refused one."""
+    first = f"GET /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\n\r\n"
+    second = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{HUGE}\r\n\r\n"
+    with _connected(server) as connection:
+        connection.sendall((first + second).encode())
+        answer = _received(connection)
+
+    assert [part.split()[0] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"401"]
+
+
+def test_a_small_refused_body_keeps_the_connection(server: RestServer) -> None:
+    """After a refused request with a small body the connection is used again."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    for _ in range(3):
+        connection.request("POST", "/thing", bytes(1000))
+        kept = connection.sock
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status, connection.sock) == (401, kept)
+    connection.close()
+
+
+def test_expect_100_continue_is_answered(server: RestServer) -> None:
+    """The server sends "100 Continue" for a request that it accepts, and then reads the body."""
+    head = f"POST /thing HTTP/1.1\r\nHost: localhost\r\n{BEARER}\r\nConnection: close\r\nExpect: 100-continue\r\n"
+    for size in (100_000, 10, 0):
+        with _connected(server) as connection:
+            connection.sendall(f"{head}Content-Length: {size}\r\n\r\n".encode())
+            if size:
+                assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(bytes(size))
+            answer = _received(connection)
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(f"\r\n{size}".encode())
+
+
+def _chunks(size: int, number: int) -> bytes:
+    return (f"{size:x}\r\n".encode() + bytes(size) + b"\r\n") * number
+
+
+ENDED = {
+    "grows too large": (_chunks(MEGABYTE, 9), 413),
+    "is as large as allowed": (_chunks(MEGABYTE, 8) + b"0\r\n\r\n", 200),
+    "has a long line": (b"1;" + b"x" * 9000, 400),
+    "has a long trailer": (b"0\r\n" + b"X: y\r\n" * 9000, 400),
+    "is not chunked": (b"what is this\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("body", "status"), ENDED.values(), ids=ENDED)
+def test_a_chunked_body_is_limited_while_it_arrives(server: RestServer, body: bytes, status: int) -> None:
+    """Its data, chunk headers and trailer are limited."""
+    answer = _sent(server, "POST /public HTTP/1.1", CHUNKED, "Connection: close", body=body)
+
+    assert int(answer.split()[1]) == status
+
+
+# Memory.
+
+
+class _Held:
+    """Handlers of a public route and one that needs the token. They wait until the test ends them."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.end = threading.Event()
+
+    def routes(self) -> list[Route]:
+        def hold(_: Request) -> None:
+            self.begun.release()
+            assert self.end.wait(60)
+
+        return [
+            Route(method="POST", path=f"/{name}", handler=hold, summary="x", public=name == "public")
+            for name in ("public", "private")
+        ]
+
+
+def test_decompressed_bodies_share_a_budget() -> None:
+    """Small requests that decompress to too much get 503; requests with the token have a reserve."""
+    held = _Held()
+    limits = Limits(body=4 * MEGABYTE, together=16 * MEGABYTE, streams=8)
+    bomb, packed = gzip.compress(bytes(3 * MEGABYTE)), {"Content-Encoding": "gzip"}
+    known = packed | {"Authorization": f"Bearer {TOKEN}"}
+    found: list[int] = []
+    with serve(held.routes(), access=AccessRules(token=TOKEN), limits=limits) as server:
+
+        def post(path: str, headers: dict[str, str]) -> threading.Thread:
+            def send() -> None:
+                found.append(ask(server.url, "POST", path, headers=headers, body=bomb).status)
+
+            thread = threading.Thread(target=send)
+            thread.start()
+            held.begun.acquire(timeout=20)
+            return thread
+
+        threads = [post("/public", packed) for _ in range(2)]
+        refused = [ask(server.url, "POST", "/public", headers=packed, body=bomb) for _ in range(10)]
+        threads += [post("/private", known) for _ in range(2)]
+        also_refused = ask(server.url, "POST", "/private", headers=known, body=bomb)
+        held.end.set()
+        for thread in threads:
+            thread.join()
+        again = ask(server.url, "POST", "/public", headers=packed, body=bomb)
+
+    assert {(reply.status, reply.headers["Retry-After"]) for reply in refused} == {(503, "5")}
+    assert also_refused.status == 503
+    assert found == [200] * 4
+    assert again.status == 200
+
+
+def test_bodies_share_a_budget_while_they_are_received() -> None:
+    """An upload that exceeds the budget is refused while others are unfinished."""
+    limits = Limits(body=4 * MEGABYTE, together=8 * MEGABYTE, streams=4)
+    head = f"POST /public HTTP/1.1\r\nHost: localhost\r\nContent-Length: {3 * MEGABYTE}\r\n\r\n".encode()
+    with serve(ROUTES, access=AccessRules(token=TOKEN), limits=limits) as server, ExitStack() as stack:
+        both = [stack.enter_context(_connected(server)) for _ in range(2)]
+        for each in both:
+            with suppress(ConnectionResetError, BrokenPipeError):  # the server may refuse it while it is being sent
+                each.sendall(head + bytes(3 * MEGABYTE - 1))
+        (refused,), _, _ = select.select(both, [], [], 20)
+        answer = refused.recv(65536)
+        (other,) = [each for each in both if each is not refused]
+        other.sendall(b"x")
+        assert other.recv(65536).startswith(b"HTTP/1.1 200")
+        # The server gives the room back after the answer, so the next upload may still be refused.
+        while not _upload(server, head + bytes(3 * MEGABYTE)).startswith(b"HTTP/1.1 200"):
+            pass
+
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"\nRetry-After: 5" in answer
+
+
+def _upload(server: RestServer, request: bytes) -> bytes:
+    """Return the first bytes of the answer to a request on a connection of its own; none if the connection is reset."""
+    with _connected(server) as connection, suppress(ConnectionResetError, BrokenPipeError):
+        connection.sendall(request)
+        return connection.recv(65536)
+    return b""
+
+
+def test_a_budget_is_return() -> None:
+    """Requests without a token get half of it; what does not fit is refused as a whole."""
+    budget = Budget(100)
+    with budget.account(stranger=True) as stranger, budget.account(stranger=False) as known:
+        stranger.take(50)
+        with pytest.raises(HttpError, match="the bodies of other requests"):
+            stranger.take(1)
+        known.take(50)
+        with pytest.raises(HttpError, match="the bodies of other requests"):
+            known.take(1)
+        known.take(-20)
+        known.take(20)
+        assert budget.taken == 100
+    assert budget.taken == 0
+
+
+# Connections.
+
+
+class _SteppedServer:
+    """A server whose loop the test steps, on a virtual clock."""
+
+    def __init__(
+        self, stack: ExitStack, limits: ConnectionLimits, handler: Callable[[Request], object] = _echo
+    ) -> None:
+        self.clock = VirtualClock()
+        route = Route(method="GET", path="/thing", handler=handler, summary="x", public=True)
+        app = make_app([route], AccessRules(token=TOKEN), Limits())
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        self.serving = WaitressServer.on(
+            listening, app, check_head=app.check_head, most=2, limits=limits, clock=self.clock
+        )
+        self._stack = stack
+        stack.callback(self._end)
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        """Return a connection that the server has accepted, with these bytes sent."""
+        connection = self._stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)))
+        connection.sendall(sent)
+        self.serving.step(timeout=1)
+        self.serving.step(timeout=0)
+        return connection
+
+    def is_open(self, connection: socket.socket) -> bool:
+        """Return whether the server has the connection."""
+        name = connection.getsockname()
+        return any(channel.addr == name for channel in self.serving.active_channels.values())
+
+    def wait(self, seconds: float) -> None:
+        """Advance the clock and step the loop."""
+        self.clock.advance(seconds)
+        self.serving.step(timeout=0)
+
+    def _end(self) -> None:
+        self.serving.stop_listening()
+        self.serving.abandon()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Close what a test opens."""
+    with ExitStack() as found:
+        yield found
+
+
+def test_the_oldest_idle_connections_are_closed(stack: ExitStack) -> None:
+    """A new connection is served, whatever the number of idle ones from its address."""
+    server = _SteppedServer(stack, ConnectionLimits(most=100, per_address=8))
+    idle = []
+    for _ in range(30):
+        idle.append(server.connect())
+        server.clock.advance(0.1)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    while not server.serving.is_busy() and not _arrived(connection):
+        server.serving.step(timeout=1)
+    while not _arrived(connection):
+        server.serving.step(timeout=1)
+
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    assert [server.is_open(each) for each in idle] == [False] * 23 + [True] * 7
+    assert idle[0].recv(1) == b""
+
+
+def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
+    """A head that arrives byte by byte has the same limit as none."""
+    server = _SteppedServer(stack, ConnectionLimits(head=15))
+    silent, slow = server.connect(), server.connect(b"GET /thing HTTP/1.1\r\n")
+    for _ in range(14):
+        slow.sendall(b"X")
+        server.serving.step(timeout=1)
+        server.wait(1)
+    assert server.is_open(silent)
+    assert server.is_open(slow)
+    server.wait(2)
+
+    assert not server.is_open(silent)
+    assert not server.is_open(slow)
+
+
+def test_a_running_request_has_no_time_limit(stack: ExitStack) -> None:
+    """An answer may take any time; the connection is kept for a while after it."""
+    begun, end = threading.Event(), threading.Event()
+
+    def hold(_: Request) -> None:
+        begun.set()
+        assert end.wait(60)
+
+    server = _SteppedServer(stack, ConnectionLimits(), hold)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert begun.wait(20)
+    server.wait(100_000)
+    assert server.is_open(connection)
+    end.set()
+    while not _arrived(connection):
+        server.serving.step(timeout=1)
+    while server.serving.is_busy():
+        server.serving.step(timeout=1)
+    server.wait(100)
+    assert server.is_open(connection)
+    server.wait(30)
+
+    assert not server.is_open(connection)
+
+
+def test_an_answer_that_is_not_read_is_abandoned(stack: ExitStack) -> None:
+    """The connection and the source of the answer are closed."""
+    ended = threading.Event()
+
+    def endless(_: Request) -> Response:
+        def chunks() -> Iterator[bytes]:
+            try:
+                while True:
+                    yield bytes(MEGABYTE)
+            finally:
+                ended.set()
+
+        return Response(body=chunks())
+
+    server = _SteppedServer(stack, ConnectionLimits(still=60), endless)
+    connection = server.connect(b"GET /thing HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    while not ended.is_set():
+        server.wait(61)
+
+    assert not server.is_open(connection)
+
+
+def _arrived(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(20)
