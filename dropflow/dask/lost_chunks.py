@@ -26,8 +26,9 @@ MOST_EARLIER_TASKS = 250_000
 _LOG = logging.getLogger(__name__)
 
 _LOCK = threading.RLock()
-"""Held while chunks are computed again: another thread that needs them waits, and does not compute them a second time.
-A thread may come back to it, for chunks that are needed for others and lost, too."""
+"""Held while chunks are computed again: another thread that needs them waits, and does not compute them, too."""
+_ACTIVE: list[int] = []
+"""Not empty while the thread that has `_LOCK` computes chunks again."""
 
 
 class LostChunksError(GoneError):
@@ -138,43 +139,77 @@ def persisted_chunks(
 def compute_again(error: LostChunksError) -> None:
     """Compute lost chunks again, and all others of the same `persist` that were on the same nodes, in one session.
 
+    Chunks that it begins with may be lost, too: then they are computed in the same session.
+
     Raises
     ------
     LostChunksError
-        There are no tasks for one: `error`.
+        There are no tasks for one; or this is called for the inputs of such a session, whose caller computes them, too.
     BaseException
         What a task has raised, or why they cannot be executed.
     """
     with _LOCK:
-        lost = {chunk.hold: chunk for chunk, where in error.chunks if chunk.where == where}
-        nodes: dict[PersistedSession, set[str]] = {}
-        for chunk in lost.values():
+        if _ACTIVE:
+            raise error
+        _ACTIVE.append(1)
+        try:
+            left = _found_lost(error)
+            while left:
+                try:
+                    _compute(left, error)
+                except LostChunksError as more:
+                    added = {hold: recipe for hold, recipe in _found_lost(more).items() if hold not in left}
+                    if not added:
+                        raise
+                    left |= added
+        finally:
+            _ACTIVE.clear()
+
+
+def _found_lost(error: LostChunksError) -> dict[Hold, Recipe]:
+    """Return the contents to compute again, with their tasks: none that was since the error was noticed.
+
+    Raises
+    ------
+    LostChunksError
+        There are no tasks for one that is needed: `error`.
+    """
+    nodes: dict[PersistedSession, set[str]] = {}
+    for chunk, where in error.chunks:
+        if chunk.where == where:
             if _recipe_of(chunk.hold) is None:
                 raise error
             nodes.setdefault(chunk.session, set()).add(chunk.place.node)
-        holds = {*lost, *(hold for session, names in nodes.items() for hold in session.holds_on(names))}
-        found: dict[Callable[[TranslatedGraph], PersistedSession], list[tuple[Hold, Recipe]]] = {}
-        for hold in holds:
-            recipe = _recipe_of(hold)
-            if recipe is not None:
-                found.setdefault(recipe.leave, []).append((hold, recipe))
-        for leave, group in found.items():
-            _LOG.warning("computing %s again: %s", plural(len(group), "persisted chunk"), error.text)
-            graph, wanted = tasks_again(dict(group))
-            tasks = translate(graph, wanted, {}, runs_constants=True)
-            session = leave(tasks)
-            for key, drop in tasks.results.items():
-                session.adopt(drop, wanted[key])
+    holds = (hold for session, names in nodes.items() for hold in session.holds_on(names))
+    return {hold: recipe for hold in holds if (recipe := _recipe_of(hold)) is not None}
+
+
+def _compute(left: dict[Hold, Recipe], error: LostChunksError) -> None:
+    """Compute contents again: those of each scheduler in one session. What is done is removed from `left`."""
+    groups: dict[Callable[[TranslatedGraph], PersistedSession], dict[Hold, Recipe]] = {}
+    for hold, recipe in left.items():
+        groups.setdefault(recipe.leave, {})[hold] = recipe
+    for leave, group in groups.items():
+        _LOG.warning("computing %s again: %s", plural(len(group), "persisted chunk"), error.text)
+        nodes, wanted = _tasks_again(group, left)
+        tasks = translate(nodes, wanted, {}, runs_constants=True)
+        session = leave(tasks)
+        for key, drop in tasks.results.items():
+            session.adopt(drop, wanted[key])
+            del left[wanted[key]]
 
 
 def _recipe_of(hold: Hold) -> Recipe | None:
     return None if hold.origin is None else hold.origin[0]()
 
 
-def tasks_again(lost: Mapping[Hold, Recipe]) -> tuple[dict[Hashable, Any], dict[Hashable, Hold]]:
+def _tasks_again(
+    wanted: Mapping[Hold, Recipe], lost: Collection[Hold]
+) -> tuple[dict[Hashable, Any], dict[Hashable, Hold]]:
     """Return a dask graph that computes contents again, and what keeps them, by key of the graph.
 
-    Keys of different recipes may be the same, and mean different values: then one gets another name.
+    Other contents that are not lost are read. Keys of different recipes may be the same, and mean different values:
+    then one gets another name.
     """
     names: dict[_Earlier, Hashable] = {}
     taken: set[Hashable] = set()
@@ -186,7 +221,7 @@ def tasks_again(lost: Mapping[Hold, Recipe]) -> tuple[dict[Hashable, Any], dict[
         return names[one]
 
     nodes: dict[Hashable, Any] = {}
-    starts = {_Earlier(recipe, hold.origin[1]): hold for hold, recipe in lost.items() if hold.origin is not None}
+    starts = {_Earlier(recipe, hold.origin[1]): hold for hold, recipe in wanted.items() if hold.origin is not None}
     left = list(starts)
     while left:
         one = left.pop()

@@ -85,7 +85,8 @@ def to_body(error: DropflowError) -> ErrorBody:
 
 
 def _classes(root: type[DropflowError]) -> dict[str, type[DropflowError]]:
-    found = {root.code: root}
+    """Return the classes of codes. A class without a code of its own is not the one that was sent."""
+    found = {root.code: root} if "code" in vars(root) else {}
     for child in root.__subclasses__():
         found |= _classes(child)
     return found

@@ -21,14 +21,16 @@ from hypothesis import strategies as st
 
 from dropflow.dask import lost_chunks, remote_sessions
 from dropflow.dask.chunk_inputs import read_chunks
-from dropflow.dask.chunk_sources import located
+from dropflow.dask.chunk_sources import fetched, located
 from dropflow.dask.lost_chunks import LostChunksError, Recipe, compute_again, persisted_chunks
 from dropflow.dask.persisted import ChunkPlace, Hold, LostContentsError, PersistedChunk, PersistedSession
 from dropflow.dask.releasing import releaser
 from dropflow.dask.translate import TranslatedGraph, translate
-from dropflow.errors import GoneError, LinkError
+from dropflow.errors import GoneError, LinkError, NotFoundError, StorageError
+from dropflow.rest.content_records import ContentError, write_records
+from dropflow.rest.error_body import to_body
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import NodeInfo, ResultInfo
+from dropflow.rest.schema import Download, NodeInfo, ResultInfo
 
 
 class Nodes:
@@ -51,10 +53,10 @@ class Nodes:
         graph = dict(zip(tasks.keys, tasks.nodes, strict=True)) | {
             key: Alias(key, target) for key, target in tasks.aliases.items()
         }
-        name = f"s{len(self.runs)}"
-        self.runs.append(len(tasks.results))
         keys = list(tasks.results)
         found = dict(zip(keys, dask.get(graph, keys), strict=True))
+        name = f"s{len(self.runs)}"
+        self.runs.append(len(tasks.results))
         self.values |= {(name, drop): found[key] for key, drop in tasks.results.items()}
         places = {
             drop: ChunkPlace(f"d_{drop}", "ab"[number % 2], f"results/{drop}", 8, 0)
@@ -148,8 +150,12 @@ def test_chunks_that_exist_are_read() -> None:
     assert read_chunks(y) == expected
     assert _RUNS == {"x": 1, "y": 1, "z": 2}
     nodes.lose(y["y"], y["z"])
+    assert y["z"]() == expected["z"]
     assert read_chunks(y) == expected
     assert _RUNS == {"x": 1, "y": 2, "z": 3}
+    nodes.lose(x["x"], y["y"], y["z"])
+    assert y["z"]() == expected["z"]
+    assert nodes.runs == [1, 2, 1, 2, 3]  # what is lost, too, is found on the way, and in the same session
 
 
 def test_released_chunks_are_computed_again_if_others_need_them() -> None:
@@ -375,3 +381,22 @@ def test_lost_chunks_of_several_sessions_are_found_together() -> None:
         remote_sessions._locate(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 0), ("s", 1)]
     assert remote_sessions._locate(manager, chunks[3:5], {}) is None
+
+
+def test_contents_that_a_node_does_not_have() -> None:
+    """All of them are named in one error, also those after the first; an error of another kind is raised as it is."""
+
+    def answer(*errors: Exception) -> Any:
+        records = [ContentError(row, to_body(error)) for row, error in enumerate(errors)]  # type: ignore[arg-type]
+        download = Download(name="x", content_type="x", size=None, chunks=write_records(records))
+        return SimpleNamespace(contents=lambda *_: download)
+
+    with pytest.raises(LostContentsError, match=r"a: the first one is gone \(look\)") as found:
+        fetched(
+            answer(GoneError("the first one is gone", where="a", hint="look"), NotFoundError("no drop")),
+            "s",
+            {5: "a", 9: "a"},
+        )
+    assert found.value.rows == {5, 9}
+    with pytest.raises(StorageError, match="the disk is broken"):
+        fetched(answer(GoneError("gone"), StorageError("the disk is broken")), "s", {0: "a", 1: "a"})

@@ -195,7 +195,7 @@ def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler
     (x,) = dask.optimize(x[:10])
     assert until(lambda: len([*root.glob("dask-*/results/*")]) == 2)
     assert x.sum().compute() == 400
-    shutil.rmtree(root)
+    shutil.rmtree(root, ignore_errors=True)  # the removal of other sessions may go on
     assert x.sum().compute() == 400
     assert x[:5].compute(scheduler="synchronous").sum() == 200
     processes.close()
