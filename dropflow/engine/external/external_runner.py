@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
@@ -19,7 +20,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
 from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
 from dropflow.engine.external.place_queue import workers_of_places
-from dropflow.engine.external.sent_batches import SentBatches
+from dropflow.engine.external.sent_batches import SentBatch, SentBatches
 from dropflow.engine.external.waiting_attempts import WaitingAttempts
 from dropflow.engine.inbox import Inbox
 from dropflow.errors import WorkerStartError
@@ -207,11 +208,13 @@ class ExternalRunner:
             self._engine.ping()
         if now >= self._recalled + _SLOW_SECONDS:
             slow = {number: sent for number, sent in self._sent.numbered() if now >= sent.since + _SLOW_SECONDS}
+            # A short attempt that is alone in its batch may wait behind a long one: it is recalled once.
+            wanted = [number for number, sent in slow.items() if len(sent.tasks) > 1 or not sent.is_long]
             for sent in slow.values():
                 sent.is_long = True
-            if several := [number for number, sent in slow.items() if len(sent.tasks) > 1]:
+            if wanted:
                 self._recalled = now
-                self._engine.recall(several)
+                self._engine.recall(wanted)
         for number, sent in self._sent.numbered():
             if sent.aborted and min(sent.aborted.values()) <= now:
                 self._engine.discard(number)
@@ -231,7 +234,8 @@ class ExternalRunner:
         while True:
             batches = [sent for _, sent in self._sent.numbered()]
             long = sum(sent.slots for sent in batches if sent.is_long)
-            found = self._waiting.next_batch(slots, long, sum(not sent.is_long for sent in batches))
+            short = sum(not sent.is_long for sent in batches)
+            found = self._waiting.next_batch(slots, long, short, self._loads(batches))
             if found is None:
                 return
             tasks, queue, taken, is_long = found
@@ -241,6 +245,17 @@ class ExternalRunner:
             self._engine.submit(
                 Batch(number, tuple(tasks)), node.name or node.key, self._of_place.get(queue.number, ())
             )
+
+    def _loads(self, batches: Iterable[SentBatch]) -> Mapping[int, float]:
+        """Return how many batches the workers of each place have, for each of their slots."""
+        busy: Counter[tuple[str, ...]] = Counter()
+        for sent in batches if self._places else ():
+            busy[self._of_place.get(sent.queue.number, ())] += sent.slots
+        slots = {worker.name: worker.slots for worker in self._workers}
+        return {
+            place: busy[names] / max(sum(slots.get(name, 0) for name in names), 1)
+            for place, names in self._of_place.items()
+        }
 
     def _hold(self, *, is_held: bool) -> None:
         self._waiting.hold(is_held=is_held)

@@ -61,7 +61,7 @@ class HostActor:
     def look(self, path: str, token: str) -> dict[str, Any]:
         """Return what `dropflow.engine.external.host.look` finds."""
         # Not as a `HostView`, whose fields may be others in another version.
-        return msgspec.structs.asdict(look(path, token))
+        return msgspec.structs.asdict(look(path, token, alias=ray.get_runtime_context().get_node_id()))
 
     def begin(self, is_shared: bool) -> None:  # noqa: FBT001 - Ray passes it on
         """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
@@ -111,9 +111,8 @@ class _Actor:
         """Names of its host, once it has answered."""
         self.room = 0
         self.has_run = False
-        name = str(node.get("NodeName", ""))
-        self.alias = "" if name == node["NodeManagerAddress"] else name
-        """The name of its node, if it has one: otherwise Ray gives its address."""
+        self.alias = ""
+        """The name of its node, if it has one."""
 
 
 class RayEngine:
@@ -234,8 +233,9 @@ class RayEngine:
             ray.get([looks[ref].handle.begin.remote(self._is_shared) for ref in ready], timeout=_START_SECONDS)
         except ray.exceptions.RayError as error:
             raise WorkerStartError(f"a Ray actor cannot make its directory: {summary_of(error)}") from error
+        nodes = _nodes()
         for ref in ready:
-            self._use(looks[ref], views[looks[ref].name])
+            self._use(looks[ref], views[looks[ref].name], nodes)
         for ref in late:
             self._look_again(looks[ref])
 
@@ -252,8 +252,10 @@ class RayEngine:
                 refuse_other_versions(self.name, {actor.name: view})
                 if self._is_shared and view.problem:
                     raise WorkerStartError(view.problem)
-            except (ray.exceptions.RayError, DropflowError):
-                self._remove(actor, "it cannot be used", replace=False)
+            except (ray.exceptions.RayError, DropflowError) as error:
+                # Ray may start it on a node that has ended a moment ago. Another one is elsewhere.
+                has_ended = isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed
+                self._remove(actor, f"it cannot be used: {summary_of(error)}", replace=has_ended)
                 return
             begun = actor.handle.begin.remote(self._is_shared).future()
             begun.add_done_callback(lambda done: self._begun(actor, view, done))
@@ -264,13 +266,17 @@ class RayEngine:
         if done.exception() is not None:
             self._remove(actor, "it cannot be used", replace=False)
             return
-        self._use(actor, view)
+        self._use(actor, view, _nodes())
         self._report().workers(self._views())
 
-    def _use(self, actor: _Actor, view: HostView) -> None:
+    def _use(self, actor: _Actor, view: HostView, nodes: Mapping[str, Mapping[str, Any]]) -> None:
         host = view.host
+        # It is on another node if that for which it was started has no free processor, or has ended.
+        actor.node = nodes.get(view.alias, actor.node)
+        address, name = str(actor.node["NodeManagerAddress"]), str(actor.node.get("NodeName", ""))
+        actor.alias = "" if name == address else name  # Ray gives the address if there is no name
         actor.room = 0 if self._is_shared else view.room
-        actor.hosts = (str(actor.node["NodeManagerAddress"]), host)
+        actor.hosts = (address, host)
         if host == socket.gethostname():
             actor.hosts += ("localhost", "127.0.0.1")
 
@@ -427,6 +433,11 @@ def _resolved(address: str) -> str:
 
         return str(canonicalize_bootstrap_address(address) or address)
     return address
+
+
+def _nodes() -> Mapping[str, Mapping[str, Any]]:
+    """Return the nodes of the cluster, by their identifiers."""
+    return {node["NodeID"]: node for node in ray.nodes()}
 
 
 def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

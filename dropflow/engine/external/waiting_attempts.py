@@ -1,6 +1,6 @@
 """The attempts of a session that wait for an engine, and which of them it gets next. Does no I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
 from dropflow.engine.chained_tasks import LONG_SECONDS, members
@@ -85,7 +85,9 @@ class WaitingAttempts:
         if result.failure is None:
             self._expected.note(task.template, result.seconds)
 
-    def next_batch(self, slots: int, long: int, short: int) -> NextBatch | None:
+    def next_batch(
+        self, slots: int, long: int, short: int, loads: Mapping[int, float] | None = None
+    ) -> NextBatch | None:
         """Remove and return attempts that the engine should have now; None if it has enough.
 
         Parameters
@@ -96,8 +98,10 @@ class WaitingAttempts:
             Slots of the batches that it has, if others should not wait for them.
         short : int
             Number of the other batches that it has.
+        loads : mapping of int to float, optional
+            How busy the workers of each place are.
         """
-        queue = self._next_queue()
+        queue = self._next_queue(loads or {})
         if queue is None:
             return None
         first = (queue.suspects or queue.pending)[0]
@@ -114,10 +118,16 @@ class WaitingAttempts:
         share = -(-len(queue.pending) // slots)
         return queue.take_batch(min(share, _MOST_IN_BATCH), _BATCH_SECONDS), queue, 1, False
 
-    def _next_queue(self) -> PlaceQueue | None:
-        """Return the queue whose attempt is next: that of the greatest priority; queues take turns."""
+    def _next_queue(self, loads: Mapping[int, float]) -> PlaceQueue | None:
+        """Return the queue whose attempt is next.
+
+        It is that of the place whose workers are least busy: attempts of another place would run there otherwise. Of
+        several, it is that of the greatest priority; queues take turns.
+        """
         waiting = [queue for queue in (*self._queues[self._turn :], *self._queues[: self._turn]) if queue.is_waiting]
         if not waiting:
             return None
         self._turn = (waiting[0].number + 1) % len(self._queues)
-        return max(waiting, key=lambda queue: (queue.suspects or queue.pending)[0].priority)
+        return min(
+            waiting, key=lambda queue: (loads.get(queue.number, 0.0), -(queue.suspects or queue.pending)[0].priority)
+        )

@@ -72,10 +72,10 @@ class PlayedEngine:
         """Note."""
         self.is_closed = True
 
-    def answer(self, number: int, worker: str = "w0") -> None:
+    def answer(self, number: int, worker: str = "w0", seconds: float = 0.001) -> None:
         """Answer a batch with success, as if each attempt had taken a millisecond."""
         batch = self.batches.pop(number)
-        results = tuple(AttemptResult(task.drop, task.attempt, {}, seconds=0.001) for task in batch.tasks)
+        results = tuple(AttemptResult(task.drop, task.attempt, {}, seconds=seconds) for task in batch.tasks)
         assert self.events is not None
         self.events.answered(BatchAnswer(number, worker, results), True)
 
@@ -239,6 +239,41 @@ def test_placed_drops_go_to_the_workers_of_their_place() -> None:
     made.runner.close()
 
     assert hints == {0: ("w0",), 1: ("w1",), 2: ("w0",), 3: ("w1",)}
+
+
+def test_the_next_attempts_are_those_of_the_place_whose_workers_are_free() -> None:
+    """A worker gets the attempts of its own place as long as there are any, however fast it is."""
+    made = Played(GRAPH, slots=2, places=("n0", "n1"))
+    made.submit(range(12))
+    seen = []
+    for _ in range(8):
+        assert until(lambda: len(made.engine.batches) == 2)
+        seen.append(sorted(one.tasks[0].drop % 2 for one in made.engine.batches.values()))
+        made.engine.answer(min(made.engine.batches, key=lambda number: made.engine.hints[number]), seconds=10.0)
+    made.runner.close()
+
+    assert seen == [[0, 1]] * 6 + [[1, 1]] * 2, "then the free worker helps the other place"
+
+
+def test_a_short_attempt_that_waits_alone_behind_a_long_one_is_recalled(played: Played) -> None:
+    """Once: if it runs already, it is no use to ask again. What comes back goes to a worker that is free."""
+    played.runner.submit(same_template(range(4)))
+    for number in (1, 2):
+        assert until(lambda: number in played.engine.batches)  # noqa: B023
+        played.engine.answer(number)
+    assert until(lambda: [len(one.tasks) for one in played.engine.batches.values()] == [1, 1])
+    assert until(lambda: {3, 4} <= set(recalled(played.engine)))
+    assert played.engine.events is not None
+    played.engine.events.answered(BatchAnswer(4, "w0", returned=played.engine.batches[4].tasks), True)
+    assert until(lambda: 5 in played.engine.batches)
+    assert until(lambda: 5 in recalled(played.engine))
+
+    assert sorted(recalled(played.engine)) == [3, 4, 5]
+
+
+def recalled(engine: PlayedEngine) -> list[int]:
+    """The batches that were recalled, each as often as it was."""
+    return [number for call, what in tuple(engine.calls) if call == "recall" for number in what]  # type: ignore[attr-defined]
 
 
 @given(
