@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,

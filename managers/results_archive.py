@@ -19,7 +19,6 @@ from typing import Any, cast
 import msgspec
 
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
-from dropflow.rest.archive_writers import ArchiveMember, ArchiveWriter, archive_writer
 from dropflow.rest.content_records import (
     MAX_CONTENTS,
     ContentBegin,
@@ -37,6 +36,7 @@ from dropflow.rest.operation_records import ArchiveQuery
 from dropflow.rest.schema import Download, ResultInfo
 from dropflow.session_views.result_paths import result_paths
 from managers.api import SessionContents
+from managers.archive_writers import ArchiveMember, ArchiveWriter, archive_writer
 
 __all__ = ["MISSING", "results_archive"]
 

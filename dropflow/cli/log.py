@@ -12,11 +12,11 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
-from dropflow.rest.log_records import LEVELS
+from dropflow.logs.records import LEVELS
 
 if TYPE_CHECKING:
+    from dropflow.logs.records import LogLine, LogPage, LogQuery
     from dropflow.rest.client import Client
-    from dropflow.rest.log_records import LogLine, LogPage, LogQuery
 
 __all__ = ["command"]
 
@@ -96,7 +96,7 @@ def command(
     prints new lines until Ctrl-C.
     """
     from dropflow.cli.connection import connect
-    from dropflow.rest.log_records import LogQuery
+    from dropflow.logs.records import LogQuery
 
     if (session is None) != bool(of_manager):
         raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
@@ -201,7 +201,7 @@ class _Printer:
 
     def _format(self, line: "LogLine") -> str:
         from dropflow.formatting import format_stamp
-        from dropflow.rest.log_records import format_line
+        from dropflow.logs.records import format_line
 
         if self._output.kind is OutputKind.JSON:
             return msgspec.json.encode(line).decode()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from dropflow.clock import Clock
 from dropflow.errors import LinkError
+from dropflow.logs.records import ALL_LINES, LAST_LINES, LogPage, LogQuery, LogTextQuery
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
-from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_caller import OperationCaller, session_events, state_events
 from dropflow.rest.operation_records import (

@@ -25,11 +25,11 @@ from dropflow.errors import (
     UsageError,
     WorldError,
 )
+from dropflow.logs.records import LogPage, LogQuery, LogTextQuery
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.byte_range import DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ArchiveQuery,

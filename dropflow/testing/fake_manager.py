@@ -26,6 +26,16 @@ from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name, safe_name
+from dropflow.logs.records import (
+    LAST_LINES,
+    LogLine,
+    LogPage,
+    LogQuery,
+    LogTextQuery,
+    pack_cursor,
+    severity,
+    unpack_cursor,
+)
 from dropflow.preview.look import picture, picture_type, preview
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.preview.source import BytesSource
@@ -42,16 +52,6 @@ from dropflow.rest.content_records import (
     write_records,
 )
 from dropflow.rest.error_body import to_body
-from dropflow.rest.log_records import (
-    LAST_LINES,
-    LogLine,
-    LogPage,
-    LogQuery,
-    LogTextQuery,
-    pack_cursor,
-    severity,
-    unpack_cursor,
-)
 from dropflow.rest.node_history import LoadSample, NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,

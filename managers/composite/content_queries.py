@@ -12,11 +12,11 @@ from dropflow.errors import DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
+from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     EVERY_RESULT,

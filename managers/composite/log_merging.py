@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from dropflow.rest.log_records import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+from dropflow.logs.records import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 
 __all__ = ["merge_log_pages"]
 

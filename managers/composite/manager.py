@@ -11,8 +11,8 @@ from typing import Literal, cast
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.logs.manager_log import ManagerLog
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.operation_records import DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,
@@ -69,7 +69,7 @@ class Composite(MemberRequests):
     deploy_seconds : float
         How long a deployment may take.
     log : Path, optional
-        Its log (`dropflow.rest.manager_log`).
+        Its log (`dropflow.logs.manager_log`).
 
     Raises
     ------

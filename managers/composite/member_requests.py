@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from dropflow.errors import ConflictError, LinkError
-from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
-from dropflow.rest.manager_log import ManagerLog
+from dropflow.logs.manager_log import ManagerLog
+from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
 from dropflow.rest.schema import Download, SessionInfo

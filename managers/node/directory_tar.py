@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dropflow.data.read_content import open_file
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import StorageError
-from dropflow.rest.archive_writers import ArchiveMember, TarWriter
+from managers.archive_writers import ArchiveMember, TarWriter
 
 __all__ = ["DirectoryListing", "directory_listing", "directory_tar"]
 

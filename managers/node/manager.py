@@ -21,8 +21,8 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_log import MANAGER_LOG, ManagerLog
 from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.rest.schema import (
     Child,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.log_index import LogIndex
 from dropflow.ids import drop_file_name
-from dropflow.rest.log_lines import clean, matcher
-from dropflow.rest.log_records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+from dropflow.logs.lines import clean, matcher
+from dropflow.logs.records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 
 __all__ = ["LogReader", "SessionLogs"]
 

@@ -16,12 +16,12 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
+from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
-from dropflow.rest.log_records import LAST_LINES, LogPage, LogQuery
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     EVERY_RESULT,

@@ -14,10 +14,10 @@ from dropflow.errors import BadFileError, HttpError, NotFoundError
 from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.logical_note import logical_of
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.logs.records import LogPage, LogQuery
+from dropflow.logs.text import log_text
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.log_records import LogPage, LogQuery
-from dropflow.rest.log_text import log_text
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.schema import Download, ProbeRequest, ProbeResult, SessionDetail, SessionInfo

@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from dropflow.rest.log_records import LogPage, LogQuery
+from dropflow.logs.records import LogPage, LogQuery
 from dropflow.rest.pages.log_page import LogSource, shown_log
 from dropflow.rest.pages.page_layout import PageTemplates, page_response, shown_name
 from dropflow.rest.schema import ManagerInfo, SessionDetail

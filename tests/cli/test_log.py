@@ -2,7 +2,7 @@
 
 import msgspec
 
-from dropflow.rest.log_records import LogLine, LogPage
+from dropflow.logs.records import LogLine, LogPage
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 

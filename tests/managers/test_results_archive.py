@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.rest.archive_writers import ArchiveMember, TarWriter, archive_writer
 from dropflow.rest.content_records import (
     ContentBegin,
     ContentEnd,
@@ -28,6 +27,7 @@ from dropflow.rest.operation_records import ArchiveQuery, ResultList
 from dropflow.rest.schema import Download, ResultInfo
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers import results_archive as archive_module
+from managers.archive_writers import ArchiveMember, TarWriter, archive_writer
 from managers.node.directory_tar import directory_tar
 from managers.results_archive import MISSING, results_archive
 

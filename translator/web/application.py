@@ -7,9 +7,9 @@ from pathlib import Path
 import bottle
 
 from dropflow.clock import Clock, SystemClock
+from dropflow.logs.manager_log import ManagerLog
 from dropflow.rest.client import Client
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.pages.login import login_routes
 from dropflow.rest.pages.places import Places
 from dropflow.rest.schema import ManagerInfo

@@ -4,10 +4,10 @@ from functools import partial
 from urllib.parse import quote
 
 from dropflow.errors import NotFoundError
+from dropflow.logs.manager_log import ManagerLog
+from dropflow.logs.records import LogPage, LogQuery, LogTextQuery
+from dropflow.logs.text import log_text
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery
-from dropflow.rest.log_text import log_text
-from dropflow.rest.manager_log import ManagerLog
 from dropflow.rest.pages.log_page import LogSource, shown_log
 from dropflow.rest.pages.page_layout import PageTemplates, page_response
 from dropflow.rest.server.log_waits import page_with_lines

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.rest.manager_log import ManagerLog
+from dropflow.logs.manager_log import ManagerLog
 from dropflow.rest.pages.assets import STATIC, asset_routes
 from dropflow.rest.pages.places import Places
 from dropflow.rest.schema import ManagerInfo

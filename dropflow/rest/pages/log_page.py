@@ -3,7 +3,7 @@
 import msgspec
 
 from dropflow.formatting import format_stamp
-from dropflow.rest.log_records import ALL_LINES, LAST_LINES, LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
+from dropflow.logs.records import ALL_LINES, LAST_LINES, LEVELS, LogLine, LogPage, LogQuery, LogTextQuery, severity
 from dropflow.rest.pages.query_text import asked
 
 __all__ = ["LogSource", "shown_log"]

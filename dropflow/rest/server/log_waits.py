@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from dropflow.clock import SystemClock
-from dropflow.rest.log_records import LogPage, LogQuery
+from dropflow.logs.records import LogPage, LogQuery
 from dropflow.rest.server.stream_slots import StreamSlots
 
 __all__ = ["page_with_lines"]

@@ -17,6 +17,7 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
+from dropflow.logs.records import LogLine
 from dropflow.rest.content_records import (
     ContentBegin,
     ContentError,
@@ -25,7 +26,6 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     read_records,
 )
-from dropflow.rest.log_records import LogLine
 from dropflow.rest.operation_records import TimesQuery
 from dropflow.rest.schema import DropInfo, DropQuery
 from dropflow.session_views.drop_order import order_of

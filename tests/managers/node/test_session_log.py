@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dropflow.engine import drop_log
 from dropflow.engine.drop_log import DropLog
-from dropflow.rest.log_records import LogLine, LogPage, LogQuery
+from dropflow.logs.records import LogLine, LogPage, LogQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dropflow.errors import GoneError, LinkError, NotFoundError
+from dropflow.logs.records import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.client import Client
-from dropflow.rest.log_records import LogLine, LogPage, LogQuery, LogTextQuery
 from dropflow.rest.operation_records import ArchiveQuery, ResultList
 from dropflow.rest.server import log_waits
 from dropflow.rest.server.stream_slots import StreamSlots

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dropflow.rest.log_records import LogLine
+from dropflow.logs.records import LogLine
 from dropflow.rest.operation_records import ResultList
 from dropflow.testing.fake_manager import manager_with_sessions
 from tests.browser import needs_chromium

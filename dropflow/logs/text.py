@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dropflow.formatting import format_stamp
-from dropflow.rest.log_records import LogPage, LogQuery, LogTextQuery, format_line
+from dropflow.logs.records import LogPage, LogQuery, LogTextQuery, format_line
 
 __all__ = ["log_text"]
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dropflow.errors import NotFoundError
-from dropflow.rest.log_lines import clean, matcher
-from dropflow.rest.log_records import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+from dropflow.logs.lines import clean, matcher
+from dropflow.logs.records import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 
 __all__ = ["MANAGER_LOG", "ManagerLog"]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dropflow.cli import log_setup
 from dropflow.cli.log_setup import start_logging
 from dropflow.errors import NotFoundError, UsageError
-from dropflow.rest.log_records import LogLine, LogQuery
-from dropflow.rest.manager_log import MANAGER_LOG, ManagerLog
+from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
+from dropflow.logs.records import LogLine, LogQuery
 from dropflow.rest.server.route import Request, Response
 from dropflow.testing.fake_manager import FakeManager
 from managers.web.log_page import ManagerLogView, log_routes

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from dropflow.rest.log_records import LogTextQuery, severity
+from dropflow.logs.records import LogTextQuery, severity
 
 __all__ = ["clean", "matcher"]
 
