@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from time import gmtime, strftime
 from typing import NewType
 from urllib.parse import quote, unquote
 
@@ -11,6 +12,7 @@ __all__ = [
     "DropId",
     "SessionId",
     "TemplateId",
+    "dated_session_name",
     "drop_file_name",
     "is_session_name",
     "safe_name",
@@ -33,6 +35,7 @@ SESSION_NAME = r"^\w[^/\\\x00-\x1f\x7f-\x9f\u2028\u2029]{0,99}$"
 SESSION_NAME_HINT = "at most 100 printable characters without slashes, a letter, digit or underscore first"
 
 _LONG = 90
+_STEM = 60
 _LONGEST_SEGMENT = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -44,6 +47,12 @@ def safe_name(text: str, *, fallback: str = "graph") -> str:
     be taken for an option.
     """
     return _UNSAFE.sub("_", text).lstrip(".-")[:100] or fallback
+
+
+def dated_session_name(graph: str, now: float) -> str:
+    """Return the name of a graph with the UTC time appended, such as ``imaging-20261121-073600-250``."""
+    stem = safe_name(graph)[:_STEM].strip("._-") or "graph"
+    return f"{stem}-{strftime('%Y%m%d-%H%M%S', gmtime(now))}-{int(now * 1000) % 1000:03d}"
 
 
 def is_session_name(text: str) -> bool:

@@ -88,6 +88,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         without one.
     joined_by : str
         Name of the manager that adds nodes which come while the session runs; empty if none does.
+    request_id : str
+        Of the request that submitted the session; empty if it had none.
     is_joining : bool
         Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
         until the others agree on a view that has it.
@@ -114,6 +116,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     recomputed: _Natural = 0
     copies: dict[_Name, tuple[_Natural, _Natural]] = {}
     joined_by: Annotated[str, Meta(max_length=255)] = ""
+    request_id: Annotated[str, Meta(max_length=64)] = ""
     is_joining: bool = False
     dfg: Any = b""
 

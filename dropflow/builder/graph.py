@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,6 +14,7 @@ from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.notebook import problems_html
 from dropflow.problems import Problem
+from dropflow.rest.patience import PATIENCE, PatientClient
 from translator.pipeline import Translation
 
 __all__ = ["Graph"]
@@ -158,7 +160,12 @@ class Graph(GraphArrays):
             The manager does not answer.
         """
         translation = self.translate(values)
-        return submit(connected(url=url, token=token, key=key), translation.graph, session=session)
+        manager = PatientClient(partial(connected, url=url, token=token, key=key), seconds=PATIENCE)
+        try:
+            return submit(manager, translation.graph, session=session)
+        except BaseException:
+            manager.close()
+            raise
 
     def _repr_html_(self) -> str:
         """Return the picture of the graph, or its problems, for notebooks."""

@@ -22,7 +22,9 @@ from dropflow.notebook import (
 )
 from dropflow.public import DropContent, RunResult
 from dropflow.rest.client import Client
+from dropflow.rest.patience import PatientClient
 from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
+from dropflow.rest.submission import submit_once
 
 if TYPE_CHECKING:
     from translator.planning.live_machines import LiveMachines
@@ -280,7 +282,7 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
 
 
 def submit(
-    client: Client,
+    manager: PatientClient,
     graph: PhysicalGraph,
     *,
     session: str,
@@ -288,32 +290,31 @@ def submit(
     with_parts: "Callable[[PhysicalGraph, Machines], PhysicalGraph] | None" = None,
     with_places: Callable[[PhysicalGraph], PhysicalGraph] | None = None,
     replicas: int = 1,
+    is_known: bool = False,
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
     `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Results are to be on `replicas`
-    nodes. If something fails, the client is closed.
+    nodes. If `is_known`, the manager has answered before, and is asked again if it does not answer now.
 
     Raises
     ------
     LinkError
-        The manager does not answer, or no node is alive.
+        The manager does not answer.
+    UsageError
+        No node is alive.
     """
     from dropflow.cli.planning_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
 
     choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
-    try:
-        nodes = _alive(client)
-        divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
-        parted = fit(divided, nodes, PlacementOptions(choice=choice))
-        placed = parted if with_places is None else with_places(parted)
-        info = client.submit(placed, SubmitQuery(session=session, replicas=replicas))
-    except BaseException:
-        client.close()
-        raise
-    return SubmittedGraph(client, info.session, graph)
+    nodes = manager.ask(_alive) if is_known else _alive(manager.client)
+    divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
+    parted = fit(divided, nodes, PlacementOptions(choice=choice))
+    placed = parted if with_places is None else with_places(parted)
+    info = submit_once(manager, placed, SubmitQuery(session=session, replicas=replicas))
+    return SubmittedGraph(manager.client, info.session, graph)
 
 
 def _alive(client: Client) -> "LiveMachines":

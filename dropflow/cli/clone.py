@@ -1,5 +1,6 @@
 """``dropflow clone``: run the graph of a session again, with other values and options."""
 
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,10 @@ def command(
         raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
 
     def submit(client: "Client") -> "SessionInfo":
+        from dropflow.cli.connection import patient
         from dropflow.graph.chains import with_fusion, without_fusion
         from dropflow.graph.planning_note import planning_of
+        from dropflow.rest.submission import submit_once
         from dropflow.rest.submission_note import options_of
 
         original = client.graph(session)
@@ -88,7 +91,8 @@ def command(
         weighted = planned.measured(output, graph, manager)
         placement = PlacementOptions(parts=parts, choice=planned, anew=True)
         parted = replace(fit(weighted, usable_nodes(output, client), placement), weight=graph.weight)
-        return client.submit(parted, SubmitQuery.of(options, session=name))
+        with closing(patient(client, manager, patience)) as asked:
+            return submit_once(asked, parted, SubmitQuery.of(options, session=name))
 
     return continue_session(output, manager, submit, wait=wait, patience=patience)
 

@@ -14,9 +14,10 @@ from dropflow.cli.paths import default_key
 from dropflow.errors import NoManagerError, UsageError
 from dropflow.rest.client import Client
 from dropflow.rest.pages.tickets import TicketReply, ticket_reply
+from dropflow.rest.patience import PatientClient
 from managers.keys import load
 
-__all__ = ["connect", "connect_to", "manager_url", "ticket_of"]
+__all__ = ["connect", "connect_to", "manager_url", "patient", "ticket_of"]
 
 _RANK = ("master", "island", "node")
 
@@ -45,6 +46,12 @@ def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = 30.0) -
     if record is not None:
         return Client(url, token=record.token, timeout=timeout)
     return Client(url, secret=_secret(manager), timeout=timeout)
+
+
+def patient(client: Client, manager: ConnectionOptions, seconds: float) -> PatientClient:
+    """Return a client that asks the manager of `client` again while it is away; the next connections are its own."""
+    left = [client]
+    return PatientClient(lambda: left.pop() if left else connect_to(client.url, manager), seconds=seconds)
 
 
 def ticket_of(url: str, manager: ConnectionOptions, *, seconds: float, read_only: bool = False) -> TicketReply:

@@ -1,6 +1,7 @@
 """``dropflow submit``: translate a graph here, and run it on the nodes of a manager."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -170,15 +171,17 @@ def command(
     capacities of the nodes, and with their load now. A graph that is placed already (dropflow map) goes to the nodes
     that it names. Without --wait the answer is the session's name; with
     it, the exit status is 0 if the session FINISHED, 1 if not, 3 if its end is not known because the manager or nodes
-    do not answer (see --patience), and 130 if you stopped waiting: the session continues.
+    do not answer (see --patience), and 130 if you stopped waiting: the session continues. If the answer to the
+    submission is lost, the manager is asked again, and not for a second session.
 
     With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
     """
-    from dropflow.cli.connection import connect
+    from dropflow.cli.connection import connect, patient
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
     from dropflow.graph.chains import without_fusion
+    from dropflow.rest.submission import submit_once
     from translator.stage_options import ComponentOptions
 
     translation = read_graph(
@@ -190,16 +193,16 @@ def command(
     note_warnings(output, translation.problems)
     if session and not is_session_name(session):
         raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
-    with connect(manager) as client:
+    with connect(manager) as client, closing(patient(client, manager, patience)) as asked:
         options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
         whole = translation.graph if submission.options.fuse else without_fusion(translation.graph)
         weighted = choice.measured(output, whole, manager)
         parted = replace(fit(weighted, usable_nodes(output, client), options), weight=whole.weight)
         query = SubmitQuery.of(submission.options, session=session, anew=anew)
-        info = client.submit(parted, query)
+        info = submit_once(asked, parted, query)
         if not wait:
             if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note
-                info = client.session(info.session)
+                info = asked.client.session(info.session)
             output.answer(SubmitReply.of(info, manager=client.url, parts=parted.parts, waited=False))
             return Exit.FINISHED
         try:

@@ -98,6 +98,8 @@ class RemoteSessions:
         self._keep = keep
         self._progress = progress
         self._patience = patience
+        self._is_known = False
+        """Whether the manager has answered: before that, a late answer may be a wrong address."""
         self.last: str = ""
         """Name of the last session."""
         self._remover = _ManagerRemover(self.chunks)
@@ -167,9 +169,8 @@ class RemoteSessions:
             ):
                 if used:
                     _find(manager, used.values(), doubted)
-                session = self._submitted(
-                    manager.client, portable(tasks), name, used, self._replicas if is_persisted else 1
-                )
+                session = self._submitted(manager, portable(tasks), name, used, self._replicas if is_persisted else 1)
+                self._is_known = True
                 detail = _end(manager, session, progress=self._progress)
                 if detail.status == SessionState.FINISHED.name:
                     return result(manager, name)
@@ -182,18 +183,19 @@ class RemoteSessions:
         raise AssertionError  # the last try returns or raises
 
     def _submitted(
-        self, client: Client, graph: PhysicalGraph, name: str, used: Mapping[int, PersistedChunk], replicas: int
+        self, manager: PatientClient, graph: PhysicalGraph, name: str, used: Mapping[int, PersistedChunk], replicas: int
     ) -> SubmittedGraph:
         is_ours = self._algorithm == BREADTH_FIRST
         fixed = {drop: chunk.place.node for drop, chunk in used.items()}
         return submit(
-            client,
+            manager,
             graph,
             session=name,
             algorithm="" if is_ours else self._algorithm,
             with_parts=partial(with_parts, fixed=fixed) if is_ours else None,
             with_places=partial(with_drops_on, fixed=fixed),
             replicas=replicas,
+            is_known=self._is_known,
         )
 
     @contextmanager

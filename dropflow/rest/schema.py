@@ -336,6 +336,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         Name of the manager that adds nodes which come while it runs; empty if none does.
     lacks_witness : bool
         Whether it has an even number of members and no witness that answers, so that it survives one loss less.
+    request_id : str
+        Of the request that submitted it (`SubmitQuery`); empty if it had none.
     """
 
     session: str
@@ -368,6 +370,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     recomputed: int = 0
     joined_by: str = ""
     lacks_witness: bool = False
+    request_id: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -606,12 +609,16 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         made from the graph's name when empty.
     anew : bool
         Ignore the nodes that the graph names and place the parts again.
+    request_id : str
+        Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
+        lost (`dropflow.rest.submission`).
     check, infrastructure_retries, until, replicas, protect, join, fuse
         See `dropflow.rest.submit_options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
+    request_id: Annotated[str, Meta(max_length=64)] = ""
 
     @classmethod
     def of(cls, options: SubmitOptions, *, session: str = "", anew: bool = False) -> "SubmitQuery":

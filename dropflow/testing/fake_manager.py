@@ -199,10 +199,10 @@ class _Controls(SessionTimes):
         """Add or replace a node manager."""
         self._nodes[node.name] = node
 
-    def add(self, graph: PhysicalGraph, session: str) -> None:
+    def add(self, graph: PhysicalGraph, session: str, *, request_id: str = "") -> None:
         """Add a session whose drops are all INITIALIZED."""
-        rows = rows_of(graph, self.name)
-        self._put(FakeSession(name=session, graph=graph, rows=rows, created=self.clock.now()))
+        rows, now = rows_of(graph, self.name), self.clock.now()
+        self._put(FakeSession(name=session, graph=graph, rows=rows, created=now, request_id=request_id))
 
     def advance(self, session: str, states: Mapping[int, str]) -> None:
         """Give drops new states, by row; the session is over when all drops are settled."""
@@ -357,7 +357,7 @@ class _SessionLives(_MemberChanges):
         name = options.session or next(name for name in free if name not in self._sessions)
         if name in self._sessions:
             raise ConflictError(f"there is a session {name!r} already", hint="choose another name")
-        self.add(note_options(graph, options), name)
+        self.add(note_options(graph, options), name, request_id=options.request_id)
         return self._find(name).info(self.clock.now())
 
     def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `managers.api.Manager`

@@ -60,6 +60,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
     created: float = 0.0
     finished: float = 0.0
+    request_id: str = ""
     text: str = ""
     whole: int = 0
     failures: tuple[FailureInfo, ...] = ()
@@ -205,6 +206,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             created=self.created,
             started=self.created,
             finished=self.finished,
+            request_id=self.request_id,
             seconds=seconds,
             rate=rate,
             remaining=None if over or not rate else left / rate,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import gmtime, strftime
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -14,7 +13,7 @@ from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.software_note import note_software
-from dropflow.ids import SESSION_NAME_HINT, is_session_name, safe_name
+from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
 from dropflow.loopback import is_loopback
 from dropflow.rest.schema import NodeInfo, SubmitQuery
 from dropflow.rest.submission_note import note_options
@@ -22,16 +21,7 @@ from managers.composite.assignment import assign
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
 
-__all__ = ["plan_deployment", "session_name", "usable_witness"]
-
-_NAME_LENGTH = 60
-
-
-def session_name(graph: PhysicalGraph, clock: Clock) -> str:
-    """Return the name of `graph` with the UTC time appended, such as ``imaging-20261121-073600-250``."""
-    now = clock.now()
-    stem = safe_name(graph.name)[:_NAME_LENGTH].strip("._-") or "graph"
-    return f"{stem}-{strftime('%Y%m%d-%H%M%S', gmtime(now))}-{int(now * 1000) % 1000:03d}"
+__all__ = ["plan_deployment", "usable_witness"]
 
 
 def plan_deployment(
@@ -79,7 +69,7 @@ def plan_deployment(
     survives = len(members) + len(witnesses) >= FEWEST_VOTERS
     notes = [assignment.note, _shortage(replicas, len(members), survives=survives)]
     return Deployment(
-        session=options.session or session_name(graph, clock),
+        session=options.session or dated_session_name(graph.name, clock.now()),
         epoch=max(int(clock.now() * 1e6), after + 1),
         graph=graph.name,
         drops=graph.drops,
@@ -92,6 +82,7 @@ def plan_deployment(
         until=options.until,
         replicas=options.replicas,
         protect=options.protect,
+        request_id=options.request_id,
         notes=tuple(note for note in notes if note),
         dfg=b"".join(dump(placed)),
     )

@@ -147,6 +147,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         members=latest.members,
         recomputed=sum(detail.recomputed for detail in details),
         joined_by=first.joined_by,
+        request_id=first.request_id,
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],

@@ -459,6 +459,7 @@ class HostedSession:
             "recomputed": self._recomputed,
             "members": tuple(place.node for place in self.view.members),
             "joined_by": self.deployment.joined_by,
+            "request_id": self.deployment.request_id,
             "lacks_witness": self.lacks_witness and not progress.is_over,
         }
 

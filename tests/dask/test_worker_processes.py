@@ -223,7 +223,8 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert client.sessions() == ()
         with dropflow.dask.scheduler(to=url, token=token, keep=True):
             da.ones(4, chunks=2).sum().compute()
-        assert [one.status for one in client.sessions()] == ["FINISHED"]
+        assert [(one.status, len(one.request_id)) for one in client.sessions()] == [("FINISHED", 32)]
+        assert client.session(client.sessions()[0].session).request_id == client.sessions()[0].request_id
         client.delete(client.sessions()[0].session)
         # An interrupt cancels and deletes the session.
         started = tmp_path / "started"

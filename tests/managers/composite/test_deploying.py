@@ -318,7 +318,7 @@ def test_sessions_that_are_submitted_in_the_same_millisecond_have_different_name
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of a session without a given name is made from the time, and gets a number if it is in use."""
-    monkeypatch.setattr("managers.composite.deployment_plan.session_name", lambda *_: "fan-now")
+    monkeypatch.setattr("managers.composite.deployment_plan.dated_session_name", lambda *_: "fan-now")
     one = world.hanging("n1")
     island = world.composite("n1", deploy_seconds=60.0)
     one.hang("prepare")
