@@ -1,4 +1,4 @@
-"""Statistics of a running session, at most ten times a second, and less often for graphs with many logical nodes."""
+"""Statistics of a running session, at most five times a second, and less often for graphs with many logical nodes."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dropflow.engine.statistics import Attempts, Statistics, snapshot
 
 __all__ = ["StatisticsPublisher"]
 
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
 _SECONDS_PER_NODE = 0.0006
 """Managers and clients read each publication, which costs them about 60 us a logical node: a tenth of the time."""
 

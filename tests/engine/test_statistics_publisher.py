@@ -9,9 +9,9 @@ from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
 
 
-@pytest.mark.parametrize(("nodes", "published"), [(2, 10), (500, 4), (100_000, 2)])
+@pytest.mark.parametrize(("nodes", "published"), [(2, 5), (500, 4), (100_000, 2)])
 def test_statistics_of_many_nodes_are_published_less_often(nodes: int, published: int) -> None:
-    """Ten times a second for small graphs, and once a second for those with thousands of logical nodes; always last."""
+    """Five times a second for small graphs, once a second for those with thousands of logical nodes; always last."""
     clock, found, core = VirtualClock(), list[Statistics](), Core(fan(2))
     publisher = StatisticsPublisher(clock, found.append, nodes)
     for _ in range(65):

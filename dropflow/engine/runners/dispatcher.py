@@ -1,10 +1,11 @@
 """Which worker of a pool gets which attempts, and which runner gets their results.
 
-A worker gets as many attempts ahead as it works off in a few milliseconds, and one at a time when they are long, so
-that small ones cost little and long ones are spread evenly. Runners take turns. What waits behind an attempt that turns
-out to be long is taken back as soon as another worker is idle. An attempt that takes part in a stream waits for an idle
-worker, and has it to itself; while it waits, no worker is given anything ahead. So does an attempt that declares memory
-or several processors: it waits until as many workers are idle, and only one of them works while it runs.
+A worker gets as many attempts ahead as it works off in 20 ms, and one at a time when they are long or write much, so
+that small ones cost little, long ones are spread evenly, and few contents are held. Runners take turns. What waits
+behind an attempt that turns out to be long is taken back as soon as another worker is idle. An attempt that takes part
+in a stream waits for an idle worker, and has it to itself; while it waits, no worker is given anything ahead. So does
+an attempt that declares memory or several processors: it waits until as many workers are idle, and only one of them
+works while it runs.
 
 A chain of attempts (`dropflow.engine.chained_tasks`) is given to one worker. If its attempts are long, it ends early
 when others wait that should begin before the rest of it: those of another runner, or of greater priority.
@@ -232,7 +233,7 @@ class Dispatcher:
         if runner.number not in worker.executors:
             worker.executors.add(runner.number)
             worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
-        worker.assign(runner.number, tasks, now, expected=runner.expected.of, needs=needs)
+        worker.assign(runner.number, tasks, now, cost=runner.expected.cost, needs=needs)
 
     def recall(self, now: float) -> None:
         """If a worker is idle, recall what waits behind a long attempt of another one."""
@@ -294,7 +295,8 @@ class Dispatcher:
         for (number, task), result in worker.take_results(results, self._clock.now):
             runner = self._runners.get(number)
             if runner is not None and result.failure is None:
-                runner.expected.note(task.template, result.seconds)
+                written = 0 if result.usage is None else result.usage.written
+                runner.expected.note(task.template, result.seconds, written)
             found.append((number, result))
         self.deliver(found)
 

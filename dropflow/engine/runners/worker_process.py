@@ -61,7 +61,7 @@ class WorkerProcess:
         self.executors: set[int] = set()
         """Numbers of the runners whose executors it has."""
         self._backlog = Backlog()
-        """Expected seconds of each attempt in `assigned`."""
+        """Expected cost of each attempt in `assigned`."""
         self.deadline: float | None = None
         self.buffer, self.outgoing, self.contents = Buffer(), bytearray(), SentContents()
         """Received bytes, bytes to send, and what it has of the contents that many attempts read."""
@@ -148,15 +148,15 @@ class WorkerProcess:
         tasks: Sequence[Task],
         now: float,
         *,
-        expected: Callable[[int], float],
+        cost: Callable[[int], float],
         needs: ResourceNeeds = _PLAIN,
     ) -> None:
         """Send attempts to the worker; it must have the executor of their runner.
 
         Parameters
         ----------
-        expected : callable
-            Returns the seconds that an attempt of a template is expected to take.
+        cost : callable
+            Returns what an attempt of a template counts among those that it is given ahead, in seconds.
         needs : ResourceNeeds
             What each of them takes. If that is more than one processor, there is one attempt.
         """
@@ -167,7 +167,7 @@ class WorkerProcess:
         for task in tasks:
             for one in members(task):
                 self.assigned[self.next_number] = (runner, one)
-                self._backlog.add(self.next_number, expected(one.template))
+                self._backlog.add(self.next_number, cost(one.template))
                 self.next_number += 1
 
     def take_results(self, results: Sequence[AttemptResult], now: float) -> Iterator[tuple[Assigned, AttemptResult]]:

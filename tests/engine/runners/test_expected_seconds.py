@@ -48,6 +48,20 @@ def test_a_mean_is_between_the_times_of_its_template(times: list[tuple[int, floa
         assert math.isclose(expected.of(template), mean, abs_tol=1e-12)
 
 
+def test_a_worker_is_given_few_attempts_ahead_that_write_much() -> None:
+    """Attempts of no time that write 1 MB each: 16 fill a worker. What they write is held until others read it."""
+    expected, backlog = ExpectedSeconds(TEMPLATES), Backlog()
+    for written in (1 << 20, 1 << 20, 1 << 20):
+        expected.note(1, 0.0, written)
+
+    for number in range(16):
+        assert backlog.room.seconds > 0.0
+        backlog.add(number, expected.cost(1))
+
+    assert backlog.room == NO_ROOM
+    assert expected.of(1) == 0.0
+
+
 @given(st.lists(st.floats(0.0, 0.1) | st.just(math.inf), max_size=30), st.randoms(use_true_random=False))
 def test_nothing_waits_behind_a_long_attempt(times: list[float], random: Random) -> None:
     """A worker has room as long as its attempts are short together; one may always wait, but not behind a long one."""
@@ -61,7 +75,7 @@ def test_nothing_waits_behind_a_long_attempt(times: list[float], random: Random)
         room = backlog.room
         if any(one >= LONG_SECONDS for one in there.values()):
             assert room == NO_ROOM
-        elif (spare := 0.005 - sum(there.values())) > 1e-9:
+        elif (spare := 0.02 - sum(there.values())) > 1e-9:
             assert room.seconds == pytest.approx(spare)
             assert room.attempts == 512 - len(there)
         elif spare < -1e-9:
