@@ -17,6 +17,8 @@
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
     │   ├── GoneError               data that was released, or belongs to another attempt
+    │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persisted`
+    │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
     │   └── RangeError              a part of a content that begins after its end
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed

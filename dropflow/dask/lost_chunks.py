@@ -42,6 +42,8 @@ class LostChunksError(GoneError):
         Those that are lost.
     """
 
+    code = "DF124"
+
     def __init__(self, text: str, *, chunks: Iterable[PersistedChunk], hint: str = "") -> None:
         super().__init__(text, hint=hint)
         self.chunks = [(chunk, chunk.where) for chunk in chunks]

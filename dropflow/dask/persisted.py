@@ -42,6 +42,8 @@ PERSIST_AGAIN = "persist the collection again"
 class LostContentsError(GoneError):
     """Contents of a session are not there any more, although nothing has released them; `rows` are their drops."""
 
+    code = "DF123"
+
     def __init__(self, text: str, *, rows: Collection[int], where: str = "", hint: str = "") -> None:
         super().__init__(text, where=where, hint=hint)
         self.rows = frozenset(rows)

@@ -230,7 +230,7 @@ def test_a_chunk_without_tasks_is_lost(recompute: bool) -> None:  # noqa: FBT001
 
 
 def test_what_is_lost_again_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A computation that needs chunks computes them again once, and not for ever."""
+    """A computation that needs chunks computes them again once, and not forever."""
     nodes = Nodes()
     chunk = nodes.persist({"x": _task("x")}, "x")["x"]
     nodes.lose(chunk)
@@ -251,7 +251,7 @@ def _adopt_and_lose(session: PersistedSession, row: int, hold: Hold) -> None:
 
 
 def test_another_thread_has_computed_it_meanwhile() -> None:
-    """Who comes second finds the new place, and computes nothing."""
+    """A thread that comes second finds the new place, and computes nothing."""
     nodes = Nodes()
     chunk = nodes.persist({"x": _task("x")}, "x")["x"]
     nodes.lose(chunk)
