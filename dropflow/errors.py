@@ -25,6 +25,7 @@
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
     │   │   └── ResultLostError     it ended after the attempt, before its result was sent
     │   ├── InputLostError          an input on another node was removed while an attempt read it there
+    │   ├── TransferError           contents cannot be brought to or from a worker of another engine
     │   ├── WorkerStartError        no worker process can be started, or none can run this session
     │   ├── LinkError               another node cannot be reached, or does not take what is sent
     │   │   └── RestartedError      a node was restarted after a session was planned for its earlier process
@@ -62,6 +63,7 @@ __all__ = [
     "RestartedError",
     "ResultLostError",
     "StorageError",
+    "TransferError",
     "UnknownComponentError",
     "UsageError",
     "WorkerDiedError",
@@ -242,6 +244,16 @@ class InputLostError(WorldError):
     """
 
     code = "DF205"
+    infrastructure = True
+
+
+class TransferError(WorldError):
+    """Contents cannot be brought to or from a worker of another engine: its disk, or a store, does not take them.
+
+    The attempt is repeated, and is no try of its application.
+    """
+
+    code = "DF206"
     infrastructure = True
 
 

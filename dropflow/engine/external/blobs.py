@@ -1,7 +1,9 @@
 """Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a bucket (fsspec)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from dropflow.errors import BadParameterError, MissingDependencyError, StorageError
@@ -10,6 +12,9 @@ from dropflow.exception_text import summary_of
 __all__ = ["check_store", "read_blob", "remove_blobs", "write_blob"]
 
 _HINT = "see that this host reaches the store, and has its credentials, in the environment or in fsspec's configuration"
+
+_SECONDS = 100.0
+"""How long a store may take for one blob: less than a worker of an engine may take for one message."""
 
 
 def check_store(url: str) -> None:
@@ -51,8 +56,7 @@ def write_blob(url: str, data: bytes) -> None:
     StorageError
         The store does not take it.
     """
-    with _at(url, "written") as (found, path):
-        found.pipe_file(path, data)
+    _done(url, "written", lambda found, path: found.pipe_file(path, data))
 
 
 def read_blob(url: str) -> bytes:
@@ -63,8 +67,7 @@ def read_blob(url: str) -> bytes:
     StorageError
         It is not there, or cannot be read.
     """
-    with _at(url, "read") as (found, path):
-        data: bytes = found.cat_file(path)
+    data: bytes = _done(url, "read", lambda found, path: found.cat_file(path))
     return data
 
 
@@ -76,16 +79,33 @@ def remove_blobs(url: str) -> None:
     StorageError
         The store does not remove them.
     """
-    with _at(url, "removed") as (found, path), suppress(FileNotFoundError):
-        found.rm(path, recursive=True)
+
+    def remove(found: Any, path: str) -> None:
+        with suppress(FileNotFoundError):
+            found.rm(path, recursive=True)
+
+    _done(url, "removed", remove)
 
 
-@contextmanager
-def _at(url: str, what: str) -> Iterator[tuple[Any, str]]:
-    """Give the file system of a URL, and the path there, to what is done with them. fsspec keeps file systems."""
+def _done(url: str, what: str, action: Callable[[Any, str], Any]) -> Any:
+    """Return what an action gives with the file system of a URL, and the path there. fsspec keeps file systems.
+
+    It runs in another thread: clients of stores have timeouts of several minutes, and different ones, or none.
+    """
+    answer: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            import fsspec  # noqa: PLC0415 - an extra
+
+            found = fsspec.url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
+            answer.set_result(action(*found))
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="store", daemon=True).start()
     try:
-        import fsspec  # noqa: PLC0415 - an extra
-
-        yield fsspec.url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
+        return answer.result(_SECONDS)
     except Exception as error:
-        raise StorageError(f"it cannot be {what}: {summary_of(error)}", where=url, hint=_HINT) from error
+        reason = summary_of(error) if answer.done() else f"the store did not answer in {_SECONDS:g} s"
+        raise StorageError(f"it cannot be {what}: {reason}", where=url, hint=_HINT) from error

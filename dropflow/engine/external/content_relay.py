@@ -12,17 +12,18 @@ everything on. Otherwise each worker has a directory of its own (`dropflow.engin
 So the session's journal and directory are complete at any time, and the loss of a worker loses no content.
 """
 
+import collections
 import contextlib
 import itertools
 import logging
 import stat
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from dropflow.engine.api import ExecutorSpec
+from dropflow.engine.api import AttemptResult, ExecutorSpec
 from dropflow.engine.chained_tasks import members, not_begun
 from dropflow.engine.external.content_store import ContentStore
 from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
@@ -34,8 +35,9 @@ from dropflow.engine.external.sent_inputs import SentInputs, identities_of
 from dropflow.engine.external.serial_jobs import SerialJobs
 from dropflow.engine.external.worker_files import FilesReply, LoadBlob, Remove, Request, SaveBlob
 from dropflow.engine.runners.aborted import aborted
-from dropflow.errors import DropflowError, WorkerDiedError, WorkerStartError
+from dropflow.errors import DropflowError, StorageError, TransferError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
+from dropflow.failure import Failure
 
 __all__ = ["ContentRelay"]
 
@@ -207,12 +209,21 @@ class ContentRelay:
         )
         try:
             tasks, failed = inputs.send()
-        except DropflowError as error:
+        except WorkerDiedError as error:
+            self._lose(one, f"its inputs could not be sent to the {self.name} worker {one.worker}: {error.text}")
+            return
+        except (StorageError, TransferError) as error:
             if self._store is not None:  # perhaps a blob is gone
                 for identity in identities_of(one.tasks):
                     self._store.forget(identity)
-            self._lose(one, f"its inputs could not be sent to the {self.name} worker {one.worker}: {error.text}")
-            return
+            where = f"{error.where}: " if error.where else ""
+            failure = Failure.of(TransferError(f"its inputs could not be sent: {where}{error.text}", hint=error.hint))
+            tasks = []
+            failed = [
+                result
+                for task in one.tasks
+                for result in (AttemptResult(task.drop, task.attempt, failure=failure), *not_begun(task.then))
+            ]
         with self._lock:
             failed = [result for result in failed if (result.drop, result.attempt) not in one.answered]
             one.answered.update((result.drop, result.attempt) for result in failed)
@@ -245,7 +256,9 @@ class ContentRelay:
         Raises
         ------
         WorkerDiedError
-            It does not answer, or cannot do one of them.
+            It does not answer.
+        TransferError
+            It cannot do one of them.
         """
         call = self._engine.call(worker, _encode(tuple(requests)))
         with self._lock:
@@ -258,7 +271,7 @@ class ContentRelay:
             with self._lock:
                 self._calls.discard(call)
         if reply.problem:
-            raise WorkerDiedError(f"the {self.name} worker {worker}: {reply.problem}", hint=reply.hint)
+            raise TransferError(f"the {self.name} worker {worker}: {reply.problem}", hint=reply.hint)
         return reply.pieces
 
     # From the workers.
@@ -302,7 +315,7 @@ class ContentRelay:
         if answer.returned or is_last:
             self._report().answered(BatchAnswer(one.number, answer.worker, (), answer.returned), is_last)
         if is_last and one.left:
-            with contextlib.suppress(WorkerDiedError):  # then it has removed them itself
+            with contextlib.suppress(DropflowError):  # it removes them itself at the end
                 self._ask(one.worker, [Remove(tuple(one.left))])
 
     def _lost(self, number: int, why: str) -> None:
@@ -348,8 +361,12 @@ def _probe(store: ContentStore, views: Sequence[WorkerView], ask: Callable[[str,
     """Raise if the session or a worker cannot use a store."""
     url, size = store.probe()
     load = LoadBlob("tmp/store-probe", 0, url, True, (ContentEntry("", stat.S_IFREG, size),))
-    for view in views:
+
+    def try_one(view: WorkerView) -> None:
         try:
             ask(view.name, [load, SaveBlob(load.path, 0, size, url), Remove((load.path,))])
-        except WorkerDiedError as error:
+        except (TransferError, WorkerDiedError) as error:
             raise WorkerStartError(error.text, hint=error.hint) from error
+
+    with ThreadPoolExecutor(_JOBS) as pool:
+        collections.deque(pool.map(try_one, views), maxlen=0)

@@ -16,7 +16,7 @@ from dropflow.engine.external.fetched_parts import FetchedParts
 from dropflow.engine.external.listed_content import ContentEntry, ListedContent, identity_of
 from dropflow.engine.external.sent_inputs import FILE_KINDS
 from dropflow.engine.external.worker_files import PIECE_BYTES, Get, Move, Remove, Request, SaveBlob
-from dropflow.errors import DropflowError, StorageError, WorkerDiedError
+from dropflow.errors import DropflowError, StorageError, TransferError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.fsync import force_to_disk
 
@@ -183,10 +183,11 @@ class FetchedResults:
         try:
             self._pieces(group)
             held = self._settle(group, left, is_last=is_last)
-        except WorkerDiedError as error:
+        except (TransferError, WorkerDiedError) as error:
+            failure = Failure.of(type(error)(f"its outputs could not be fetched: {error.text}", hint=error.hint))
             for at in {at for at, _, _, _ in group.outputs}:
                 if group.results[at].failure is None:
-                    self._fail(group, at, Failure.of(WorkerDiedError(f"its outputs were lost: {error.text}")))
+                    self._fail(group, at, failure)
         finally:
             for log in group.logs:
                 log.close()
@@ -286,7 +287,7 @@ def _blob(piece: SaveBlob) -> bytes:
     try:
         return read_blob(piece.url)
     except StorageError as error:
-        raise WorkerDiedError(str(error)) from error
+        raise TransferError(f"{error.where}: {error.text}", hint=error.hint) from error
 
 
 def _failure(error: BaseException) -> Failure:

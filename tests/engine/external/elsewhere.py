@@ -167,7 +167,7 @@ def _threads(spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
 
 
 def session_elsewhere(
-    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None
+    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None, *, retries: int = 5
 ) -> tuple[Session, LocalRepository]:
     """Return a session whose attempts run on the workers of `engine`, with its repository."""
     clock = SystemClock()
@@ -191,14 +191,16 @@ def session_elsewhere(
         ),
         waits=[template.kind is Kind.DATA for template in graph.templates],
     )
-    return make_session(graph, repository, runner, clock=clock, check_invariants=True), repository
+    return make_session(
+        graph, repository, runner, clock=clock, infrastructure_retries=retries, check_invariants=True
+    ), repository
 
 
 def run_elsewhere(
-    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None
+    graph: PhysicalGraph, directory: Path, engine: Elsewhere, store: ContentStore | None = None, *, retries: int = 5
 ) -> Session:
     """Run a graph to its end on the workers of `engine`."""
-    session, repository = session_elsewhere(graph, directory, engine, store)
+    session, repository = session_elsewhere(graph, directory, engine, store, retries=retries)
     try:
         session.run()
     finally:

@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import re
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from dropflow import local
 from dropflow.apps.runner_choice import parse_runner
+from dropflow.engine.external import blobs as blobs_module
 from dropflow.engine.external.blobs import check_store, read_blob, remove_blobs, write_blob
 from dropflow.engine.external.content_store import BLOB_BYTES, ContentStore, StoredContent
 from dropflow.engine.external.listed_content import ListedContent, identity_of, listing_of
@@ -103,6 +106,74 @@ def test_a_worker_without_the_store_is_named_before_anything_runs(
         run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
 
     assert engine.batches == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        (
+            "worker_files.write_blob",
+            "its outputs could not be fetched: the Elsewhere worker w0: memory://.*: it is full",
+        ),
+        ("fetched_results.read_blob", "its outputs could not be fetched: memory://.*: it is full"),
+        ("worker_files.read_blob", "its inputs could not be sent: the Elsewhere worker w0: memory://.*: it is full"),
+        ("content_store.write_blob", "its inputs could not be sent: memory://.*: it is full"),
+    ],
+)
+def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
+    broken: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are repeated as often as after a lost worker. Then the error names the store, and not the application."""
+    source = tmp_path / "big.dat"
+    source.write_bytes(os.urandom(2 << 20))
+    original = getattr(blobs_module, broken.rpartition(".")[2])
+
+    def fail(url: str, *data: bytes) -> bytes | None:
+        if url.endswith("probe"):
+            found: bytes | None = original(url, *data)
+            return found
+        raise StorageError("it is full", where=url, hint="make room")
+
+    monkeypatch.setattr(f"dropflow.engine.external.{broken}", fail)
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"), retries=1)
+    result = session.result()
+
+    assert (result.status, result.infrastructure_faults) == (SessionState.FAILED, 2)
+    (failure,) = result.failures
+    assert failure.code == "DF206"
+    assert re.search(text, failure.text)
+    assert "make room" in failure.hint
+    assert blobs() == []
+
+
+def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever time limit its own client has. The error has the URL."""
+    over = threading.Event()
+    monkeypatch.setattr(blobs_module, "_SECONDS", 0.1)
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "cat_file", lambda *_: over.wait())
+    with pytest.raises(StorageError, match=r"it cannot be read: the store did not answer in 0\.1 s") as caught:
+        read_blob("memory://bucket/x")
+    over.set()
+
+    assert caught.value.where == "memory://bucket/x"
+
+
+def test_workers_try_the_store_at_the_same_time(tmp_path: Path) -> None:
+    """Each waits until the other has begun."""
+    source = tmp_path / "in.dat"
+    source.write_bytes(b"x")
+    meeting = threading.Barrier(2, timeout=30)
+    engine = Elsewhere(tmp_path / "workers", workers=2)
+
+    def meet(_worker: str, requests: object) -> None:
+        if any(isinstance(one, SaveBlob) for one in requests):  # type: ignore[attr-defined]
+            meeting.wait()
+
+    engine.before_call = meet
+    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
+
+    assert session.result().status is SessionState.FINISHED, session.result().failures
 
 
 def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
