@@ -5,7 +5,7 @@ reads its contents. Contents that are gone are made again (`dropflow.engine.reco
 outside of the session are read where they are; if one is not as it was, what was computed from it must not stay.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from dropflow.engine.recovery import has_attempts
 from dropflow.errors import ConflictError
 from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.reached import reached
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drops, oid
 from dropflow.states import DropState
@@ -117,7 +118,7 @@ def drops_to_repeat(
         if not found:
             raise _has_not_run(graph, states, causes, named[0], where)
         starts |= found
-    repeated = np.flatnonzero(_dependents(graph, starts)).tolist()
+    repeated = np.sort(reached(graph.successors, starts)[0]).tolist()
     begun = tuple(drop for drop in repeated if runs[drop] and has_run(drop))
     return RepeatedDrops(tuple(sorted(starts)), tuple(repeated), begun)
 
@@ -173,10 +174,11 @@ def refuse_mixed_results(
     fresh = [drop for drop in sorted(read) if not is_named[drop] and (runs[drop] or drop in inputs.changed)]
     stays = is_settled & ~runs
     stays[fresh] = False
-    if not (_dependents(graph, fresh) & stays).any():
+    if not stays[reached(graph.successors, fresh)[0]].any():
         return
     for drop in fresh:
-        staying = np.flatnonzero(_dependents(graph, [drop]) & stays).tolist()
+        dependents = reached(graph.successors, [drop])[0]
+        staying = np.sort(dependents[stays[dependents]]).tolist()
         if staying:
             why = "has changed since the session read it" if drop in inputs.changed else "has to be read again"
             raise ConflictError(
@@ -200,22 +202,6 @@ def _has_not_run(
     elif state is DropState.SKIPPED:
         hint = "name a drop that it depends on, such as the branch that skipped it"
     return ConflictError(f"{oid(graph, drop)} has not run: it is {state.name}", where=where, hint=hint)
-
-
-def _dependents(graph: PhysicalGraph, starts: Iterable[int]) -> BooleanColumn:
-    """Return which drops are these, or depend on them."""
-    found = np.zeros(graph.drops, dtype=np.bool_)
-    waiting = list(starts)
-    found[waiting] = True
-    after = graph.successors
-    ptr, neighbour, is_found = after.ptr.data, after.neighbour.data, found.view(np.uint8).data
-    while waiting:
-        drop = waiting.pop()
-        for other in neighbour[ptr[drop] : ptr[drop + 1]]:
-            if not is_found[other]:
-                is_found[other] = 1
-                waiting.append(other)
-    return found
 
 
 def _outside_roots(graph: PhysicalGraph) -> list[int]:

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.graph.ancestors import ancestors
 from dropflow.graph.drop_digests import DropDigests, digest_text, drop_digests
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.reached import reached
 from dropflow.graph.software_note import software_of
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import find_drop, index_of, oids
@@ -174,7 +174,7 @@ def origin_of(report: SessionReport, drop: str, query: PageQuery = FIRST_PAGE) -
     """
     graph = report.graph
     row = int(find_drop(graph, drop))
-    rows, away = ancestors(graph, row)
+    rows, away = reached(graph.predecessors, [row])
     digests = drop_digests(graph)
     results = {one.drop: one for one in (report.results.results if report.results else ())}
     listed = slice(query.offset, query.offset + query.limit)

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.ancestors import ancestors
 from dropflow.graph.builder import from_columns
-from dropflow.graph.drawing.selections import upstream
 from dropflow.graph.drop_digests import digest_text, drop_digests, signature_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
@@ -143,13 +141,3 @@ def test_the_cost_of_a_drop_is_flat(shape: Any) -> None:
 
     small, middle, large = map(cost, (1_000, 5_000, 25_000))
     assert max(middle, large) < 4 * small
-
-
-def test_ancestors_are_what_is_upstream() -> None:
-    """The drop itself is first, then all drops upstream, the nearest first, in wide and in deep graphs."""
-    for graph, drop in ((chains(600, 20), 599), (fan(400), 399), (chain(300), 299)):
-        rows, away = ancestors(graph, drop)
-
-        assert sorted(rows.tolist()) == upstream(graph, drop).tolist()
-        assert (rows[0], away[0]) == (drop, 0)
-        assert (np.diff(away) >= 0).all()

@@ -1,29 +1,27 @@
 """Drops to be shown apart from the others: what is before or after one, what a failure took along, a path, a text."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.order import critical_path
-from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.reached import reached
 from dropflow.graph.text_ids import oids
 from dropflow.states import DropState
 
 __all__ = ["critical", "downstream", "matching", "of_template", "taken_along", "upstream", "waiting_chain", "waits_for"]
 
 States = npt.NDArray[np.uint8]
-_Mask = npt.NDArray[np.bool_]
 
 
 def upstream(graph: PhysicalGraph, drop: int) -> IntColumn:
     """Return a drop and all that it depends on, ascending."""
-    return _reached(graph.predecessors, drop, np.ones(graph.drops, dtype=np.bool_))
+    return np.sort(reached(graph.predecessors, [drop])[0])
 
 
 def downstream(graph: PhysicalGraph, drop: int) -> IntColumn:
     """Return a drop and all that depend on it, ascending."""
-    return _reached(graph.successors, drop, np.ones(graph.drops, dtype=np.bool_))
+    return np.sort(reached(graph.successors, [drop])[0])
 
 
 def taken_along(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
@@ -31,12 +29,12 @@ def taken_along(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
 
     If two failures have reached a drop, it belongs to both.
     """
-    return _reached(graph.successors, drop, states == DropState.ERROR)
+    return np.sort(reached(graph.successors, [drop], states == DropState.ERROR)[0])
 
 
 def waits_for(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
     """Return a drop and all drops upstream of it that are not settled, ascending: what it waits for."""
-    return _reached(graph.predecessors, drop, states <= DropState.WRITING)
+    return np.sort(reached(graph.predecessors, [drop], states <= DropState.WRITING)[0])
 
 
 def waiting_chain(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
@@ -76,20 +74,3 @@ def matching(graph: PhysicalGraph, text: str) -> IntColumn:
     names = oids(graph, others)
     hits[others] = np.fromiter((wanted in name.casefold() for name in names), dtype=np.bool_, count=len(names))
     return np.flatnonzero(hits).astype(np.int32)
-
-
-def _reached(edges: Adjacency, drop: int, may_pass: _Mask) -> IntColumn:
-    """Return a drop and all that are reached from it over drops that may be passed, ascending."""
-    seen = np.zeros(len(edges.ptr) - 1, dtype=np.bool_)
-    seen[drop] = True
-    frontier: npt.NDArray[Any] = np.array([drop])
-    while len(frontier):
-        start = edges.ptr[frontier]
-        count = edges.ptr[frontier + 1] - start
-        ends = np.cumsum(count)
-        rows = np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(start - ends + count, count)
-        near = edges.neighbour[rows]
-        near = near[~seen[near] & may_pass[near]]
-        seen[near] = True
-        frontier = np.unique(near)
-    return np.flatnonzero(seen).astype(np.int32)
