@@ -69,6 +69,9 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
                 for one in found[:_SHOWN_PAIRS]
             ]
             yield from columns(rows, header=("from", "to", "contents", "bytes", "in place", "planned"))
+            if self.statistics.uncounted:
+                nodes = ", ".join(self.statistics.uncounted)
+                yield f"these sums are incomplete: what {nodes} received is not known"
 
     def _templates(self) -> Iterator[str]:
         rows = [
@@ -146,12 +149,13 @@ def command(
 def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesReply:
     from dropflow.times.analysis import analyse, statistics_of
     from dropflow.times.attempts import attempts_of
-    from dropflow.times.traffic import traffic_of
+    from dropflow.times.traffic import traffic_of, uncounted_nodes
 
     graph, sections = sections_of_directories(runs)
     found = analyse(graph, attempts_of(sections))
-    traffic = traffic_of(graph, sections)
-    return TimesReply(run=graph.name, statistics=statistics_of(found, most=slowest, most_steps=steps, traffic=traffic))
+    traffic, uncounted = traffic_of(graph, sections), uncounted_nodes(sections)
+    statistics = statistics_of(found, most=slowest, most_steps=steps, traffic=traffic, uncounted=uncounted)
+    return TimesReply(run=graph.name, statistics=statistics)
 
 
 def _of_session(manager: ConnectionOptions, session: str, slowest: int, steps: int) -> TimesReply:

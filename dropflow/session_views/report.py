@@ -60,6 +60,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
         Nodes that did not answer.
     traffic : tuple of NodeTraffic
         What was moved between nodes.
+    uncounted : tuple of str
+        Nodes that received contents which `traffic` may lack.
     results : ResultList
         Its results; none unless they were asked for.
     states : uint8 array, shape (drops,), or None
@@ -73,6 +75,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     versions: Sequence[tuple[str, str]] = ()
     missing: tuple[str, ...] = ()
     traffic: tuple[NodeTraffic, ...] = ()
+    uncounted: tuple[str, ...] = ()
     results: ResultList = ResultList(results=())
     states: npt.NDArray[np.uint8] | None = None
 
@@ -89,7 +92,9 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def statistics(self) -> TimesStatistics:
         """Times of attempts."""
-        return statistics_of(self.analysis, most_steps=30, missing=self.missing, traffic=self.traffic)
+        return statistics_of(
+            self.analysis, most_steps=30, missing=self.missing, traffic=self.traffic, uncounted=self.uncounted
+        )
 
     @property
     def parameters(self) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:

@@ -24,7 +24,7 @@ from dropflow.states import UNKNOWN_STATE
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections
-from dropflow.times.traffic import traffic_of
+from dropflow.times.traffic import traffic_of, uncounted_nodes
 
 __all__ = ["ReportSource", "session_report"]
 
@@ -99,6 +99,7 @@ def session_report(source: ReportSource, session: str, *, has_results: bool = Fa
         versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
         missing=tuple(sorted(section.node for section in sections if section.missing)),
         traffic=traffic_of(graph, sections),
+        uncounted=uncounted_nodes(sections),
         results=source.results(session) if has_results else ResultList(results=()),
         states=_states_of(source.states(session), graph.drops) if has_results else None,
     )

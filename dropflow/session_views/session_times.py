@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -80,8 +79,10 @@ class SessionTimes(ABC):
             found = analyse(found.graph, ended_by(found.attempts, query.time))
             return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
         traffic = traffic_of(found.graph, sections)
-        statistics = statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic)
-        return msgspec.structs.replace(statistics, uncounted=uncounted_nodes(sections))
+        uncounted = uncounted_nodes(sections)
+        return statistics_of(
+            found, most=query.slowest, most_steps=query.steps, missing=missing, traffic=traffic, uncounted=uncounted
+        )
 
     def moment(self, session: str, query: MomentQuery) -> SessionMoment:
         """Return a session as it was at a moment."""

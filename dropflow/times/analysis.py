@@ -56,6 +56,7 @@ def statistics_of(
     most_steps: int = 100,
     missing: tuple[str, ...] = (),
     traffic: tuple[NodeTraffic, ...] = (),
+    uncounted: tuple[str, ...] = (),
 ) -> TimesStatistics:
     """Return the statistics of a session.
 
@@ -69,6 +70,8 @@ def statistics_of(
         Nodes that did not answer.
     traffic : tuple of NodeTraffic
         What was moved between nodes; the first 10,000 pairs are kept.
+    uncounted : tuple of str
+        Nodes that received contents which `traffic` may lack.
     """
     attempts, path = found.attempts, found.waits.path
     ran = attempts.ended - attempts.began
@@ -89,6 +92,7 @@ def statistics_of(
         lanes=_lane_uses(found),
         traffic=traffic[:_MOST_PAIRS],
         missing=missing,
+        uncounted=uncounted,
     )
 
 

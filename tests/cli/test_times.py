@@ -5,7 +5,13 @@ from pathlib import Path
 
 import msgspec
 
+from dropflow.cli.times import TimesReply
+from dropflow.testing.shapes import fan
+from dropflow.times.analysis import analyse, statistics_of
+from dropflow.times.attempts import attempts_of
+from dropflow.times.statistics import NodeTraffic
 from tests.cli.answers import Command
+from tests.times.made_times import sections_of
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
@@ -20,6 +26,18 @@ def test_a_run_has_times(command: Command, tmp_path: Path) -> None:
     assert len(found["slowest"]) == 2
     assert 0 < found["critical_ran"] + found["critical_waited"] <= found["ended"] - found["began"]
     assert "critical path:" in command("times", tmp_path / "run").text
+
+
+def test_moved_bytes_that_are_not_counted_are_named() -> None:
+    """What these nodes received is not in the sums, which are shown above."""
+    found = analyse(fan(4), attempts_of(sections_of([[{"drop": 0}]])))
+    traffic = (NodeTraffic(source="n1", target="n0", contents=1, size=7),)
+    statistics = statistics_of(found, traffic=traffic, uncounted=("n1", "n2"))
+    lines = list(TimesReply(run="s", statistics=statistics).lines())
+
+    sums = lines.index("these sums are incomplete: what n1, n2 received is not known")
+    (moved,) = (at for at, line in enumerate(lines) if line.startswith("moved between nodes: 7"))
+    assert moved < sums < lines.index("workers:")
 
 
 def test_several_sessions_are_refused(command: Command) -> None:

@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from dropflow.formatting import format_count
@@ -11,6 +12,7 @@ from dropflow.session_views.report import report_page
 from dropflow.session_views.session_report import session_report
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
+from dropflow.times.received import NodeReceipts, PeerReceipts
 from tests.times.made_times import executed, sections_of
 
 _HOSTILE = "<script>alert('x')</script>\"'&"
@@ -61,6 +63,20 @@ def test_a_report_has_all_its_sections() -> None:
         *("Summary", "Failures by root cause", "Graph", "Logical nodes", "Timeline", "Times by logical node"),
         *("Critical path", "Parameters", "Versions"),
     ]
+
+
+def test_moved_bytes_that_are_not_counted_are_named() -> None:
+    """What a node received that does not answer is not in the sums, and the report says so."""
+    manager = FakeManager(nodes=("n0", "n1"), role="island")
+    manager.add(fan(4), "s")
+    moved = NodeReceipts(node="n0", received=(PeerReceipts(node="n1", contents=1, size=7),))
+    counted, silent = sections_of([[{"drop": 0}], []])
+    replace = msgspec.structs.replace
+    manager.set_times("s", [replace(counted, received=moved), replace(silent, missing="it did not answer")])
+
+    page = report_page(session_report(manager, "s")).decode()
+
+    assert "what <bdi>n1</bdi> received is not known" in page
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@
 % end
 </tbody></table></div></section>
 % if statistics.traffic:
-% include("traffic.tpl", traffic=statistics.traffic)
+% include("traffic.tpl", traffic=statistics.traffic, uncounted=statistics.uncounted)
 % end
 <section aria-labelledby="critical"><h2 id="critical">Critical path</h2>
 <p class="muted small">{{plural(statistics.critical_steps, "attempt")}}; the longest {{format_count(len(statistics.critical))}} are listed.</p>

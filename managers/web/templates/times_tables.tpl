@@ -59,8 +59,5 @@
 </div>
 % end
 % if times.traffic:
-% include("traffic.tpl", traffic=times.traffic)
-% if times.uncounted:
-<p class="muted small">These sums are incomplete: what <bdi>{{single_line(", ".join(times.uncounted), 400)}}</bdi> received is not known, because it was lost or does not answer.</p>
-% end
+% include("traffic.tpl", traffic=times.traffic, uncounted=times.uncounted)
 % end

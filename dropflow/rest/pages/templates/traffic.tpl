@@ -69,3 +69,6 @@
 </tbody></table></div></details>
 % end
 </section>
+% if uncounted:
+<p class="muted small">These sums are incomplete: what <bdi>{{single_line(", ".join(uncounted), 400)}}</bdi> received is not known, because it was lost or does not answer.</p>
+% end
