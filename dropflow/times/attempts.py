@@ -38,6 +38,8 @@ class AttemptColumns:
         Seconds since the epoch, by the clock of its node. `committed` of an attempt that failed is when that was noted.
     records : array of `dropflow.times.records.RECORD`
         What was recorded.
+    idle : dict of str to str
+        Nodes without an attempt that has ended, also those that did not answer, and why there is none.
     """
 
     nodes: tuple[str, ...]
@@ -52,6 +54,7 @@ class AttemptColumns:
     ended: _Seconds
     committed: _Seconds
     records: npt.NDArray[Any]
+    idle: dict[str, str]
 
     def __len__(self) -> int:
         return len(self.drop)
@@ -67,13 +70,14 @@ class AttemptColumns:
         return float(self.committed.max()) if len(self) else 0.0
 
 
-_COLUMNS = tuple(field.name for field in fields(AttemptColumns) if field.name != "nodes")
+_COLUMNS = tuple(field.name for field in fields(AttemptColumns) if field.name not in ("nodes", "idle"))
 
 
 def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
     """Return the attempts of all nodes."""
     found = [section for section in sections if not section.missing]
     records = np.concatenate([section.records for section in found]) if found else np.zeros(0, RECORD)
+    active = {section.node for section in found if len(section.records)}
     node = np.repeat(np.arange(len(found), dtype=np.int32), [len(section.records) for section in found])
     ready = records["ready"].astype(np.float64)
     given = ready + records["waited"]
@@ -92,6 +96,7 @@ def attempts_of(sections: Sequence[TimesSection]) -> AttemptColumns:
         ended=ended,
         committed=ended + records["committed"],
         records=records,
+        idle={section.node: _idle_reason(section) for section in sections if section.node not in active},
     )
 
 
@@ -99,7 +104,16 @@ def ended_by(attempts: AttemptColumns, time: float) -> AttemptColumns:
     """Return the attempts that were committed, or had failed, by then."""
     which = attempts.committed <= time
     columns = {name: getattr(attempts, name)[which] for name in _COLUMNS}
-    return AttemptColumns(nodes=attempts.nodes, **columns)
+    return AttemptColumns(nodes=attempts.nodes, idle=attempts.idle, **columns)
+
+
+def _idle_reason(section: TimesSection) -> str:
+    if section.missing:
+        return "it does not answer"
+    if section.busy_with:
+        word = "sessions" if len(section.busy_with) > 1 else "session"
+        return f"its workers are busy with {word} {', '.join(section.busy_with)}"
+    return f"no attempt of this session has {'ended' if len(section.running) else 'run'} there"
 
 
 def check_rows(graph: PhysicalGraph, attempts: AttemptColumns, where: str) -> None:

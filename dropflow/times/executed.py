@@ -1,6 +1,7 @@
 """The timeline of a session as it was executed, as a trace and as a picture."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -19,20 +20,31 @@ from dropflow.times.picture import (
     busy_area,
     tops_of,
 )
-from dropflow.times.trace import chrome_trace, span
+from dropflow.times.trace import chrome_trace, note, span
 from dropflow.times.waits import WAITED_FOR
 
 __all__ = ["executed_picture", "executed_trace"]
 
 
 def executed_trace(found: Analysis) -> Iterator[bytes]:
-    """Return a trace for Perfetto in pieces: the attempts of each lane, and what they waited for."""
+    """Return a trace for Perfetto in pieces: the attempts of each lane, and what they waited for.
+
+    A node without attempts has an instant instead, which is named after the reason.
+    """
     lanes = found.lanes
     names = (
         (int(lanes.node[lane]), int(lanes.number[lane]), lane_name(int(lanes.worker[lane]), int(lanes.number[lane])))
         for lane in range(len(lanes))
     )
-    return chrome_trace(found.attempts.nodes, _spans(found), names)
+    nodes = _nodes(found)
+    notes = (note(found.attempts.idle[name], node) for node, name in enumerate(nodes) if name in found.attempts.idle)
+    return chrome_trace(nodes, chain(_spans(found), notes), names)
+
+
+def _nodes(found: Analysis) -> list[str]:
+    """Return the names of the nodes, those that did not answer last."""
+    answered = found.attempts.nodes
+    return [*answered, *(name for name in found.attempts.idle if name not in answered)]
 
 
 def _spans(found: Analysis) -> Iterator[dict[str, object]]:
@@ -68,16 +80,20 @@ def _spans(found: Analysis) -> Iterator[dict[str, object]]:
 
 
 def executed_picture(found: Analysis) -> TimelinePicture:
-    """Return a picture: a row for each lane, and a box for each attempt; of very many, how many run on each node."""
+    """Return a picture: a row for each lane, and a box for each attempt; of very many, how many run on each node.
+
+    A node without attempts has the reason in its place.
+    """
     attempts, lanes = found.attempts, found.lanes
     is_large = len(attempts) > MOST_BOXES
-    counts = np.bincount(lanes.node, minlength=len(attempts.nodes)).tolist()
+    nodes = _nodes(found)
+    counts = np.bincount(lanes.node, minlength=len(nodes)).tolist()
     tops, length = tops_of(counts, is_large=is_large), attempts.end - attempts.start
     return TimelinePicture(
-        title=f"{found.graph.name}: {len(attempts)} attempts in {length:.6g} s on {len(counts)} nodes",
+        title=f"{found.graph.name}: {len(attempts)} attempts in {length:.6g} s on {len(attempts.nodes)} nodes",
         width=LEFT + WIDTH + 20,
         height=int(tops[-1]) + 30,
-        rows=tuple(Row(node, top) for node, top in zip(attempts.nodes, tops, strict=False)),
+        rows=tuple(Row(node, top, attempts.idle.get(node, "")) for node, top in zip(nodes, tops, strict=False)),
         boxes=() if is_large else tuple(_boxes(found, tops, length)),
         areas=tuple(_busy_areas(found, tops, length, counts)) if is_large else (),
     )

@@ -46,15 +46,16 @@ COLOURS = (
 _TOP, _SAMPLES = 30, 500
 _MOST_PIXELS = 100_000_000
 _FONT = 11
-_LINE_COLOUR = "#cccccc"
+_LINE_COLOUR, _NOTE_COLOUR = "#cccccc", "#767676"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The name of a node, and the top of its processors."""
+    """The name of a node, the top of its processors, and why nothing has run there; empty if something has."""
 
     name: str
     top: float
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class TimelinePicture:
 
 def tops_of(lanes: Sequence[int], *, is_large: bool) -> list[float]:
     """Return the top of each node with so many lanes, and the bottom of the last one."""
-    heights = [LANE * (2 if is_large else min(count, MOST_LANES)) + 8 for count in lanes]
+    heights = [LANE * (2 if is_large else min(max(count, 1), MOST_LANES)) + 8 for count in lanes]
     tops: list[float] = (np.concatenate([[0], np.cumsum(heights)]) + _TOP).tolist()
     return tops
 
@@ -161,6 +162,8 @@ def _svg(picture: TimelinePicture) -> Iterator[str]:
         yield f'<text x="4" y="{row.top + 11:g}">{escape(row.name)}</text>\n'
         yield f'<line x1="{LEFT}" y1="{row.top - 3:g}" x2="{picture.width - 20}" y2="{row.top - 3:g}" '
         yield f'stroke="{_LINE_COLOUR}"/>\n'
+        if row.note:
+            yield f'<text x="{LEFT}" y="{row.top + 11:g}" fill="{_NOTE_COLOUR}">{escape(row.note)}</text>\n'
     for box in picture.boxes:
         yield f'<rect x="{box.left:.2f}" y="{box.top:g}" width="{box.width:.2f}" height="{LANE - 2}" '
         yield f'fill="{box.colour}"><title>{escape(box.text)}</title></rect>\n'
@@ -187,6 +190,7 @@ def write_png(picture: TimelinePicture, stream: BinaryIO) -> None:
     for row in picture.rows:
         draw.text((4, row.top), row.name, fill="black", font_size=_FONT)
         draw.line((LEFT, row.top - 3, picture.width - 20, row.top - 3), fill=_LINE_COLOUR)
+        draw.text((LEFT, row.top), row.note, fill=_NOTE_COLOUR, font_size=_FONT)
     for box in picture.boxes:
         # Both corners are drawn; a box of half a pixel still has one.
         right = max(box.left + box.width - 1, box.left)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-__all__ = ["chrome_trace", "span"]
+__all__ = ["chrome_trace", "note", "span"]
 
 _MICROSECONDS = 1e6
 
@@ -22,7 +22,7 @@ def chrome_trace(
     nodes : sequence of str
         Names of the processes.
     spans : iterable of dict
-        What `span` returned, perhaps with ``cat`` and ``args``.
+        What `span` and `note` returned, perhaps with ``cat`` and ``args``.
     lanes : iterable of (int, int, str)
         Index of a node, number of a lane, and name of the lane.
     """
@@ -45,3 +45,8 @@ def span(name: str, start: float, end: float, node: int, lane: int) -> dict[str,
     """Return what happened from `start` to `end`, in seconds, on a lane of a node."""
     duration = max(float(end) - float(start), 0.0) * _MICROSECONDS
     return {"ph": "X", "name": name, "ts": float(start) * _MICROSECONDS, "dur": duration, "pid": node, "tid": lane + 2}
+
+
+def note(text: str, node: int) -> dict[str, object]:
+    """Return a mark at the beginning of a node on which nothing happened."""
+    return {"ph": "i", "s": "p", "name": text, "ts": 0.0, "pid": node, "tid": 2}
