@@ -108,7 +108,7 @@ def command(
     """
     from dropflow.rest.schema import PageQuery
 
-    report = report_of_run(manager, run)
+    report = report_of_run(manager, run, has_states=drop is not None)
     if drop is None:
         from dropflow.session_views.signature import signature
 

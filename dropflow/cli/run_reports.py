@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 __all__ = ["report_of_run"]
 
 
-def report_of_run(manager: ConnectionOptions, run: str, *, other_url: str | None = None) -> "SessionReport":
+def report_of_run(
+    manager: ConnectionOptions, run: str, *, other_url: str | None = None, has_states: bool = False
+) -> "SessionReport":
     """Return the report, with results, of the directory of a run, or of a session.
 
     Parameters
@@ -22,6 +24,8 @@ def report_of_run(manager: ConnectionOptions, run: str, *, other_url: str | None
         A directory if it is written as a path, or if no address is given and there is a run of that name.
     other_url : str, optional
         The manager of the session, if it is another one.
+    has_states : bool
+        Whether the states of the drops of a session are read, too.
 
     Raises
     ------
@@ -43,4 +47,4 @@ def report_of_run(manager: ConnectionOptions, run: str, *, other_url: str | None
     if other_url is not None and manager.url is None:  # the token is for the manager of the options
         manager = ConnectionOptions(key=manager.key)
     with connect_to(url, manager) as client:
-        return session_report(client, run, has_results=True)
+        return session_report(client, run, has_results=True, has_states=has_states)

@@ -65,7 +65,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
     results : ResultList
         Its results; none unless they were asked for.
     states : uint8 array, shape (drops,), or None
-        `dropflow.states.DropState` of each drop, 255 for those that are not known; None unless results were asked for.
+        `dropflow.states.DropState` of each drop, 255 for those that are not known; None unless they were asked for.
     """
 
     detail: SessionDetail

@@ -67,7 +67,9 @@ class ReportSource(Protocol):
         ...
 
 
-def session_report(source: ReportSource, session: str, *, has_results: bool = False) -> SessionReport:
+def session_report(
+    source: ReportSource, session: str, *, has_results: bool = False, has_states: bool = False
+) -> SessionReport:
     """Return the report of a session as it is now.
 
     Parameters
@@ -77,7 +79,9 @@ def session_report(source: ReportSource, session: str, *, has_results: bool = Fa
     session : str
         Its name.
     has_results : bool
-        Whether results and states of drops are read, too: a page does not show them, but an origin does.
+        Whether results are read, too, which comparisons and origins need.
+    has_states : bool
+        Whether states of drops are read, too, which origins need.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def session_report(source: ReportSource, session: str, *, has_results: bool = Fa
         traffic=traffic_of(graph, sections),
         uncounted=uncounted_nodes(sections),
         results=source.results(session) if has_results else ResultList(results=()),
-        states=_states_of(source.states(session), graph.drops) if has_results else None,
+        states=_states_of(source.states(session), graph.drops) if has_states else None,
     )
 
 

@@ -28,7 +28,7 @@ def origin_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     """Return the routes of the origin of a drop, and of the same as JSON."""
 
     def view_of(call: Request) -> OriginView:
-        report = session_report(manager, call.path["session"], has_results=True)
+        report = session_report(manager, call.path["session"], has_results=True, has_states=True)
         origin = origin_of(report, call.path["drop"], call.query)
         warnings = tuple(f"Node {node} did not answer: what it has is missing." for node in origin.missing)
         return OriginView(manager=manager.info(), origin=origin, warnings=warnings)

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from dropflow.errors import LinkError
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.compare_page import CompareView
@@ -18,8 +19,9 @@ def _links(page: Page) -> set[str]:
 
 
 def test_two_sessions_are_compared(serve: Any) -> None:
-    """The page has drops, totals, times and causes of both, and its record as JSON is the same."""
+    """The page has drops, totals, times and causes of both, and its record as JSON is the same; no states are read."""
     manager = manager_with_sessions()
+    manager.refuse("states", LinkError("not asked for"))
     for name in ("failed", "finished"):
         manager.set_times(name, sections_of(executed(fan(40), 3)))
     url = serve(manager)
