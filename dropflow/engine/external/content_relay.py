@@ -287,6 +287,10 @@ class ContentRelay:
             new = tuple(result for result in answer.results if (result.drop, result.attempt) not in one.answered)
             one.answered.update((result.drop, result.attempt) for result in new)
             one.answered.update((task.drop, task.attempt) for task in answer.returned)
+        if not answer.worker:  # no worker has begun it, and that which should may have left
+            self._end(one.number)
+            self._report().answered(answer, is_last)
+            return
         answer = msgspec.structs.replace(answer, results=new)
         self._jobs.add(("fetch", one.worker), self._guarded(one, lambda: self._fetch(one, answer, is_last=is_last)))
 

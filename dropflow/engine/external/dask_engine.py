@@ -153,6 +153,7 @@ class DaskEngine:
         self._batches: dict[int, tuple[Batch, Collection[str]]] = {}
         """The batches that Dask has, and the only workers that may run each; none for any."""
         self._views: dict[str, HostView] = {}
+        self._slots: dict[str, int] = {}
         self._unusable: set[str] = set()
         self._tasks: set[Any] = set()
 
@@ -228,6 +229,7 @@ class DaskEngine:
             slots = await self._client.nthreads()
         for address in self._views.keys() - slots.keys():
             del self._views[address]
+        self._slots |= slots
         self._unusable = (self._unusable & slots.keys()) - self._views.keys()
         return [
             WorkerView(
@@ -250,10 +252,15 @@ class DaskEngine:
         worker = str(message["worker"])
         if action == "remove-worker":
             self._views.pop(worker, None)
-            for key in (*message["processing-tasks"], *message["lost-computed-tasks"]):
-                number = self._number_of.get(key)
-                if number is not None:
-                    self._lose(number, f"the Dask worker {worker} has left the cluster")
+            keys = (*message["processing-tasks"], *message["lost-computed-tasks"])
+            numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
+            # A worker has a task more than it runs. Which one waits there is no fault of its attempt.
+            begun = self._slots.pop(worker, len(numbers))
+            for number in numbers[:begun]:
+                self._lose(number, f"the Dask worker {worker} has left the cluster")
+            for number in numbers[begun:]:
+                if number in self._batches:
+                    self._take_back(number, self._batches[number][0])
             for number, (batch, only) in tuple(self._batches.items()):
                 if only and self._views.keys().isdisjoint(only):
                     self._take_back(number, batch)

@@ -35,7 +35,8 @@ class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of a batch so far: results, and the attempts that have not begun and were taken back.
 
-    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine. If it has a
+    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine, and is empty
+    if none has begun the batch. If it has a
     directory of its own, paths are relative to that one, and there are the listings of contents, by their paths, and
     the logs.
     """

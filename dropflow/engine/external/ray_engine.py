@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dropflow.engine.api import ExecutorSpec
 from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, decode_spec, encode
-from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
+from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
 from dropflow.engine.external.engine_address import refuse_silent
 from dropflow.engine.external.host import PYTHON, Host, HostView, look
 from dropflow.engine.external.own_directory import OwnDirectory
@@ -106,7 +106,9 @@ class _Actor:
         self.name = name
         self.node = node
         self.handle = handle
-        self.batches: set[int] = set()
+        self.batches: dict[int, Batch] = {}
+        self.ended_in = 0
+        """The batch that it ran when it ended."""
         self.hosts: tuple[str, ...] = ()
         """Names of its host, once it has answered."""
         self.room = 0
@@ -303,7 +305,7 @@ class RayEngine:
                 return
             wanted = [one for one in usable if one.name in workers]
             actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
-            actor.batches.add(batch.number)
+            actor.batches[batch.number] = batch
             self._actor_of[batch.number] = actor
         future = actor.handle.run.remote(encode(batch)).future()
         future.add_done_callback(lambda done: self._ended(actor, batch.number, done))
@@ -330,19 +332,26 @@ class RayEngine:
 
     def _ended(self, actor: _Actor, number: int, done: Any) -> None:
         """Report how a call of an actor has ended. Called by threads of Ray."""
-        with self._lock:
-            actor.batches.discard(number)
-            is_known = self._actor_of.pop(number, None) is not None
         error = done.exception()
+        has_ended = isinstance(error, ray.exceptions.RayActorError)
+        with self._lock:
+            if has_ended and not actor.ended_in:
+                actor.ended_in = min(actor.batches)
+            batch = actor.batches.pop(number)
+            is_known = self._actor_of.pop(number, None) is not None
         if error is None:
             actor.has_run = True
             if is_known:
                 self._report().answered(decode_answer(done.result()), True)
             return
-        if isinstance(error, ray.exceptions.RayActorError):
+        if has_ended:
             self._remove(actor, "its process has ended")
-        if is_known:
-            self._report().lost(number, f"the Ray actor {actor.name} ended: {summary_of(error)}")
+        if is_known and has_ended and number > actor.ended_in:
+            # It has waited there. That is no fault of its attempts.
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
+        elif is_known:
+            why = summary_of(error).partition("\n")[0]
+            self._report().lost(number, f"the Ray actor {actor.name} ended: {why}")
 
     def _remove(self, actor: _Actor, why: str, *, replace: bool = True) -> None:
         """Forget an actor that has ended, and start another one in its place."""

@@ -138,6 +138,21 @@ def test_a_place_with_the_name_of_a_worker_gets_this_worker(cluster: Cluster) ->
     assert cluster.answers[5].worker == cluster.views["left"].name
 
 
+def test_a_batch_that_waits_on_a_worker_that_is_lost_has_no_fault(cluster: Cluster) -> None:
+    """Dask gives a worker a task more than it runs. What has not begun there waits again."""
+    cluster.start()
+    right = cluster.views["right"].name
+    cluster.run(1, "right", HELD)
+    assert until(lambda: bool(cluster.made.workers["right"].state.executing_count))
+    cluster.engine.submit(Batch(2, (Task(0, 1, 0, "d", ()),)), "node", [right], only=True)
+    assert until(lambda: len(cluster.made.scheduler.workers[right].processing) == 2)
+    cluster.end("right")
+    assert until(lambda: bool(cluster.lost) and 2 in cluster.answers)
+
+    assert set(cluster.lost) == {1}
+    assert [task.drop for task in cluster.answers[2].returned] == [0]
+
+
 def looking(problems: dict[str, Exception | dict[str, str]]) -> Callable[..., HostView]:
     """What workers find when they look; those with these names raise, or have something else."""
 
