@@ -15,6 +15,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from pydoc import locate
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ _CONNECT_SECONDS = 10.0
 _WORKER_SECONDS = 60.0
 """How long a cluster may take to have its first worker."""
 _CLOSE_SECONDS = 8.0
+_VERSION = "dropflow.version.__version__"
 
 
 class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
@@ -212,19 +214,10 @@ class DaskEngine:
 
     async def _workers(self) -> Sequence[WorkerView]:
         """Return the workers that can be used now."""
-        assert self._session is not None  # noqa: S101 - `_prepare` has made it
         slots: Mapping[str, int] = await self._client.nthreads()
         come = slots.keys() - self._views.keys() - self._unusable
         self._unusable |= come
-        for address in come:
-            try:
-                views = await _views_of(self._client, self._directory, [address])
-                refuse_other_versions(self.name, views)
-                if self._is_shared and not share_directory(views):
-                    raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
-                self._views |= await _begun(self._client, self._session, views)
-            except DropflowError as error:
-                _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
+        await asyncio.gather(*map(self._add, come))
         if come:  # it took a while
             slots = await self._client.nthreads()
         for address in self._views.keys() - slots.keys():
@@ -242,6 +235,18 @@ class DaskEngine:
             for address, count in slots.items()
             if address in self._views
         ]
+
+    async def _add(self, address: str) -> None:
+        """Use a worker that has come, if it can take part."""
+        assert self._session is not None  # noqa: S101 - `_prepare` has made it
+        try:
+            views = await _views_of(self._client, self._directory, [address])
+            refuse_other_versions(self.name, views)
+            if self._is_shared and not share_directory(views):
+                raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
+            self._views |= await _begun(self._client, self._session, views)
+        except DropflowError as error:
+            _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
 
     async def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Process what the scheduler reports on its workers."""
@@ -441,13 +446,16 @@ async def _views_of(client: Any, directory: str, workers: Collection[str]) -> di
         found: Mapping[str, Any] = await client.run(
             _look, path, token, workers=list(workers) or None, on_error="return"
         )
+    # Where another version could not look: this function of Python is there in any case.
+    strange = [address for address, view in found.items() if isinstance(view, Exception)]
+    versions = await client.run(locate, _VERSION, workers=strange, on_error="return") if strange else {}
     views = {}
     for address, view in found.items():
         if isinstance(view, OSError):
             raise WorkerStartError(
                 f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"
             )
-        views[address] = view_of(f"Dask worker {address}", view)
+        views[address] = view_of(f"Dask worker {address}", view, versions.get(address))
     return views
 
 

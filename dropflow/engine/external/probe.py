@@ -72,7 +72,7 @@ def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
         )
 
 
-def view_of(worker: str, found: object) -> HostView:
+def view_of(worker: str, found: object, version: object = None) -> HostView:
     """Return what a worker of an engine has answered when it was to look.
 
     Parameters
@@ -81,6 +81,8 @@ def view_of(worker: str, found: object) -> HostView:
         The worker, as ``Dask worker tcp://...``.
     found : mapping or Exception
         Its answer: the fields of a `HostView`.
+    version : str, optional
+        Its version of dropflow, if it could be asked in another way.
 
     Raises
     ------
@@ -97,7 +99,10 @@ def view_of(worker: str, found: object) -> HostView:
         return msgspec.convert(found, HostView)
     except msgspec.ValidationError as error:
         text = summary_of(found if isinstance(found, Exception) else error).partition("\n")[0]
-        raise ConflictError(f"the {worker} cannot run this version of dropflow: {text}", hint=_HINT) from error
+        has = f"has dropflow {version}, and " if isinstance(version, str) else ""
+        raise ConflictError(
+            f"the {worker} {has}cannot run this version of dropflow ({__version__}): {text}", hint=_HINT
+        ) from error
 
 
 def share_directory(views: Mapping[str, HostView]) -> bool:

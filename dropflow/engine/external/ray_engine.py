@@ -7,6 +7,7 @@ it is killed and replaced.
 
 import contextlib
 import itertools
+import logging
 import re
 import signal
 import socket
@@ -30,6 +31,8 @@ from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedE
 from dropflow.exception_text import summary_of
 
 __all__ = ["RayEngine"]
+
+_LOG = logging.getLogger(__name__)
 
 _START_SECONDS = 90.0
 """How long Ray may take to start the first actor."""
@@ -257,7 +260,10 @@ class RayEngine:
             except (ray.exceptions.RayError, DropflowError) as error:
                 # Ray may start it on a node that has ended a moment ago. Another one is elsewhere.
                 has_ended = isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed
-                self._remove(actor, f"it cannot be used: {summary_of(error)}", replace=has_ended)
+                why = error.text if isinstance(error, DropflowError) else summary_of(error).partition("\n")[0]
+                if not has_ended:
+                    _LOG.warning("an actor of Ray that has started late is not used: %s", why)
+                self._remove(actor, f"it cannot be used: {why}", replace=has_ended)
                 return
             begun = actor.handle.begin.remote(self._is_shared).future()
             begun.add_done_callback(lambda done: self._begun(actor, view, done))

@@ -1,6 +1,7 @@
 """Which workers of Dask get batches: a real scheduler and real workers in this process, without worker processes."""
 
 import importlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from dropflow.engine.external.engine import Batch, BatchAnswer, EngineEvents, Wo
 from dropflow.engine.external.host import HostView, look
 from dropflow.engine.external.place_queue import workers_of_places
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
+from dropflow.version import __version__
 from tests.e2e.cluster import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
@@ -174,7 +176,7 @@ OTHERS: dict[str, tuple[Any, type[DropflowError], str]] = {
     "changed": (
         AttributeError("no attribute '_look'"),
         ConflictError,
-        "cannot run this version of dropflow: Attribute",
+        rf"has dropflow {re.escape(__version__)}, and cannot run this version of dropflow \(.*\): Attribute",
     ),
     "old": ({"version": "0.0"}, ConflictError, r"\(0\.0\) of Dask have another version of dropflow than this process"),
     "python": ({"python": "3.9.1"}, ConflictError, r"\(3\.9\.1\) of Dask have another version of Python than this"),

@@ -1,6 +1,7 @@
 """Ray clusters of several nodes on this machine: places of a graph, and the loss of a node."""
 
 import dataclasses
+import gc
 import os
 import signal
 import subprocess
@@ -87,6 +88,9 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     finally:
         made.close()
         signal.signal(signal.SIGTERM, before)
+        # What Ray has left open is a warning here, and not at the end of all tests.
+        del made
+        gc.collect()
 
 
 def placed(graph: PhysicalGraph, place_of: Callable[[str], int]) -> PhysicalGraph:
