@@ -1,11 +1,12 @@
 """Tasks of `dask.array.store` that would lose what they store, because they run in several processes.
 
-An array of the client is a copy in another process. And dask's locks do not hold between processes, so that two tasks
+An array of the client is a copy in another process, and a relative path leads elsewhere there. And dask's locks do not hold between processes, so that two tasks
 which write into one chunk, or one shard, of a zarr array at the same time overwrite each other's values.
 """
 
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ def refuse_lost_stores(nodes: Sequence[Any], known: Mapping[Hashable, Any]) -> N
     Raises
     ------
     AppError
-        A task writes a chunk into an array of this process, or into a zarr array in its memory; or several tasks may
-        write into one chunk of a zarr array.
+        A task writes a chunk into an array of this process, into a zarr array in its memory or with a relative path; or
+        several tasks may write into one chunk of a zarr array.
     """
     for node in nodes:
         for task, values in _stores(node, known):
@@ -53,6 +54,13 @@ def refuse_lost_stores(nodes: Sequence[Any], known: Mapping[Hashable, Any]) -> N
                     f"chunks cannot be stored in {_described(target)} of this process: tasks run in other processes, "
                     "and would write into copies",
                     hint="compute the array instead, store it in a zarr array with a path, or use the runner 'threads'",
+                )
+            if path := _relative_path(target):
+                raise AppError(
+                    f"chunks cannot be stored in the zarr array {_described(target)} at {path}, a relative path: tasks "
+                    "run in the directories of other processes, and would write there",
+                    hint=f"give an absolute path, such as {Path(path).absolute()}, which leads to the same directory "
+                    "wherever tasks run, or use the runner 'threads'",
                 )
             lock = _keyword(task, "lock", values)
             if len(nodes) > 1 and (not lock or isinstance(lock, _LOCKS)) and not _is_alone(task, target, values):
@@ -90,6 +98,15 @@ def _is_in_memory(target: Any) -> bool:
     """Return whether this is an array of NumPy, which is pickled with its values, or one of zarr without a path."""
     store = getattr(target, "store", None)
     return isinstance(target, np.ndarray) or isinstance(store, dict) or type(store).__name__ == "MemoryStore"
+
+
+def _relative_path(target: Any) -> str:
+    """Return the path of a zarr array that is a file or a directory with a relative path; empty for others."""
+    store = getattr(target, "store", None)
+    path = getattr(store, "root", None) or getattr(store, "path", None)
+    # The path of version 2 is a string, as those of stores in objects are.
+    is_local = isinstance(path, Path) or any(one.__name__ == "DirectoryStore" for one in type(store).__mro__)
+    return str(path) if is_local and path and not Path(path).is_absolute() else ""
 
 
 def _is_alone(task: Task, target: Any, known: Mapping[Hashable, Any]) -> bool:

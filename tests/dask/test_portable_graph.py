@@ -188,6 +188,37 @@ def test_stores_of_several_tasks_in_one_chunk_of_zarr_are_refused(
     refuse_lost_stores(tasks[:1], {})
 
 
+class DirectoryStore:
+    """A store of zarr 2."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        SimpleNamespace(root=Path("out.zarr")),
+        SimpleNamespace(path=Path("out.zarr")),
+        DirectoryStore("out.zarr"),
+        SimpleNamespace(root=Path("/data/out.zarr")),
+        DirectoryStore("/data/out.zarr"),
+        SimpleNamespace(path="bucket/out.zarr"),
+    ],
+)
+def test_stores_with_a_relative_path_are_refused(store: Any) -> None:
+    """Tasks would write into the directory of the session, which is removed, and the array would stay as it was."""
+    target = SimpleNamespace(store=store, chunks=(10,), shards=None, shape=(10,), dtype="float64")
+    index = DataNode(None, (slice(0, 10),))
+    task: Any = Task("store-map", load_store_chunk, TaskRef("x"), DataNode(None, target), index, region=None, lock=True)
+    if "out.zarr" not in (str(getattr(store, "root", "")), str(getattr(store, "path", ""))):
+        refuse_lost_stores([task], {})
+        return
+    with pytest.raises(AppError, match=r"array float64\[10\] at out\.zarr, a relative path") as caught:
+        refuse_lost_stores([task], {})
+    assert f"such as {Path('out.zarr').absolute()}, which" in caught.value.hint
+
+
 def test_tasks_that_cannot_be_loaded_are_explained() -> None:
     """The error has the missing module, and what to do."""
     value = encode_pages([TaskEntry(0, operator.add, {}, {})], "add")
