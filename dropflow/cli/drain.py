@@ -10,6 +10,7 @@ from dropflow.cli.duration import Duration
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
+from dropflow.formatting import plural
 from dropflow.rest.operation_records import DrainedSession, DrainRequest
 
 __all__ = ["command"]
@@ -22,12 +23,18 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     seconds: float
     sessions: tuple[DrainedSession, ...]
+    over: int = 0
 
     def lines(self) -> Iterator[str]:
         """One line about the node, and one for each session."""
         yield f"node {self.node} takes no sessions any more, and ends within {self.seconds:.0f} s"
         for one in self.sessions:
             yield f"session {one.session}: {one.text}"
+        if self.over:
+            yield (
+                f"{plural(self.over, 'session')} that ended before: what this node has of them stays in its directory, "
+                "and cannot be read until it is started again; 'dropflow fetch' copies it as long as the node is there"
+            )
 
 
 @click.command("drain")
@@ -53,5 +60,7 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, node: str, gra
 
     with connect(manager) as client:
         reply = client.drain(node, DrainRequest(grace=grace))
-    output.answer(DrainAnswer(ok=True, node=reply.node, seconds=reply.seconds, sessions=reply.sessions))
+    output.answer(
+        DrainAnswer(ok=True, node=reply.node, seconds=reply.seconds, sessions=reply.sessions, over=reply.over)
+    )
     return Exit.FINISHED

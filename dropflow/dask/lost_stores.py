@@ -1,7 +1,8 @@
 """Tasks of `dask.array.store` that would lose what they store, because they run in several processes.
 
-An array of the client is a copy in another process, and a relative path leads elsewhere there. And dask's locks do not hold between processes, so that two tasks
-which write into one chunk, or one shard, of a zarr array at the same time overwrite each other's values.
+An array of the client is a copy in another process, and a relative path leads elsewhere there. And dask's locks do not
+hold between processes, so that two tasks which write into one chunk, or one shard, of a zarr array at the same time
+overwrite each other's values.
 """
 
 import threading

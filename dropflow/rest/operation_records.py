@@ -270,11 +270,18 @@ class DrainedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to the sessions of a node that is drained. Its process ends in so many seconds at the latest."""
+    """What happens to the sessions of a node that is drained. Its process ends in so many seconds at the latest.
+
+    Attributes
+    ----------
+    over : int
+        Sessions that are over: their contents stay in the directory of the node, and are not copied.
+    """
 
     node: str
     seconds: float
     sessions: tuple[DrainedSession, ...] = ()
+    over: int = 0
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):

@@ -318,7 +318,8 @@ class _ManagerAndChildren(_Controls):
         self._nodes[node] = msgspec.structs.replace(self._nodes[node], state="draining")
         left = [found.name for found in self._sessions.values() if not is_over(found.status)]
         told = tuple(DrainedSession(session=name, text="it goes to others") for name in left)
-        return DrainReply(node=node, seconds=request.grace, sessions=told)
+        over = len(self._sessions) - len(left)
+        return DrainReply(node=node, seconds=request.grace, sessions=told, over=over)
 
 
 class _MemberChanges(_ManagerAndChildren):

@@ -70,6 +70,8 @@ class ContentCopies:
         self._epoch = epoch
         self._view = 0
         self._members: tuple[str, ...] = ()
+        self._draining: frozenset[str] = frozenset()
+        """Members that are about to leave."""
         self._hosted: Any = None
         self.is_stopped = True
         """Whether the view changes, or the session has not begun in it."""
@@ -191,6 +193,7 @@ class ContentCopies:
         """Note that the session runs in this view on this node."""
         self._view = view.number
         self._hosted, self._members = hosted, tuple(place.node for place in view.members)
+        self._draining = frozenset(view.draining)
         self.is_stopped = False
         early, self._early = self._early, []
         for peer, message in early:
@@ -257,6 +260,7 @@ class ContentCopies:
         others = [name for name in self._members if name != self._node]
         start = self._members.index(self._node) + row
         order = [others[(start + step) % len(others)] for step in range(len(others))]
+        order.sort(key=self._draining.__contains__)  # those that stay first
         for member in order:
             if missing and member not in has and member not in self.failed.get(row, {}):
                 table.setdefault(row, set()).add(member)

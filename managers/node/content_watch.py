@@ -34,6 +34,8 @@ class ContentWatch(Instrument):
         Rows of the whole graph whose contents have copies; changed in the session's thread.
     report : callable
         Takes the events.
+    drains : bool
+        Whether the node gives its sessions away: then each result is to have a copy elsewhere before the session ends.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class ContentWatch(Instrument):
         *,
         copied: set[int],
         report: Callable[[ViewBegun | CopiesWanted | CopiesReleased], None],
+        drains: bool = False,
     ) -> None:
         self._session = deployment.session
         self._epoch = deployment.epoch
         self._protect = deployment.protect
         self._rows: Sequence[int] = piece.drop.data
         self._kept = kept_drops(piece.graph)
+        self._drains = drains
         wanted = wanted_copies(piece.graph, self._kept, deployment.replicas)
         self._wanted: Sequence[int] = wanted.data if wanted.any() else b""
         self._alone = [replicas_of(template) == 1 for template in piece.graph.templates]
@@ -69,7 +73,7 @@ class ContentWatch(Instrument):
 
     def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
         """Report contents that are to have copies, or that other members may see."""
-        if not (self._wanted or self._protect or self._exchange.contents.in_place):
+        if not (self._wanted or self._protect or self._drains or self._exchange.contents.in_place):
             return
         counts: dict[int, int] = {}
         for drop, content in contents.items():
@@ -89,7 +93,7 @@ class ContentWatch(Instrument):
         """Return how many copies of a content are wanted, given how long it took to compute."""
         count = self._wanted[drop] if self._wanted else 0
         is_long = 0 < self._protect < seconds and not self._alone[self._template_of[drop]]
-        return max(count, int(is_long))
+        return max(count, int(is_long or (self._drains and self._kept[drop] > 0)))
 
     def on_actions(self, actions: Sequence[Action]) -> None:
         """Report releases."""

@@ -140,7 +140,8 @@ class Draining:
             for record, _ in self._open
             if self._is_there(record)
         )
-        self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=found)))
+        over = sum(record.phase.is_quiet for record in self._table)
+        self._actions.append(Return(call, DrainReply(node=self._node, seconds=seconds, sessions=found, over=over)))
 
     def drained(self, call: int, now: float) -> None:
         """Wait until no session is left that is given away; answered then, or when the time is over."""
@@ -156,6 +157,10 @@ class Draining:
         for record, progress in self._open:
             if self._is_there(record):
                 self._look_at(record, progress, now)
+        for record, _ in self._open:
+            if record.phase.is_quiet and record.views is not None and self._node not in record.views.view.draining:
+                text = f"session {record.name} ended before node {self._node} could give it away"
+                self._actions.append(Log(f"{text}: what is here of it stays in its directory", record.name))
         self._open = [(record, progress) for record, progress in self._open if self._is_there(record)]
         if not self._open:
             self._end(now)

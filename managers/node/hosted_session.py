@@ -147,7 +147,7 @@ class HostedSession:
         continuation, problems = None, list[str]()
         if beginning is not None:
             continuation, problems = beginning.continuation(piece, self._repository, directory)
-        self.session = self._make_session(piece, self.exchange, continuation, None)
+        self.session = self._make_session(piece, self.exchange, continuation, None, self.view)
         self.session.notes += problems
         self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 
@@ -165,8 +165,14 @@ class HostedSession:
         )
 
     def _make_session(
-        self, piece: Slice, exchange: NodeExchange, continuation: Continuation | None, before: Session | None
+        self,
+        piece: Slice,
+        exchange: NodeExchange,
+        continuation: Continuation | None,
+        before: Session | None,
+        view: View,
     ) -> Session:
+        drains = piece.node in view.draining
         return self._resources.make_session(
             piece.graph,
             self._repository,
@@ -174,7 +180,7 @@ class HostedSession:
             self.deployment,
             instruments=(
                 FailureLog(piece.graph, self.name),
-                ContentWatch(self.deployment, piece, exchange, copied=self.copied, report=self._report),
+                ContentWatch(self.deployment, piece, exchange, copied=self.copied, report=self._report, drains=drains),
                 *([NextViewBegins(self.directory)] if continuation else []),
             ),
             on_statistics=self._progress.count,
@@ -271,7 +277,7 @@ class HostedSession:
         continuation = continuation_in_view(frozen, decision, piece, adopted)
         states = np.frombuffer(continuation.known.states, dtype=np.uint8)
         contents.next_view(reset.tolist(), set(piece.drop[states == DropState.COMPLETED].tolist()))
-        session = self._make_session(piece, exchange, continuation, self.session)
+        session = self._make_session(piece, exchange, continuation, self.session, decision.view)
         session.notes += [*self.session.notes, note, *problems]
         self._recomputed += recomputed_drops(piece.graph, session.known)
         self.piece, self.exchange, self.session, self.view = piece, exchange, session, decision.view
