@@ -62,7 +62,7 @@ class Nodes:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        assert until(lambda: name in [node["NodeName"] for node in self.head.global_state.node_table()], 60)
+        assert until(lambda: name in [node["NodeName"] for node in self.head.global_state.node_table()], 180)
 
     def kill(self, name: str) -> None:
         """End a node, with all that runs there, as if its power had failed."""
