@@ -40,7 +40,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 
 _LARGE = 16_000_000
 """Numbers of 8 bytes in a large array."""

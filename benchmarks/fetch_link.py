@@ -33,7 +33,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 
 
 def _one_file(size: int) -> PhysicalGraph:

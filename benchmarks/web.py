@@ -41,14 +41,15 @@ from msgspec import structs
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.download import Download
 from dropflow.rest.operation_records import ALL_TIMES, TimesQuery
 from dropflow.rest.operations import TIMES
-from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.bottle_app import make_app
 from dropflow.rest.server.rest_server import RestServer
 from dropflow.rest.server.route import Limits
 from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.state_records import DropStates
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import triples

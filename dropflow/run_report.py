@@ -14,7 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.measured_run import read_parts
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
 from dropflow.session_views.report import SessionReport
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of

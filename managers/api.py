@@ -16,6 +16,8 @@ from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
 from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.download import Download
+from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -34,22 +36,17 @@ from dropflow.rest.operation_records import (
     StatisticsQuery,
     TimesQuery,
 )
-from dropflow.rest.schema import (
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.session_records import (
     FIRST_PAGE,
-    Child,
-    Download,
     DropDetail,
     DropPage,
     DropQuery,
-    ManagerInfo,
-    ManagerStatus,
-    NodeInfo,
     PageQuery,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics

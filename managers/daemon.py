@@ -19,7 +19,7 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.server.openapi import openapi_document
 from dropflow.rest.server.route import Request, Response, Route
 from dropflow.version import __version__

@@ -21,7 +21,7 @@ from msgspec import Meta
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 
 __all__ = ["VERSION", "Deployment", "Place", "deployment_download", "pack", "unpack"]
 

@@ -19,7 +19,7 @@ import psutil
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
 from dropflow.loopback import is_loopback
-from dropflow.rest.schema import ManagerInfo, Role
+from dropflow.rest.manager_records import ManagerInfo, Role
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf

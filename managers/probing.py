@@ -16,7 +16,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
 from dropflow.rest.client import Client
 from dropflow.rest.clock_skew import measure_clock_skew
-from dropflow.rest.schema import ProbeRequest, ProbeResult
+from dropflow.rest.manager_records import ProbeRequest, ProbeResult
 from managers.keys import ClusterKey
 from managers.links.link_probe import LinkProbe, probe_links
 from managers.links.sockets import check_address

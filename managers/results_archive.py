@@ -31,9 +31,10 @@ from dropflow.rest.content_records import (
     ContentUnchanged,
     read_records,
 )
+from dropflow.rest.download import Download
 from dropflow.rest.error_body import from_body
 from dropflow.rest.operation_records import ArchiveQuery
-from dropflow.rest.schema import Download, ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.session_views.result_paths import result_paths
 from managers.api import SessionContents
 from managers.archive_writers import ArchiveMember, ArchiveWriter, archive_writer

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.sse import ServerSentEvent, format_event
 from dropflow.rest.state_records import DropStates, plain_states
 from dropflow.states import UNKNOWN_STATE

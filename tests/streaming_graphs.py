@@ -15,7 +15,7 @@ from dropflow.engine.component import Component
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 
 __all__ = [
     "FILE",

@@ -23,7 +23,7 @@ from dropflow.notebook import (
 from dropflow.public import DropContent, RunResult
 from dropflow.rest.client import Client
 from dropflow.rest.patience import PatientClient
-from dropflow.rest.schema import FailureInfo, SessionDetail, SubmitQuery
+from dropflow.rest.session_records import FailureInfo, SessionDetail, SubmitQuery
 from dropflow.rest.submission import submit_once
 
 if TYPE_CHECKING:

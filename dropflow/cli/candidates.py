@@ -92,7 +92,7 @@ def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
         graph = load(Path(run) / "graph.dfg")
         known = list(oids(graph, range(min(graph.drops, 100_000))))
     else:
-        from dropflow.rest.schema import DropQuery
+        from dropflow.rest.session_records import DropQuery
 
         with _client(context) as client:
             known = [drop.oid for drop in client.drops(run, DropQuery(text=incomplete)).drops]

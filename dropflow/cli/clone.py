@@ -22,12 +22,12 @@ from dropflow.cli.submission_options import GivenOptions, submission_options
 from dropflow.cli.submit import PlacementOptions, fit
 from dropflow.errors import UsageError
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.rest.client import Client
-    from dropflow.rest.schema import SessionInfo
+    from dropflow.rest.session_records import SessionInfo
     from dropflow.rest.submit_options import SubmitOptions
 
 __all__ = ["command"]

@@ -12,7 +12,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
-from dropflow.rest.schema import DropDetail, FailureInfo
+from dropflow.rest.session_records import DropDetail, FailureInfo
 from dropflow.states import DropState
 
 if TYPE_CHECKING:

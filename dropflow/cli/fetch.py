@@ -140,7 +140,7 @@ def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     """Return the drop as a result: under its path if it is a result, else under its id."""
     from dropflow.cli.tables import shell_command
     from dropflow.rest.operation_records import ResultList
-    from dropflow.rest.schema import ResultInfo
+    from dropflow.rest.session_records import ResultInfo
 
     detail = client.drop(session, drop)
     if detail.is_app:

@@ -20,7 +20,7 @@ from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
 from dropflow.private import private_directory
 from dropflow.rest.content_records import ContentBegin
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.session_views.result_paths import UNFINISHED
 
 __all__ = ["IncomingFile", "KeptPart", "ResultDirectory"]

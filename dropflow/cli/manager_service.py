@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dropflow.cli.manager_records import records_here
 from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.places import ServerAddress
-from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.route import Route
 from dropflow.rest.server.stream_slots import StreamSlots

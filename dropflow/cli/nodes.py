@@ -11,7 +11,7 @@ from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns
 from dropflow.formatting import format_size, plural
 from dropflow.rest.hosts import cores_of_hosts
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 
 __all__ = ["command"]
 

@@ -106,7 +106,7 @@ def command(
     to the roots, with their parameters and attempts, and a page of the drops, the nearest first. Drops that failed or
     were skipped are among them.
     """
-    from dropflow.rest.schema import PageQuery
+    from dropflow.rest.session_records import PageQuery
 
     report = report_of_run(manager, run, has_states=drop is not None)
     if drop is None:

@@ -32,7 +32,7 @@ from dropflow.rest.content_records import (
     RecordReader,
 )
 from dropflow.rest.error_body import from_body
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 
 __all__ = ["ResultDownload", "WantedFile"]
 

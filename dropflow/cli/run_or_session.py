@@ -14,7 +14,7 @@ from dropflow.errors import UsageError
 
 if TYPE_CHECKING:
     from dropflow.rest.client import Client
-    from dropflow.rest.schema import SessionInfo
+    from dropflow.rest.session_records import SessionInfo
 
 __all__ = ["continue_session", "is_directory", "session_options"]
 

@@ -11,7 +11,7 @@ from dropflow.cli.tables import columns, few, shell_command
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
-from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState, SessionState

@@ -11,7 +11,7 @@ from dropflow.cli.options import ConnectionOptions, connection_options, output_o
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.tables import columns, few
 from dropflow.formatting import format_duration
-from dropflow.rest.schema import SessionInfo
+from dropflow.rest.session_records import SessionInfo
 
 __all__ = ["command"]
 

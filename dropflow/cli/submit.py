@@ -33,7 +33,7 @@ from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
-from dropflow.rest.schema import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
+from dropflow.rest.session_records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from dropflow.states import DropState, SessionState
 if TYPE_CHECKING:
     from dropflow.engine.statistics import Statistics
     from dropflow.rest.client import Client
-    from dropflow.rest.schema import SessionDetail, SessionInfo
+    from dropflow.rest.session_records import SessionDetail, SessionInfo
 
 __all__ = ["command", "follow", "statistics_of"]
 

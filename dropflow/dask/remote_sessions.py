@@ -41,7 +41,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
 from dropflow.rest.content_records import MAX_CONTENTS
 from dropflow.rest.patience import PATIENCE, PatientClient
-from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, SessionDetail
 from dropflow.states import SessionState
 
 __all__ = ["RemoteSessions"]

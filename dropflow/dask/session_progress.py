@@ -9,7 +9,7 @@ from dropflow.builder.results import SubmittedGraph
 from dropflow.cli.progress import session_progress
 from dropflow.cli.watch import statistics_of
 from dropflow.notebook import notebook_display
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 
 __all__ = ["shown"]
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from dropflow.rest.schema import FailureInfo
+    from dropflow.rest.session_records import FailureInfo
 
 __all__ = ["CauseColumns", "columns_of", "merged_columns", "packed_columns"]
 
@@ -20,8 +20,8 @@ class CauseColumns(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     rows, counts, took_along : bytes
-        Rows in the whole graph, and the numbers of `dropflow.rest.schema.FailureInfo`, as uint32, little-endian.
-        Base64 in JSON.
+        Rows in the whole graph, and the numbers of `dropflow.rest.session_records.FailureInfo`, as uint32,
+        little-endian. Base64 in JSON.
     """
 
     rows: bytes = b""

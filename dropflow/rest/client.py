@@ -15,7 +15,17 @@ from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.download import Download
 from dropflow.rest.http_client import ClientRequest, HttpTransport, joined
+from dropflow.rest.manager_records import (
+    Child,
+    ChildRequest,
+    ManagerInfo,
+    ManagerStatus,
+    NodeInfo,
+    ProbeRequest,
+    ProbeResult,
+)
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_caller import OperationCaller, session_events, state_events
 from dropflow.rest.operation_records import (
@@ -44,25 +54,17 @@ from dropflow.rest.operation_records import (
     TimesQuery,
     WatchQuery,
 )
-from dropflow.rest.schema import (
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.session_records import (
     FIRST_PAGE,
-    Child,
-    ChildRequest,
-    Download,
     DropDetail,
     DropPage,
     DropQuery,
-    ManagerInfo,
-    ManagerStatus,
-    NodeInfo,
     PageQuery,
-    ProbeRequest,
-    ProbeResult,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics

@@ -4,7 +4,7 @@ import msgspec
 
 from dropflow.clock import Clock
 from dropflow.rest.client import Client
-from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.manager_records import ManagerInfo
 
 __all__ = ["ClockSkew", "measure_clock_skew"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 
 __all__ = ["cores_of_hosts"]
 

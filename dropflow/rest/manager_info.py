@@ -4,7 +4,7 @@ import os
 import socket
 
 from dropflow.clock import Clock
-from dropflow.rest.schema import ManagerInfo, Role
+from dropflow.rest.manager_records import ManagerInfo, Role
 from dropflow.version import __version__
 
 __all__ = ["manager_info"]

@@ -9,10 +9,11 @@ import msgspec
 from dropflow.errors import DropflowError, LinkError, ProtocolError
 from dropflow.rest.byte_range import read_content_range
 from dropflow.rest.content_disposition import file_name
+from dropflow.rest.download import Download
 from dropflow.rest.http_client import ClientRequest, HttpTransport
 from dropflow.rest.operations import Operation
-from dropflow.rest.schema import Download, SessionDetail
 from dropflow.rest.session_changes import apply_change
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.sse import read_events
 from dropflow.rest.state_records import DropStates
 

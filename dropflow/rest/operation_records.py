@@ -12,7 +12,8 @@ from msgspec import Meta
 
 from dropflow.rest.cause_columns import CauseColumns, columns_of
 from dropflow.rest.content_records import MAX_CONTENTS
-from dropflow.rest.schema import Child, FailureInfo, NodeInfo, PageQuery, ProbeResult, ResultInfo, SessionInfo
+from dropflow.rest.manager_records import Child, NodeInfo, ProbeResult
+from dropflow.rest.session_records import FailureInfo, PageQuery, ResultInfo, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
 from dropflow.stopping import GRACE_SECONDS
 
@@ -114,7 +115,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_damage : bool
         Take a journal that is damaged before its end up to the damage; what came later runs again.
     until : float
-        Walltime, in seconds since the epoch; see `dropflow.rest.schema.SubmitQuery`.
+        Walltime, in seconds since the epoch; see `dropflow.rest.session_records.SubmitQuery`.
     """
 
     without_missing: bool = False

@@ -30,6 +30,8 @@ from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.byte_range import DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS_MEDIA_TYPE
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.download import Download
+from dropflow.rest.manager_records import Child, ChildRequest, ManagerInfo, ManagerStatus, ProbeRequest
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import (
     ArchiveQuery,
@@ -60,22 +62,16 @@ from dropflow.rest.operation_records import (
     TimesQuery,
     WatchQuery,
 )
-from dropflow.rest.schema import (
-    Child,
-    ChildRequest,
-    Download,
+from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.session_records import (
     DropDetail,
     DropPage,
     DropQuery,
-    ManagerInfo,
-    ManagerStatus,
     PageQuery,
-    ProbeRequest,
     SessionDetail,
     SessionInfo,
     SubmitQuery,
 )
-from dropflow.rest.session_moment import MomentQuery, SessionMoment
 from dropflow.rest.state_records import DropStates, StatesQuery
 from dropflow.times.statistics import TimesStatistics
 

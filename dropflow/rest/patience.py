@@ -10,7 +10,7 @@ from dropflow.rest.status import UNKNOWN
 
 if TYPE_CHECKING:
     from dropflow.rest.client import Client
-    from dropflow.rest.schema import SessionDetail
+    from dropflow.rest.session_records import SessionDetail
 
 __all__ = ["PATIENCE", "PAUSE", "Patience", "PatientClient", "may_recover"]
 

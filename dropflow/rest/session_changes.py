@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.rest.schema import LogicalNodeInfo, SessionDetail
+from dropflow.rest.session_records import LogicalNodeInfo, SessionDetail
 
 __all__ = ["apply_change", "change_between"]
 

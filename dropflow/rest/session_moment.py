@@ -44,7 +44,7 @@ class SessionMoment(msgspec.Struct, frozen=True, kw_only=True):
     began, ended : float
         When the first attempt was ready, and the last one that has ended was committed. Later moments are as now.
     drops, settled, running, queued : int
-        As in `dropflow.rest.schema.SessionInfo`; `queued` are all attempts that were ready and did not run.
+        As in `dropflow.rest.session_records.SessionInfo`; `queued` are all attempts that were ready and did not run.
     counts : DropCounts
         All drops whose state is known.
     logical : tuple of NodeMoment

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.rest.client import Client
     from dropflow.rest.patience import PatientClient
-    from dropflow.rest.schema import SessionInfo, SubmitQuery
+    from dropflow.rest.session_records import SessionInfo, SubmitQuery
 
 __all__ = ["submit_once"]
 

@@ -1,8 +1,8 @@
 """What is computed from the records of a session: for pages of managers, for commands, and for files.
 
-Everything here follows from the records of ``/api/v1`` (`dropflow.rest.schema`), a graph and the times of attempts;
-nothing here answers a request. Read `session_report` first: it asks a manager for all that reports, comparisons and
-origins need.
+Everything here follows from the records of ``/api/v1`` (`dropflow.rest.session_records`), a graph and the times of
+attempts; nothing here answers a request. Read `session_report` first: it asks a manager for all that reports,
+comparisons and origins need.
 
 ====================  =================================================================================
 `report`              one HTML file about a session; `bars`, `cause_groups` and `traffic_grid` are parts of it

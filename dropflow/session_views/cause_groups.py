@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dropflow.formatting import format_count, plural
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 
 __all__ = ["Cause", "causes"]
 

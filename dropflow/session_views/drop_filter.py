@@ -6,7 +6,7 @@ import numpy.typing as npt
 from dropflow.errors import UsageError
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import drops_named, oids
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.states import DropState
 
 __all__ = ["in_order", "matching"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dropflow.rest.schema import DropInfo
+from dropflow.rest.session_records import DropInfo
 from dropflow.states import DropState
 
 __all__ = ["order_of"]

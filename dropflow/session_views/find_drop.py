@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dropflow.errors import AmbiguousError, LinkError, NotFoundError
 from dropflow.graph.text_ids import ambiguous
-from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.rest.session_records import DropInfo, DropPage, DropQuery
 
 __all__ = ["find_drop"]
 

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oids, row_of
-from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.rest.session_records import DropInfo, DropPage, DropQuery
 from dropflow.session_views.drop_filter import in_order, matching
 from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns

@@ -19,7 +19,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import ResultList
 from dropflow.rest.pages.assets import STATIC
 from dropflow.rest.pages.page_layout import PageLayout, PageTemplates
-from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, SessionDetail
 from dropflow.session_views.bars import GROUPS, grouped, segments
 from dropflow.session_views.cause_groups import Cause, causes
 from dropflow.session_views.traffic_grid import traffic_grid

@@ -14,7 +14,7 @@ from dropflow.graph.reached import reached
 from dropflow.graph.software_note import software_of
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import find_drop, index_of, oids
-from dropflow.rest.schema import FIRST_PAGE, PageQuery, ResultInfo
+from dropflow.rest.session_records import FIRST_PAGE, PageQuery, ResultInfo
 from dropflow.session_views.comparison import Listed
 from dropflow.session_views.report import SessionReport
 from dropflow.states import UNKNOWN_STATE, DropState

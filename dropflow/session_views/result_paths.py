@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from dropflow.ids import safe_name
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 
 __all__ = ["UNFINISHED", "result_paths"]
 

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.download import Download
+from dropflow.rest.manager_records import ManagerInfo, NodeInfo
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     EVERY_RESULT,
@@ -17,7 +19,7 @@ from dropflow.rest.operation_records import (
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.rest.schema import Download, ManagerInfo, NodeInfo, SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.state_records import DropStates, plain_states
 from dropflow.session_views.report import SessionReport
 from dropflow.states import UNKNOWN_STATE

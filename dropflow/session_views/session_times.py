@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest import operations
+from dropflow.rest.download import Download
 from dropflow.rest.operation_records import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
-from dropflow.rest.schema import Download, DropPage, DropQuery
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.session_records import DropPage, DropQuery
 from dropflow.rest.state_records import DropStates
 from dropflow.session_views.moment_drops import drops_at
 from dropflow.session_views.moment_view import session_moment

@@ -19,7 +19,7 @@ from dropflow.graph.software_note import software_of
 from dropflow.graph.template_differences import matched_templates
 from dropflow.graph.text_ids import iid
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 
 __all__ = ["ContentDifference", "Level", "Levels", "SessionSignature", "content_differences", "levels_of", "signature"]
 

@@ -51,7 +51,9 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     write_records,
 )
+from dropflow.rest.download import Download
 from dropflow.rest.error_body import to_body
+from dropflow.rest.manager_records import Child, Load, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.rest.node_history import LoadSample, NodeHistory
 from dropflow.rest.operation_records import (
     ALL_TIMES,
@@ -70,20 +72,13 @@ from dropflow.rest.operation_records import (
     TimesQuery,
 )
 from dropflow.rest.operations import OPERATIONS
-from dropflow.rest.schema import (
+from dropflow.rest.session_records import (
     FIRST_PAGE,
-    Child,
-    Download,
     DropDetail,
     DropInfo,
     DropPage,
     DropQuery,
-    Load,
-    ManagerInfo,
-    ManagerStatus,
-    NodeInfo,
     PageQuery,
-    Role,
     SessionDetail,
     SessionInfo,
     SubmitQuery,

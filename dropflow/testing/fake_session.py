@@ -14,7 +14,7 @@ from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import (
+from dropflow.rest.session_records import (
     DropDetail,
     DropInfo,
     DropPage,

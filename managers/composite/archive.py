@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 from dropflow.ids import safe_name
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 
 __all__ = ["bundle"]
 

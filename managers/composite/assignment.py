@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from dropflow.errors import BadGraphError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 
 __all__ = ["Assignment", "assign"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError
 from dropflow.rest.client import Client
+from dropflow.rest.download import Download
 from dropflow.rest.http_client import joined
-from dropflow.rest.schema import Download
 from managers.api import Manager
 from managers.composite.composite_machine import Disconnect, LogWarning
 from managers.composite.deployment_plan import plan_deployment, usable_witness

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dropflow.errors import NotFoundError, UsageError
-from dropflow.rest.schema import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
+from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from managers.composite.machine_time import MachineTime
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
 

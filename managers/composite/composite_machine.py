@@ -10,7 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from dropflow.errors import DropflowError, NotFoundError, UsageError
-from dropflow.rest.schema import Child, ManagerStatus, NodeInfo, SessionInfo
+from dropflow.rest.manager_records import Child, ManagerStatus, NodeInfo
+from dropflow.rest.session_records import SessionInfo
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime

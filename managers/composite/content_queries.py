@@ -17,6 +17,8 @@ from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import ContentsRequest
+from dropflow.rest.download import Download
+from dropflow.rest.manager_records import Child
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     EVERY_RESULT,
@@ -27,10 +29,8 @@ from dropflow.rest.operation_records import (
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.rest.schema import (
+from dropflow.rest.session_records import (
     FIRST_PAGE,
-    Child,
-    Download,
     DropDetail,
     DropInfo,
     DropPage,

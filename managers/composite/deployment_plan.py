@@ -15,7 +15,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.software_note import note_software
 from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
 from dropflow.loopback import is_loopback
-from dropflow.rest.schema import NodeInfo, SubmitQuery
+from dropflow.rest.manager_records import NodeInfo
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.rest.submission_note import note_options
 from managers.composite.assignment import assign
 from managers.deployment import Deployment, Place

@@ -23,8 +23,9 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.manager_records import NodeInfo, Role
 from dropflow.rest.operation_records import CancelRequest
-from dropflow.rest.schema import NodeInfo, Role, SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from managers.composite.children import Children, ChildView
 from managers.composite.machine_time import MachineTime
 from managers.composite.nodes import children_by_node, nodes_of

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from managers.composite.merging import SessionPart
 
 __all__ = ["Imbalance"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from dropflow.rest.cause_columns import columns_of, merged_columns
 from dropflow.rest.operation_records import FailureList, FailureQuery
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 from managers.composite.merging import merge_failures
 
 __all__ = ["KnownCauses"]

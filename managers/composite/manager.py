@@ -13,16 +13,9 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.logs.manager_log import ManagerLog
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo
 from dropflow.rest.operation_records import DrainReply, DrainRequest, ResumeRequest, RetryRequest
-from dropflow.rest.schema import (
-    Child,
-    ManagerInfo,
-    ManagerStatus,
-    NodeInfo,
-    SessionDetail,
-    SessionInfo,
-    SubmitQuery,
-)
+from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
 from dropflow.stopping import GRACE_SECONDS
 from managers.api import Manager
 from managers.composite.child_connections import ChildConnections, Job

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
+from dropflow.rest.manager_records import NodeInfo, Role
 from dropflow.rest.operation_records import MemberRequest, RetryRequest
-from dropflow.rest.schema import NodeInfo, Role, SessionDetail, SessionInfo
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from managers.composite.children import Children
 from managers.composite.deployments import Deployments

@@ -6,9 +6,10 @@ from typing import cast
 from dropflow.errors import ConflictError, LinkError
 from dropflow.logs.manager_log import ManagerLog
 from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
+from dropflow.rest.download import Download
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
-from dropflow.rest.schema import Download, SessionInfo
+from dropflow.rest.session_records import SessionInfo
 from dropflow.states import SessionState
 from managers.composite.content_queries import ContentQueries
 from managers.deployment import Deployment, deployment_download

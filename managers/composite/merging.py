@@ -1,4 +1,4 @@
-"""Merging of what several children report about a session: pure functions over records of `dropflow.rest.schema`.
+"""Merging of what several children report about a session: pure functions over `dropflow.rest.session_records`.
 
 The result does not depend on whether records are merged in one step or in several (a master merges what islands have
 merged). It equals the report of one manager with all the drops. Tests compare both with a slow oracle.
@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from dropflow.drop_counts import add_counts, give_up
-from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState, SessionState
 

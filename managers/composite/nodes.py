@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dropflow.rest.schema import NodeInfo, Role
+from dropflow.rest.manager_records import NodeInfo, Role
 from managers.composite.children import DRAINED, ChildView
 
 __all__ = ["children_by_node", "nodes_of"]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion
+from dropflow.rest.session_records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.states import SessionState
 from managers.composite.children import ChildView
 from managers.composite.machine_time import MachineTime

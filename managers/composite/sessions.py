@@ -8,7 +8,7 @@ import msgspec
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import CancelRequest, ResumeRequest
-from dropflow.rest.schema import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SessionInfo, SessionVersion, SubmitQuery
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
 from managers.composite.children import Children, ChildView

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dropflow.errors import UsageError
-from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.rest.session_records import DropInfo, DropPage, DropQuery
 from dropflow.session_views.drop_order import order_of
 from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered

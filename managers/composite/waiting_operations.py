@@ -17,8 +17,9 @@ import msgspec
 
 from dropflow.errors import DropflowError, InternalError, LinkError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.schema import NodeInfo, SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from managers.composite.machine_time import MachineTime
 from managers.deployment import Place
 from managers.machine_calls import Answered, Ask, Unanswered

@@ -4,8 +4,9 @@ The nodes of a session find that its witness is lost, and show that in their rep
 asks a member for a view with itself as the witness. If several do, one of them is refused.
 """
 
+from dropflow.rest.manager_records import Role
 from dropflow.rest.operation_records import MemberRequest
-from dropflow.rest.schema import Role, SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from dropflow.states import SessionState
 from managers.composite.children import Children
 from managers.composite.deployment_plan import usable_witness

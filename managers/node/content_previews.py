@@ -11,7 +11,7 @@ from dropflow.errors import GoneError, StorageError
 from dropflow.preview.look import picture, picture_type, preview
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, Source
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 from managers.node.downloads import refuse_changed
 
 __all__ = ["content_picture", "content_preview"]

@@ -11,7 +11,7 @@ from dropflow.data.read_content import open_file
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, RangeError, StorageError
 from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 from managers.node.directory_tar import directory_tar
 
 __all__ = ["content_chunks", "content_download", "file_download", "refuse_changed"]

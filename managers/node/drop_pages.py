@@ -15,7 +15,7 @@ from dropflow.graph.physical import IntColumn
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids, row_of
-from dropflow.rest.schema import DropInfo, DropPage, DropQuery
+from dropflow.rest.session_records import DropInfo, DropPage, DropQuery
 from dropflow.session_views.drop_filter import in_order, matching
 from dropflow.states import DropState
 

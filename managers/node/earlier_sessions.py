@@ -29,7 +29,7 @@ from dropflow.failure import Failure
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
 from dropflow.rest.operation_records import CancelRequest
-from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
 from managers.node import session_views

@@ -20,7 +20,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.rest.operation_records import CancelRequest
-from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.states import SessionState
 from managers.node import session_views
 from managers.node.released_contents import RELEASED, ReleasedContents

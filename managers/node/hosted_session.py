@@ -28,7 +28,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
-from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from dropflow.times.received import NodeReceipts
 from managers.deployment import Deployment

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import psutil
 
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.node_history import LoadSample, NodeHistory
-from dropflow.rest.schema import NodeInfo
 
 __all__ = ["LoadHistory", "sample_of"]
 

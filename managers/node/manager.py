@@ -23,18 +23,9 @@ from dropflow.errors import (
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_records import Child, Load, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
-from dropflow.rest.schema import (
-    Child,
-    Load,
-    ManagerInfo,
-    ManagerStatus,
-    NodeInfo,
-    Role,
-    SessionDetail,
-    SessionInfo,
-    SubmitQuery,
-)
+from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.version import __version__

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dropflow.errors import NotFoundError
 from dropflow.logs.manager_log import ManagerLog
 from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
+from dropflow.rest.download import Download
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import MemberRequest
-from dropflow.rest.schema import Download, SessionInfo
+from dropflow.rest.session_records import SessionInfo
 from managers.deployment import deployment_download
 from managers.node.joining_deployment import joining_deployment
 from managers.node.load_history import LoadHistory

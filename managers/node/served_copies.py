@@ -9,7 +9,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.states import SessionState
 from managers.node.copy_records import CopyRecords
 from managers.node.held_copies import HeldCopy

@@ -33,7 +33,7 @@ from dropflow.graph.slices import Slice, empty_slice, slice_for
 from dropflow.graph_file import load
 from dropflow.ids import session_of_directory
 from dropflow.rest.operation_records import CancelRequest
-from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, SessionDetail
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed, write_checksummed
 from managers.node.next_view import DEPLOYMENT, GRAPH, VIEW, NextView, SavedView

@@ -22,6 +22,7 @@ from dropflow.rest import operations
 from dropflow.rest.byte_range import WHOLE, DataQuery
 from dropflow.rest.content_records import MEDIA_TYPE as CONTENTS
 from dropflow.rest.content_records import ContentsRequest, write_records
+from dropflow.rest.download import Download
 from dropflow.rest.operation_records import (
     ALL_TIMES,
     EVERY_RESULT,
@@ -32,7 +33,7 @@ from dropflow.rest.operation_records import (
     ResultsQuery,
     TimesQuery,
 )
-from dropflow.rest.schema import FIRST_PAGE, Download, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
+from dropflow.rest.session_records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
 from dropflow.rest.state_records import DropStates
 from dropflow.session_views.find_drop import find_drop
 from dropflow.session_views.session_times import SessionTimes

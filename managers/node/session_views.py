@@ -20,7 +20,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 from dropflow.rest.cause_columns import packed_columns
 from dropflow.rest.operation_records import FailureList, FailureQuery, ResultList
-from dropflow.rest.schema import (
+from dropflow.rest.session_records import (
     DropDetail,
     DropInfo,
     FailureInfo,

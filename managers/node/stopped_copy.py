@@ -18,7 +18,7 @@ from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph.templates import Kind
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.node.copy_records import CopyRecords
 from managers.node.session_directory import SessionDirectory

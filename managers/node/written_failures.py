@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from dropflow.engine.reports import FailureReport, RankedCauses
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 
 __all__ = ["WrittenFailures", "written_report"]
 

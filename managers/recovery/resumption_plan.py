@@ -21,8 +21,8 @@ from dropflow.repeated_drops import (
     drops_to_repeat,
     refuse_mixed_results,
 )
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.schema import NodeInfo
 from dropflow.retried_drops import RETRY_REASON, causes_to_retry
 from dropflow.retry_settings import refuse_unwanted_settings, with_settings
 from dropflow.states import DropState, SessionState

@@ -8,8 +8,8 @@ import msgspec
 
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
+from dropflow.rest.manager_records import NodeInfo, Role
 from dropflow.rest.pages.page_layout import redirect
-from dropflow.rest.schema import NodeInfo, Role
 from dropflow.rest.server.route import Request
 from managers.api import Manager
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions

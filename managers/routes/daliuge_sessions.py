@@ -15,8 +15,9 @@ from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundErr
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.text_ids import oids
-from dropflow.rest.schema import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.server.request_body import check_depth
+from dropflow.rest.session_records import DropInfo, DropQuery, SessionInfo, SubmitQuery
 from dropflow.rest.status import UNKNOWN
 from dropflow.states import SessionState
 from managers.api import Manager

@@ -18,8 +18,9 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.error_body import status_of, to_body
-from dropflow.rest.schema import DropInfo, NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.server.route import Response
+from dropflow.rest.session_records import DropInfo
 from dropflow.states import AppState, DropState
 from managers.routes.graphs import pg_json
 

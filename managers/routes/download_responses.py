@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from dropflow.rest.byte_range import DataQuery
 from dropflow.rest.content_disposition import attachment
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 from dropflow.rest.server.route import Request, Response
 
 __all__ = ["content_response", "download_response"]

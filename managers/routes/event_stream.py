@@ -20,8 +20,8 @@ from threading import Event as Signal
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.schema import SessionDetail
 from dropflow.rest.session_changes import change_between
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.sse import ServerSentEvent, format_event
 from managers.api import Manager
 from managers.routes.event_loop import follow

@@ -18,13 +18,15 @@ from dropflow.logs.records import LogPage, LogQuery
 from dropflow.logs.text import log_text
 from dropflow.rest import operations
 from dropflow.rest.content_disposition import attachment
+from dropflow.rest.download import Download
+from dropflow.rest.manager_records import ProbeRequest, ProbeResult
 from dropflow.rest.operation_records import Done, ProbeResultList, Readiness
 from dropflow.rest.operations import OPERATIONS, Operation
-from dropflow.rest.schema import Download, ProbeRequest, ProbeResult, SessionDetail, SessionInfo
 from dropflow.rest.server.log_waits import page_with_lines
 from dropflow.rest.server.openapi import openapi_document
 from dropflow.rest.server.route import Limits, Request, Response, Route
 from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.version import __version__
 from managers.api import Manager
 from managers.deployment import unpack

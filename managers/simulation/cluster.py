@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.simulation.disturbances import DisturbanceRates, Disturbances
 from managers.simulation.manager_calls import ManagerCalls

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from dropflow.errors import UsageError
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.schema import ManagerInfo, ManagerStatus
+from dropflow.rest.manager_records import ManagerInfo, ManagerStatus
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
 from managers.composite.waiting_operations import ComputePlan, Discard

@@ -24,7 +24,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
 from dropflow.rest.manager_info import manager_info
-from dropflow.rest.schema import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo
+from dropflow.rest.manager_records import Load, ManagerInfo, ManagerStatus, NodeInfo
+from dropflow.rest.session_records import SessionInfo
 from dropflow.session_factory import make_session
 from dropflow.testing.simulated_runner import SimulatedRunner
 from dropflow.version import __version__

@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 from dropflow.preview.records import FIRST_LOOK, PreviewQuery
 from dropflow.rest.pages.query_text import asked
-from dropflow.rest.schema import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
+from dropflow.rest.session_records import FIRST_PAGE, DropQuery, FailureInfo, PageQuery
 from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
 __all__ = [

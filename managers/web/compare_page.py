@@ -6,10 +6,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.page_layout import PageTemplates, page_response
 from dropflow.rest.pages.query_text import asked
-from dropflow.rest.schema import ManagerInfo, SessionInfo
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import SessionInfo
 from dropflow.session_views.comparison import Comparison, comparison_of
 from dropflow.session_views.session_report import session_report
 from managers.api import Manager

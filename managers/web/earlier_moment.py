@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from dropflow.rest.operation_records import FailureQuery
-from dropflow.rest.schema import FailureInfo, ResultInfo, SessionDetail
 from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.rest.session_records import FailureInfo, ResultInfo, SessionDetail
 from dropflow.states import DropState
 from managers.api import Manager
 

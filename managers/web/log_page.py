@@ -5,10 +5,11 @@ from functools import partial
 import msgspec
 
 from dropflow.logs.records import LogPage, LogQuery
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.log_page import LogSource, shown_log
 from dropflow.rest.pages.page_layout import PageTemplates, page_response, shown_name
-from dropflow.rest.schema import ManagerInfo, SessionDetail
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import SessionDetail
 from managers.api import Manager
 from managers.web.addresses import drop_url, quoted, session_api, session_url
 

@@ -4,10 +4,11 @@ from functools import partial
 
 import msgspec
 
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.page_layout import PageTemplates, page_response
 from dropflow.rest.pages.query_text import asked
-from dropflow.rest.schema import FIRST_PAGE, ManagerInfo, PageQuery
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import FIRST_PAGE, PageQuery
 from dropflow.session_views.result_origin import Origin, origin_of
 from dropflow.session_views.session_report import session_report
 from managers.api import Manager

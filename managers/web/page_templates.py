@@ -5,9 +5,9 @@ from pathlib import Path
 from dropflow.drop_counts import failed_words
 from dropflow.formatting import DASH, format_quantity
 from dropflow.rest.hosts import cores_of_hosts
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.page_layout import PageLayout, PageTemplates, shown_name
 from dropflow.rest.pages.places import Places
-from dropflow.rest.schema import ManagerInfo
 from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from dropflow.session_views.cause_groups import causes
 from dropflow.session_views.traffic_grid import traffic_grid

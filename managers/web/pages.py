@@ -19,8 +19,8 @@ from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages.assets import STATIC, asset_routes
 from dropflow.rest.pages.page_layout import PageTemplates, page_response
 from dropflow.rest.pages.places import Places
-from dropflow.rest.schema import DropQuery, PageQuery
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from dropflow.session_views.report import report_page
 from dropflow.session_views.session_report import session_report

@@ -7,8 +7,8 @@ import msgspec
 
 from dropflow.formatting import format_count, format_size
 from dropflow.preview.records import Line
+from dropflow.rest.manager_records import Load
 from dropflow.rest.node_history import NodeHistory
-from dropflow.rest.schema import Load
 
 __all__ = ["LinePlot", "Plot", "line_plot", "plots_of"]
 

@@ -4,7 +4,7 @@ from contextlib import closing
 
 import msgspec
 
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 
 __all__ = ["LogTail", "read_start", "tail_of"]
 

@@ -6,11 +6,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.operation_records import ResultsQuery
 from dropflow.rest.pages.page_layout import PageTemplates, page_response
 from dropflow.rest.pages.query_text import asked
-from dropflow.rest.schema import ManagerInfo, ResultInfo, SessionDetail
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import ResultInfo, SessionDetail
 from managers.api import Manager
 from managers.web.addresses import session_url
 

@@ -11,8 +11,8 @@ from dropflow.graph.logical_note import logical_of
 from dropflow.graph.planning_note import planning_of
 from dropflow.rest.pages.page_layout import PageTemplates, page_response, redirect
 from dropflow.rest.pages.places import Places
-from dropflow.rest.schema import SubmitQuery
 from dropflow.rest.server.route import Request, Response, Route
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.rest.submission_note import options_of, without_past_walltime
 from managers.api import Manager
 from managers.web.addresses import session_url

@@ -12,15 +12,13 @@ from msgspec import Meta
 
 from dropflow.errors import DropflowError, NotFoundError
 from dropflow.preview.records import Preview, PreviewQuery
+from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo
 from dropflow.rest.node_history import NodeHistory
 from dropflow.rest.operation_records import FailureList, FailureQuery, ResultList, ResultsQuery, StatisticsQuery
-from dropflow.rest.schema import (
-    Child,
+from dropflow.rest.session_records import (
     DropDetail,
     DropPage,
     DropQuery,
-    ManagerInfo,
-    NodeInfo,
     PageQuery,
     ResultInfo,
     SessionDetail,

@@ -13,8 +13,8 @@ import pytest
 from dropflow.cli.incoming_files import IncomingFile
 from dropflow.errors import LinkError
 from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
+from dropflow.rest.download import Download
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import Download
 from dropflow.session_views.result_paths import UNFINISHED
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command

@@ -15,7 +15,7 @@ from dropflow.cli.incoming_files import KeptPart, ResultDirectory
 from dropflow.data.fingerprint import fingerprint
 from dropflow.errors import BadFileError
 from dropflow.rest.content_records import ContentBegin
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.session_views.result_paths import UNFINISHED, _confined, result_paths
 
 PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_size=1).map("/".join)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from dropflow.graph_file import load, save
-from dropflow.rest.schema import Load, NodeInfo
+from dropflow.rest.manager_records import Load, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from managers.service import Service
 from tests.cli.answers import Command

@@ -10,7 +10,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
 from dropflow.graph_file import load, save
-from dropflow.rest.schema import Load, NodeInfo
+from dropflow.rest.manager_records import Load, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from dropflow.times.octets import TimesSection

@@ -12,7 +12,7 @@ from dropflow.cli.connection import connect_to
 from dropflow.cli.options import ConnectionOptions
 from dropflow.loopback import is_loopback
 from dropflow.rest.client import Client
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from managers.keys import create
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill

@@ -14,7 +14,8 @@ from dropflow.cli.submit import PlacementOptions, fit
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.schema import Load, NodeInfo, SessionDetail
+from dropflow.rest.manager_records import Load, NodeInfo
+from dropflow.rest.session_records import SessionDetail
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from managers.service import Service

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dropflow.cli.session_replies import failure_lines
 from dropflow.cli.tables import columns, shell_command
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"

@@ -28,9 +28,11 @@ from dropflow.dask.releasing import releaser
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import GoneError, LinkError, NotFoundError, StorageError
 from dropflow.rest.content_records import ContentError, write_records
+from dropflow.rest.download import Download
 from dropflow.rest.error_body import to_body
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import Download, NodeInfo, ResultInfo
+from dropflow.rest.session_records import ResultInfo
 
 
 class Nodes:

@@ -32,8 +32,9 @@ from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import NodeInfo, ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.states import SessionState
 from translator.planning.machines import Machines, NodeCapacity
 

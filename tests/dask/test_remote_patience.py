@@ -19,8 +19,8 @@ from dropflow.errors import AppError, BadParameterError, DropflowError, LinkErro
 from dropflow.rest.client import Client
 from dropflow.rest.operation_records import ResultList, ResultsQuery
 from dropflow.rest.patience import PatientClient
-from dropflow.rest.schema import ResultInfo, SessionDetail
 from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.rest.session_records import ResultInfo, SessionDetail
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve

@@ -17,7 +17,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from tests.processes import Running
 
 __all__ = [

@@ -10,7 +10,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from tests.e2e.cluster import Cluster, content, finished, until
 from tests.nightly import nightly
 

@@ -21,7 +21,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.client import Client
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from tests.e2e.cluster import (
     Cluster,
     content,

@@ -7,7 +7,7 @@ import pytest
 
 from dropflow.errors import NotFoundError
 from dropflow.rest.operation_records import DrainRequest
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, submit, underway, until
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement_groups import kept_together, placement_groups
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
-from dropflow.rest.schema import Download, DropQuery, SubmitQuery
+from dropflow.rest.download import Download
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from dropflow.states import DropState, SessionState
 from managers.composite.deployment_plan import plan_deployment
 from managers.node.downloads import content_download

@@ -23,7 +23,7 @@ from dropflow.engine.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from dropflow.states import DropState
 from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
 from managers.composite.deployment_plan import plan_deployment

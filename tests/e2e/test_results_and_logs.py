@@ -16,7 +16,7 @@ from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource
 from dropflow.rest.byte_range import DataQuery, PartOfContent
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from tests.processes import Running, run
 
 pytestmark = pytest.mark.slow

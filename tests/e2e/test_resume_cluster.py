@@ -16,7 +16,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
 from dropflow.rest.client import Client
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
 from tests.nightly import nightly

@@ -24,7 +24,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import Cluster, finished, submit, until

@@ -14,7 +14,7 @@ import pytest
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.testing.proxy import ConnectionFaults
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import Cluster, content, finished, placed, port_of, submit, until

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from dropflow.errors import WorldError
-from dropflow.rest.schema import ManagerInfo
+from dropflow.rest.manager_records import ManagerInfo
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 
 Pair = tuple[Discovery, Discovery]

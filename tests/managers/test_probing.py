@@ -12,7 +12,7 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
 from dropflow.rest.client import Client
-from dropflow.rest.schema import ManagerInfo, ProbeRequest, ProbeResult
+from dropflow.rest.manager_records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.rest.server.route import Response, Route
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager

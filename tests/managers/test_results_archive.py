@@ -22,9 +22,10 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     write_records,
 )
+from dropflow.rest.download import Download
 from dropflow.rest.error_body import to_body
 from dropflow.rest.operation_records import ArchiveQuery, ResultList
-from dropflow.rest.schema import Download, ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers import results_archive as archive_module
 from managers.archive_writers import ArchiveMember, TarWriter, archive_writer

@@ -34,12 +34,12 @@ from dropflow.problems import Problem, Severity
 from dropflow.rest.client import Client
 from dropflow.rest.error_body import from_body, status_of, to_body
 from dropflow.rest.http_client import ClientRequest, HttpTransport
-from dropflow.rest.schema import DropQuery, SubmitQuery
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.bottle_app import make_app
 from dropflow.rest.server.rest_server import RestServer
 from dropflow.rest.server.route import Limits, Response, Route
 from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.serving import serve

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.rest.operation_records import ResultList, ResultsQuery
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 
 _SORTS = ("", "path", "-path", "name", "-name", "node", "size", "-size")
 

@@ -10,9 +10,9 @@ import pytest
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
+from dropflow.rest.download import Download
 from dropflow.rest.operations import OPERATIONS, Operation
 from dropflow.rest.pages.tickets import TICKET
-from dropflow.rest.schema import Download
 from dropflow.rest.server.openapi import openapi_document
 from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager

@@ -8,8 +8,8 @@ from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpErr
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
 from dropflow.rest.patience import PatientClient
-from dropflow.rest.schema import SessionInfo, SubmitQuery
 from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.rest.session_records import SessionInfo, SubmitQuery
 from dropflow.rest.submission import submit_once
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_manager import FakeManager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.testing.shapes import triples
 from managers.composite.deployment_plan import plan_deployment
 from managers.node.manager import NodeManager

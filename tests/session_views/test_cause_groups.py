@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 from dropflow.session_views.cause_groups import causes
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import DropInfo, DropQuery
+from dropflow.rest.session_records import DropInfo, DropQuery
 from dropflow.session_views.drop_order import order_of
 from dropflow.session_views.moment_drops import drops_at
 from dropflow.states import DropState

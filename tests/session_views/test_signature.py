@@ -10,7 +10,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.software_note import META, note_software
 from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.schema import PageQuery
+from dropflow.rest.session_records import PageQuery
 from dropflow.session_views.comparison import Comparison, comparison_of
 from dropflow.session_views.report import SessionReport
 from dropflow.session_views.result_origin import origin_of

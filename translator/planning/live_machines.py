@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from translator.planning.machines import Machines, NodeCapacity
 
 __all__ = ["LiveMachines", "live_machines"]

@@ -10,9 +10,9 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.logs.manager_log import ManagerLog
 from dropflow.rest.client import Client
 from dropflow.rest.manager_info import manager_info
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.login import login_routes
 from dropflow.rest.pages.places import Places
-from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.bottle_app import make_app
 from dropflow.rest.server.route import Limits

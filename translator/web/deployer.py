@@ -13,7 +13,8 @@ from urllib.parse import quote, urlsplit
 from dropflow import graph_file
 from dropflow.errors import UsageError, WorldError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import NodeInfo, SessionInfo, SubmitQuery
+from dropflow.rest.manager_records import NodeInfo
+from dropflow.rest.session_records import SessionInfo, SubmitQuery
 from translator.web.records import Deployed, DeployRequest
 
 __all__ = ["Deployer", "ManagerClient"]

@@ -8,7 +8,7 @@ from msgspec import Meta
 from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem, Severity
 from dropflow.rest.error_body import ErrorBody
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.submit_options import SubmitOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import TemplateForm

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dropflow.logs.manager_log import ManagerLog
+from dropflow.rest.manager_records import ManagerInfo
 from dropflow.rest.pages.assets import STATIC, asset_routes
 from dropflow.rest.pages.places import Places
-from dropflow.rest.schema import ManagerInfo
 from dropflow.rest.server.openapi import openapi_document
 from dropflow.rest.server.route import Request, Response, Route
 from dropflow.rest.server.stream_slots import StreamSlots

@@ -12,7 +12,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.problems import Problem
 from dropflow.rest.error_body import from_body, to_body
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.submit_options import SubmitOptions
 from translator.stage_options import DEFAULT_ALGORITHM
 from translator.template_form import value_text

@@ -9,7 +9,7 @@ from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerR
 from dropflow.cli.doctor.remote import ProbePlan
 from dropflow.errors import ClockSkewError
 from dropflow.formatting import plural
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.version import __version__
 
 __all__ = ["CHECKS", "findings", "notes"]

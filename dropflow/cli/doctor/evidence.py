@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from dropflow.rest.schema import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo, ProbeResult
 
 __all__ = ["Connection", "Evidence", "Finding", "ManagerReport"]
 

@@ -13,7 +13,7 @@ import msgspec
 from dropflow.cli.doctor.evidence import Connection, ManagerReport
 from dropflow.errors import DropflowError
 from dropflow.rest.client import Client
-from dropflow.rest.schema import NodeInfo, ProbeResult
+from dropflow.rest.manager_records import NodeInfo, ProbeResult
 
 __all__ = ["ProbePlan", "ProbeTarget", "plan_probes", "probe"]
 

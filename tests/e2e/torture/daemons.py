@@ -12,7 +12,7 @@ from dropflow.cli.manager_records import ManagerRecord
 from dropflow.errors import DropflowError
 from dropflow.rest.client import Client
 from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from tests.e2e.cluster import until
 from tests.e2e.recorded_node import History
 from tests.e2e.torture.figures import Figures

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.rest.schema import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
+from dropflow.rest.manager_records import ManagerInfo, ManagerStatus, NodeInfo
+from dropflow.rest.session_records import SessionDetail
 from managers.composite.composite_machine import ChildConfigured, CompositeMachine
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 

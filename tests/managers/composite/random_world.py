@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from dropflow.errors import DropflowError, LinkError
-from dropflow.rest.schema import SessionInfo
+from dropflow.rest.session_records import SessionInfo
 from dropflow.rest.status import is_over
 from managers.composite.child_connections import answer_plan
 from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect

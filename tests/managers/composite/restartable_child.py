@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dropflow.errors import ConflictError, GoneError, NotFoundError, RestartedError
-from dropflow.rest.schema import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
+from dropflow.rest.manager_records import ManagerInfo, ManagerStatus, NodeInfo
+from dropflow.rest.session_records import SessionDetail
 from dropflow.rest.status import is_over
 from managers.deployment import Deployment
 

@@ -6,7 +6,7 @@ import pytest
 
 from dropflow.errors import BadGraphError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import NodeInfo
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.testing.shapes import fan
 from managers.composite.assignment import assign
 

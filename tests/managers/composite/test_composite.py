@@ -9,7 +9,7 @@ from dropflow.errors import (
     RestartedError,
     UsageError,
 )
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.testing.shapes import fan
 from managers.deployment import Deployment
 from managers.keys import ClusterKey

@@ -27,7 +27,7 @@ from dropflow.rest.content_records import (
     read_records,
 )
 from dropflow.rest.operation_records import TimesQuery
-from dropflow.rest.schema import DropInfo, DropQuery
+from dropflow.rest.session_records import DropInfo, DropQuery
 from dropflow.session_views.drop_order import order_of
 from dropflow.states import DropState
 from dropflow.testing.shapes import chain, fan

@@ -22,7 +22,8 @@ from dropflow.graph.codec import parse
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Problem, Severity
-from dropflow.rest.schema import NodeInfo, SubmitQuery
+from dropflow.rest.manager_records import NodeInfo
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.shapes import fan
 from dropflow.testing.strategies import graphs

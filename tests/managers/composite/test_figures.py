@@ -15,7 +15,7 @@ from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.statistics import snapshot
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import FailureInfo, SessionDetail
+from dropflow.rest.session_records import FailureInfo, SessionDetail
 from dropflow.testing.strategies import graphs
 from managers.composite.merging import Freshness, SessionPart, merge
 from managers.node import session_views

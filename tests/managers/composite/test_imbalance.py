@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from managers.composite.imbalance import Imbalance
 from managers.composite.merging import Freshness, SessionPart
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.rest.operation_records import FailureList, FailureQuery
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 from managers.composite.known_causes import KnownCauses
 from managers.composite.merging import merge_failures
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from dropflow.errors import LinkError, StorageError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Unanswered

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.schema import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail
+from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 

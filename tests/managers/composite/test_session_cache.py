@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from managers.composite.children import ChildView
 from managers.composite.machine_time import MachineTime
 from managers.composite.session_cache import SessionCache

@@ -9,7 +9,8 @@ import pytest
 from dropflow.errors import (
     LinkError,
 )
-from dropflow.rest.schema import DropQuery, ManagerInfo, SubmitQuery
+from dropflow.rest.manager_records import ManagerInfo
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from dropflow.testing.shapes import fan
 from managers.composite.manager import Composite
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until

@@ -5,7 +5,7 @@ import threading
 from dropflow.errors import (
     LinkError,
 )
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from dropflow.testing.shapes import fan
 from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 

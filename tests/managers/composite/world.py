@@ -11,7 +11,7 @@ import pytest
 
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from managers.composite.manager import Composite

@@ -11,7 +11,7 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.links import LinkSettings

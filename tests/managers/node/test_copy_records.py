@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle
-from dropflow.rest.schema import ResultInfo
+from dropflow.rest.session_records import ResultInfo
 from managers.composite.content_queries import without_needless_copies
 from managers.node.copy_records import CopyRecords, Version
 from managers.node.held_copies import HeldCopy

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.session_views.drop_order import order_of
 from dropflow.testing.strategies import graphs
 from managers.node.drop_pages import page

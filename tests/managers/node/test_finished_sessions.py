@@ -13,7 +13,7 @@ from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundErro
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.schema import DropQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, SubmitQuery
 from managers.deployment import Deployment
 from managers.node.checksummed_file import read_checksummed
 from managers.node.earlier_sessions import recover_all

@@ -38,8 +38,9 @@ from dropflow.rest.content_records import (
     ContentUnchanged,
     read_records,
 )
+from dropflow.rest.download import Download
 from dropflow.rest.operation_records import FailureQuery
-from dropflow.rest.schema import Download, DropQuery, PageQuery, SubmitQuery
+from dropflow.rest.session_records import DropQuery, PageQuery, SubmitQuery
 from dropflow.testing.shapes import relay
 from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures

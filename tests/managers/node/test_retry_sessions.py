@@ -10,7 +10,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.node.manager import NodeManager
 from managers.node.next_view import NextView
 from managers.recovery.resumption_plan import plan_resumption

@@ -8,7 +8,7 @@ from threading import Event as Signal
 import numpy as np
 import pytest
 
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from dropflow.rest.sse import read_events
 from dropflow.states import DropState
 from dropflow.testing.shapes import triples

@@ -14,7 +14,7 @@ from dropflow.engine.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.states import DropState
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager

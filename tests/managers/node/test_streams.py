@@ -15,7 +15,7 @@ from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.templates import Argument
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.times.octets import read_sections
 from dropflow.times.received import read_receipts
 from managers.links.actions import FailTransfer, PassChunk

@@ -9,7 +9,7 @@ from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.node.manager import NodeManager
 
 

@@ -8,8 +8,8 @@ from dropflow.errors import ConflictError, GoneError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.placement import with_placement
 from dropflow.graph.slices import slice_for
+from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.schema import NodeInfo
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
 from managers.deployment import Deployment, Place

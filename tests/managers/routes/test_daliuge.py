@@ -16,7 +16,7 @@ import pytest
 
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
-from dropflow.rest.schema import NodeInfo, Role
+from dropflow.rest.manager_records import NodeInfo, Role
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.rest_server import RestServer
 from dropflow.rest.server.route import Limits

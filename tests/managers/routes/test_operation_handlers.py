@@ -17,12 +17,12 @@ from dropflow.rest import operations
 from dropflow.rest.client import Client
 from dropflow.rest.content_disposition import attachment, file_name
 from dropflow.rest.operation_records import WatchQuery
-from dropflow.rest.schema import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.rest.server.openapi import openapi_document
 from dropflow.rest.server.rest_server import RestServer
 from dropflow.rest.server.route import Limits
 from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.rest.session_changes import apply_change, change_between
+from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.states import DropState
 from dropflow.testing.clock import VirtualClock

@@ -16,7 +16,7 @@ from dropflow.graph.placement_groups import placement_groups
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.rest.operation_records import DrainReply, DrainRequest
-from dropflow.rest.schema import SessionDetail, SubmitQuery
+from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster

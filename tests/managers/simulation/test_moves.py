@@ -9,7 +9,7 @@ import pytest
 from dropflow.errors import ConflictError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.schema import SubmitQuery
+from dropflow.rest.session_records import SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload

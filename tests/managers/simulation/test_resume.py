@@ -9,7 +9,7 @@ import pytest
 from dropflow.engine.api import Task
 from dropflow.errors import ConflictError
 from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.schema import SessionInfo
+from dropflow.rest.session_records import SessionInfo
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload

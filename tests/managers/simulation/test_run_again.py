@@ -12,7 +12,7 @@ from dropflow.engine.api import Task
 from dropflow.errors import ConflictError, LinkError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.schema import SessionDetail
+from dropflow.rest.session_records import SessionDetail
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.recorder import content_bytes

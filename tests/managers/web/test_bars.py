@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.formatting import format_count, format_duration, format_rate
-from dropflow.rest.schema import FailureInfo
+from dropflow.rest.session_records import FailureInfo
 from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
 from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState, SessionState

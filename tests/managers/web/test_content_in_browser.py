@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dropflow.rest.schema import DropQuery
+from dropflow.rest.session_records import DropQuery
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium

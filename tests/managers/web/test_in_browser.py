@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dropflow.rest.schema import DropQuery, NodeInfo
+from dropflow.rest.manager_records import NodeInfo
+from dropflow.rest.session_records import DropQuery
 from dropflow.testing.fake_manager import manager_with_sessions
 from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium

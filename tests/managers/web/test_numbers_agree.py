@@ -17,7 +17,7 @@ from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.client import Client
-from dropflow.rest.schema import SessionDetail, SessionInfo
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.session_views.bars import GROUPS
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.serving import serve

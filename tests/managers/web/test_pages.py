@@ -14,8 +14,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.rest.operation_records import RetryRequest
 from dropflow.rest.pages.places import Places, ServerAddress
-from dropflow.rest.schema import DropQuery, FailureInfo
 from dropflow.rest.server.route import Request, Response
+from dropflow.rest.session_records import DropQuery, FailureInfo
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from managers.web.addresses import drop_url

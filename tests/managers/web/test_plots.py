@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from dropflow.rest.manager_records import Load
 from dropflow.rest.node_history import LoadSample, NodeHistory
-from dropflow.rest.schema import Load
 from dropflow.testing.fake_manager import FakeManager
 from managers.web.plots import plots_of
 from tests.managers.web.reading import ask

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.schema import Download
+from dropflow.rest.download import Download
 from managers.web.preview import read_start, tail_of
 
 

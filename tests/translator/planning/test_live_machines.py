@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dropflow.rest.schema import Load, NodeInfo
+from dropflow.rest.manager_records import Load, NodeInfo
 from translator.planning.live_machines import live_machines
 
 

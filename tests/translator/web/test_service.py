@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
-from dropflow.rest.schema import Load, NodeInfo
+from dropflow.rest.manager_records import Load, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService

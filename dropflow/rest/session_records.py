@@ -1,13 +1,11 @@
-"""The records of ``/api/v1``: managers, nodes, sessions and drops.
+"""Records of ``/api/v1`` about sessions and drops.
 
 Frozen msgspec structs, keyword-only. A manager returns them inside a process, they are sent as JSON, and
-`dropflow.rest.client` returns them again. States are the names of `dropflow.states`; times are seconds
-since the epoch (UTC); sizes are bytes.
+`dropflow.rest.client` returns them again. States are the names of `dropflow.states`; times are seconds since the epoch
+(UTC); sizes are bytes.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -15,224 +13,28 @@ from msgspec import Meta
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import format_quiet, format_remaining
 from dropflow.ids import SESSION_NAME
-from dropflow.rest.byte_range import PartOfContent
 from dropflow.rest.status import is_over
 from dropflow.rest.submit_options import SubmitOptions
 from dropflow.states import SessionState
 
 __all__ = [
     "FIRST_PAGE",
-    "Child",
-    "ChildRequest",
-    "Download",
     "DropDetail",
     "DropInfo",
     "DropPage",
     "DropQuery",
     "FailureInfo",
-    "Load",
     "LogicalNodeInfo",
-    "ManagerInfo",
-    "ManagerStatus",
     "Neighbour",
-    "NodeInfo",
     "PageQuery",
-    "ProbeRequest",
-    "ProbeResult",
     "ResultInfo",
-    "Role",
     "SessionDetail",
     "SessionInfo",
     "SessionVersion",
     "SubmitQuery",
 ]
 
-Role = Literal["node", "island", "master", "daemon", "translator"]
-"""The kind of a process."""
-
 _Natural = Annotated[int, Meta(ge=0, le=2**53)]
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources of a host, and how much of them is in use.
-
-    Attributes
-    ----------
-    cores : int
-        Processors that the manager may use.
-    workers : int
-        Worker processes that run applications.
-    busy : int
-        Attempts that run in workers or threads now.
-    processor : float
-        Use of all processors, per cent.
-    memory, memory_free : int
-        Bytes of main memory, and of those available.
-    disk, disk_free : int
-        Bytes of the file system of the sessions, and of those free.
-    received : int
-        Bytes of contents that the process of the node fetched from other nodes.
-    """
-
-    cores: int = 0
-    workers: int = 0
-    busy: int = 0
-    processor: float = 0.0
-    memory: int = 0
-    memory_free: int = 0
-    disk: int = 0
-    disk_free: int = 0
-    received: int = 0
-
-
-class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One manager, as it describes itself.
-
-    Attributes
-    ----------
-    incarnation : int
-        Distinguishes this process from others with its name. That of a node grows with each start.
-    time : float
-        Its clock now, to measure clock skew.
-    protocol : int
-        Version of the messages between nodes.
-    key : str
-        Fingerprint of its cluster key; empty without one.
-    findings : tuple of str
-        Problems of its stored data, such as sessions that cannot be read.
-    """
-
-    name: str
-    role: Role
-    url: str
-    version: str
-    host: str
-    process: int
-    incarnation: int
-    started: float
-    time: float
-    protocol: int
-    key: str = ""
-    root: str = ""
-    findings: tuple[str, ...] = ()
-
-
-class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One node manager.
-
-    Attributes
-    ----------
-    url : str
-        Of its REST server; empty if it was never reached.
-    links : str
-        Address of its links, ``tcp://host:port``.
-    state : str
-        ``alive``, ``draining`` (it takes no sessions, and ends), ``drained`` (it has given all sessions away, and its
-        process has ended or is about to), ``suspect`` (silent for longer than expected) or ``lost``.
-    sessions : int
-        Sessions that run on it.
-    started : float
-        When its process was started, in seconds since the epoch.
-    island : str
-        Its island, in the answer of a master.
-    text : str
-        Why it is not alive.
-    """
-
-    name: str
-    url: str = ""
-    links: str = ""
-    incarnation: int = 0
-    state: Literal["alive", "draining", "drained", "suspect", "lost"] = "alive"
-    version: str = ""
-    host: str = ""
-    sessions: int = 0
-    started: float = 0.0
-    island: str = ""
-    text: str = ""
-    load: Load = Load()
-
-
-class Child(msgspec.Struct, frozen=True, kw_only=True):
-    """A direct child of an island (a node) or of a master (an island)."""
-
-    name: str
-    url: str
-    role: Role
-    state: Literal["alive", "drained", "suspect", "lost"] = "alive"
-    text: str = ""
-
-
-class ChildRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The manager to add as a child."""
-
-    url: Annotated[str, Meta(min_length=8, max_length=1024)]
-
-
-class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The addresses that a manager probes.
-
-    Attributes
-    ----------
-    addresses : tuple of str
-        ``tcp://host:port`` of a node's links, ``http://host:port`` of a manager.
-    seconds : float
-        How long the whole probe may take.
-    """
-
-    addresses: Annotated[
-        tuple[
-            Annotated[
-                str,
-                Meta(
-                    max_length=300,
-                    pattern=r"^(tcp|https?)://"
-                    r"([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\])"
-                    r"(:[0-9]{1,5})?(/[A-Za-z0-9_.~-]+)*$",
-                ),
-            ],
-            ...,
-        ],
-        Meta(min_length=1, max_length=32),
-    ]
-    seconds: Annotated[float, Meta(ge=0.1, le=10)] = 3.0
-
-
-class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether one manager can reach another.
-
-    Attributes
-    ----------
-    ok : bool
-        It answered: links with the handshake of the cluster key, a manager with its `ManagerInfo`.
-    name : str
-        Name in the answer, which may be another one than expected; empty if there is none.
-    seconds : float
-        Seconds until the answer.
-    skew : float or None
-        Seconds by which its clock is ahead of that of the manager that probes; None for links, and without an answer.
-    version : str
-        Of its dropflow; empty if it is not known.
-    protocol, incarnation : int
-        See `ManagerInfo`; 0 if it is not known.
-    key : str
-        Fingerprint of its cluster key; empty if it has none, or if it is not known.
-    code, trouble, hint : str
-        Stable code and text of the error, and what to do; empty if it answered.
-    """
-
-    address: str
-    ok: bool
-    name: str = ""
-    seconds: float = 0.0
-    skew: float | None = None
-    version: str = ""
-    protocol: int = 0
-    incarnation: int = 0
-    key: str = ""
-    code: str = ""
-    trouble: str = ""
-    hint: str = ""
 
 
 class LogicalNodeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,39 +216,6 @@ class SessionVersion(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
-class ManagerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager answers to its parent once per period.
-
-    Attributes
-    ----------
-    nodes : tuple of NodeInfo
-        All node managers at or below it.
-    sessions : tuple of SessionInfo
-        The sessions that are not over.
-    finished : tuple of SessionVersion
-        The sessions that are over. A parent that does not have these versions asks for the sessions.
-    """
-
-    info: ManagerInfo
-    nodes: tuple[NodeInfo, ...]
-    sessions: tuple[SessionInfo, ...] = ()
-    finished: tuple[SessionVersion, ...] = ()
-
-    @classmethod
-    def of(cls, info: ManagerInfo, nodes: Sequence[NodeInfo], sessions: Sequence[SessionInfo]) -> "ManagerStatus":
-        """Return the status of a manager that has all these sessions."""
-        return cls(
-            info=info,
-            nodes=tuple(nodes),
-            sessions=tuple(session for session in sessions if not session.is_over),
-            finished=tuple(
-                SessionVersion(session=session.session, epoch=session.epoch, version=session.version)
-                for session in sessions
-                if session.is_over
-            ),
-        )
-
-
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A page of a long list: `limit` entries from `offset` on."""
 
@@ -625,37 +394,3 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         """Return the request for a session with these options."""
         known = {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
         return cls(session=session, anew=anew, **known)
-
-
-@dataclass(frozen=True)
-class Download:
-    """A download.
-
-    Attributes
-    ----------
-    name : str
-        File name to offer.
-    content_type : str
-        Media type.
-    size : int or None
-        Bytes, if they are known.
-    chunks : iterator of bytes
-        The content; to be exhausted or closed.
-    etag : str
-        Strong ETag, if parts of the content can be downloaded; else empty.
-    part : PartOfContent or None
-        Which part of the content this is; None for all of it.
-    """
-
-    name: str
-    content_type: str
-    size: int | None
-    chunks: Iterator[bytes]
-    etag: str = ""
-    part: PartOfContent | None = None
-
-    def close(self) -> None:
-        """Close the chunks, whether or not all of them were read."""
-        close = getattr(self.chunks, "close", None)
-        if close is not None:
-            close()
