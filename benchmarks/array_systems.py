@@ -1,8 +1,8 @@
 """What computes the programs of `arrays.py`, each in a process of its own, which it calls.
 
-Run: ``python benchmarks/array_systems.py SYSTEM PROGRAM TASKS SIDE REPEAT``. Prints ``ready`` when the system has
-started and has computed a small graph of the program, waits for a line on its standard input, and prints one line of
-JSON for each computation.
+Run: ``python benchmarks/array_systems.py SYSTEM PROGRAM TASKS SIDE REPEAT FUSE``, with 1 for FUSE if dropflow is to
+run chains of tasks as one unit, otherwise 0. Prints ``ready`` when the system has started and has computed a small
+graph of the program, waits for a line on its standard input, and prints one line of JSON for each computation.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from array_programs import graph_of
 
@@ -67,7 +68,7 @@ def threads() -> Iterator[tuple[Computes, Moved]]:
     """Dropflow in this process."""
     from dropflow.dask import Scheduler  # noqa: PLC0415 - only this system
 
-    yield partial(Scheduler(workers=2).get, fuse_enabled=False), lambda: 0
+    yield Scheduler(workers=2).get, lambda: 0
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def processes() -> Iterator[tuple[Computes, Moved]]:
     from dropflow.dask import Scheduler  # noqa: PLC0415 - only this system
 
     with Scheduler(runner="processes", workers=2) as found:
-        yield partial(found.get, fuse_enabled=False), lambda: 0
+        yield found.get, lambda: 0
 
 
 @contextmanager
@@ -102,7 +103,7 @@ def nodes() -> Iterator[tuple[Computes, Moved]]:
                 client.delete(info.session)
             return moved
 
-        yield partial(found.get, fuse_enabled=False), count
+        yield found.get, count
 
 
 @contextmanager
@@ -154,7 +155,8 @@ SYSTEMS: Mapping[str, Callable[[], Any]] = {
 def main() -> None:
     """Compute, and print what was measured."""
     warnings.simplefilter("ignore")
-    system, program, tasks, side, repeat = sys.argv[1:]
+    system, program, tasks, side, repeat, fuse = sys.argv[1:]
+    dask.config.set({"dropflow.fuse_enabled": fuse == "1"})
     with contextlib.redirect_stdout(sys.stderr), SYSTEMS[system]() as (get, moved):
         get(*graph_of(program, _WARM, int(side)))
         graph, keys = graph_of(program, int(tasks), int(side))

@@ -3,8 +3,9 @@
 Programs and systems are those of `array_programs.py` and `array_systems.py`: the tasks one after another without a
 scheduler, which is their own work; dropflow in threads of one process, in two worker processes, and on two nodes;
 dask's threads; dask.distributed with two processes; Ray with two workers (left out if they are not installed: ``pip
-install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, without fusion, and have computed a small
-graph before. Each measurement has fresh processes, and one system runs at a time.
+install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, not fused by dask, and have computed a
+small graph before. dropflow runs chains of them as one unit only with ``--fuse``, as it does by default for users;
+without it, the cost of each task is measured. Each measurement has fresh processes, and one system runs at a time.
 
 Memory is the peak of the sum over all processes of a system, the client included, as PSS, sampled ten times a second:
 as a whole, and above what they had before the computation. Bytes moved are the contents that nodes, or workers of
@@ -141,7 +142,7 @@ class _System:
 def measured(system: str, program: str, tasks: int, options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of a program on a system: the least time, and the most memory and bytes moved."""
     repeat, limit = options.repeat, options.limit
-    process = _System(system, program, str(tasks), str(options.side), str(repeat))
+    process = _System(system, program, str(tasks), str(options.side), str(repeat), str(int(options.fuse)))
     try:
         if process.line(_START_SECONDS).strip() != "ready":
             return {"failed": "it did not start"}
@@ -204,6 +205,7 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=120.0, help="seconds of one computation, after which it is ended"
     )
+    parser.add_argument("--fuse", action="store_true", help="dropflow runs chains of tasks as one unit")
     parser.add_argument("--translation", action="store_true", help="only the way to the first task")
     chosen = parser.parse_args()
     if chosen.translation:
