@@ -7,6 +7,7 @@ graph of the program, waits for a line on its standard input, and prints one lin
 
 import contextlib
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -123,6 +124,28 @@ def distributed() -> Iterator[tuple[Computes, Moved]]:
         yield client.get, lambda: sum(client.run(_sent).values())
 
 
+@contextmanager
+def distributed_nodes() -> Iterator[tuple[Computes, Moved]]:
+    """dask.distributed as on two hosts: its commands start a scheduler, and two workers with a nanny each."""
+    from distributed import Client  # noqa: PLC0415 - only this system
+
+    with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as ended:
+        file = Path(home, "scheduler.json")
+
+        def start(*arguments: str) -> None:
+            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=home)
+            ended.callback(process.wait)
+            ended.callback(process.terminate)
+
+        options = ["--scheduler-file", str(file), "--no-dashboard"]
+        start(sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", *options)
+        for _ in range(2):
+            start(sys.executable, "-m", "distributed.cli.dask_worker", "--nworkers", "1", "--nthreads", "1", *options)
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2)
+            yield client.get, lambda: sum(client.run(_sent).values())
+
+
 def _sent(dask_worker: Any) -> int:
     """Return the bytes that a worker of dask.distributed has sent to others."""
     return int(dask_worker.transfer_outgoing_bytes_total)
@@ -148,6 +171,7 @@ SYSTEMS: Mapping[str, Callable[[], Any]] = {
     "dropflow processes": processes,
     "dropflow nodes": nodes,
     "dask.distributed": distributed,
+    "dask.distributed nodes": distributed_nodes,
     "Ray": ray,
 }
 

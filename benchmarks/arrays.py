@@ -2,10 +2,11 @@
 
 Programs and systems are those of `array_programs.py` and `array_systems.py`: the tasks one after another without a
 scheduler, which is their own work; dropflow in threads of one process, in two worker processes, and on two nodes;
-dask's threads; dask.distributed with two processes; Ray with two workers (left out if they are not installed: ``pip
-install distributed ray xarray 'dask[dataframe]'``). All get the same tasks, not fused by dask, and have computed a
-small graph before. dropflow runs chains of them as one unit only with ``--fuse``, as it does by default for users;
-without it, the cost of each task is measured. Each measurement has fresh processes, and one system runs at a time.
+dask's threads; dask.distributed with two processes, and as on two nodes (a scheduler, and two workers with a nanny
+each); Ray with two workers (left out if they are not installed: ``pip install distributed ray xarray
+'dask[dataframe]'``). All get the same tasks, not fused by dask, and have computed a small graph before. dropflow runs
+chains of them as one unit only with ``--fuse``, as it does by default for users; without it, the cost of each task is
+measured. Each measurement has fresh processes, and one system runs at a time.
 
 Memory is the peak of the sum over all processes of a system, the client included, as PSS, sampled ten times a second:
 as a whole, and above what they had before the computation. Bytes moved are the contents that nodes, or workers of
@@ -44,7 +45,7 @@ from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import translate
 
 SIZES = (1_000, 10_000, 100_000)
-_NEEDS = {"dask.distributed": "distributed", "Ray": "ray"}
+_NEEDS = {"dask.distributed": "distributed", "dask.distributed nodes": "distributed", "Ray": "ray"}
 _START_SECONDS = 120.0
 _SAME = 1e-6
 
@@ -182,6 +183,7 @@ def compared(systems: list[str], program: str, size: int, options: argparse.Name
         ("dropflow threads", "dask threads"),
         ("dropflow processes", "dask.distributed"),
         ("dropflow nodes", "dask.distributed"),
+        ("dropflow nodes", "dask.distributed nodes"),
         ("dropflow processes", "Ray"),
     ):
         mine, other = report.get(ours, {}), report.get(theirs, {})
