@@ -122,7 +122,7 @@ def posted(page: Any, eagle: str, up: Running, graph: str, **fields: str) -> Any
 
 def finished(page: Any, up: Running, session: str) -> None:
     """Wait until the session's page shows FINISHED, without reloading it."""
-    page.wait_for_url(f"{up.ready['master']}/sessions/{session}")
+    expect(page).to_have_url(f"{up.ready['master']}/sessions/{session}")
     page.get_by_text(re.compile("^finished$", re.IGNORECASE)).first.wait_for()
 
 

@@ -1,5 +1,6 @@
 """Results and logs in a real browser."""
 
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,27 @@ def test_results_are_downloaded_as_one_file(serve: Any, look: Any, tmp_path: Pat
     with page.expect_download() as broken:
         page.get_by_role("button", name="as zip").click()
     assert broken.value.failure() is not None
+
+
+def test_filters_that_are_changed_before_the_script_runs_apply(serve: Any, look: Any) -> None:
+    """On a slow link, a page can be used before its scripts are there. What was chosen then counts when they are."""
+    manager = manager_with_sessions()
+    manager.print_lines("finished", _lines(0, 20))
+    page = look(serve(manager)).page
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # the method of a list is refused as a handler
+        held.append(route)
+
+    page.route("**/log.js*", hold)
+
+    page.goto("/sessions/finished/log", wait_until="commit")
+    page.get_by_label("Level").select_option("ERROR")
+    for route in held:
+        route.continue_()
+
+    expect(page.locator("#none")).to_be_visible()
+    expect(page).to_have_url(re.compile("level=ERROR"))
 
 
 def test_the_log_works_without_scripts_and_on_a_phone(serve: Any, look: Any) -> None:

@@ -4,6 +4,15 @@ import { refresh } from "./refresh.js";
 
 const DELAY = 250;
 
+/** @returns {boolean} whether filters differ from those of the page: changed before its script ran, or kept by the browser */
+export function isChanged(form) {
+  return [...form.elements].some((field) => {
+    if (field.options) return field.selectedIndex !== Math.max([...field.options].findIndex((one) => one.defaultSelected), 0);
+    if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+    return field.tagName === "INPUT" && field.value !== field.defaultValue;
+  });
+}
+
 /** Have every form of filters update the parts that it names. */
 export function watchFilters() {
   for (const form of document.querySelectorAll("form.filters[data-parts]")) {
@@ -25,5 +34,6 @@ export function watchFilters() {
       event.preventDefault();
       apply();
     });
+    if (isChanged(form)) apply();
   }
 }

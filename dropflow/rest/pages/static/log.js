@@ -3,6 +3,7 @@
 // Lines are kept in groups, one for each answer of the server, with the cursor of what is before it: when there are too
 // many lines, the groups at the far end are removed.
 
+import { isChanged } from "./filters.js";
 import { tell } from "./liveness.js";
 
 const MOST = 10_000;
@@ -252,7 +253,8 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) keepUp(running.signal);
 });
 
-if (isLive) {
+if (isChanged(form)) restart();
+else if (isLive) {
   scrollToEnd();
   keepUp(running.signal);
 }
