@@ -366,11 +366,12 @@ def _probe(store: ContentStore, views: Sequence[WorkerView], ask: Callable[[str,
     url, size = store.probe()
     load = LoadBlob("tmp/store-probe", 0, url, True, (ContentEntry("", stat.S_IFREG, size),))
 
-    def try_one(view: WorkerView) -> None:
+    def try_one(number: int, view: WorkerView) -> None:
         try:
-            ask(view.name, [load, SaveBlob(load.path, 0, size, url), Remove((load.path,))])
+            # Each writes a blob of its own: others may read that of the session at this moment.
+            ask(view.name, [load, SaveBlob(load.path, 0, size, f"{url}-{number}"), Remove((load.path,))])
         except (TransferError, WorkerDiedError) as error:
             raise WorkerStartError(error.text, hint=error.hint) from error
 
     with ThreadPoolExecutor(_JOBS) as pool:
-        collections.deque(pool.map(try_one, views), maxlen=0)
+        collections.deque(pool.map(try_one, itertools.count(1), views), maxlen=0)
