@@ -17,7 +17,7 @@ _PAGE = """<!DOCTYPE html>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
 % if script:
-<script src="/static/{{script}}" defer></script>
+<script src="/static/{{script}}"></script>
 % end
 </head>
 <body>

@@ -1,5 +1,6 @@
 """The pages of a manager over HTTP: JSON, escaping, errors, forms, static files."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +104,15 @@ def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
 
     assert ask(url, "/sessions/s/drops/x.json").headers["content-type"].startswith("text/html")
     assert msgspec.json.decode(ask(url, "/sessions/s/drops/ax.json").body)["drop"]["oid"] == "ax"
+
+
+@pytest.mark.parametrize("path", ["/sessions/failed", "/sessions/running/cancel"])
+def test_no_form_can_be_sent_before_the_script_that_completes_it_has_run(serve: Any, path: str) -> None:
+    """It runs before the page is shown. A form without the page key would lead to a page that asks for the token."""
+    head, _, _ = ask(serve(manager_with_sessions()), path).text.partition("<body>")
+    (script,) = re.findall(r"<script[^>]*/key\.js[^>]*>", head)
+
+    assert not re.search("defer|async|module", script)
 
 
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:

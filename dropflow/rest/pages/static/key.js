@@ -6,6 +6,8 @@
 //
 // A browser that signed in at the front door of the cluster only has no key here yet: the form is kept, the front door is
 // asked for a ticket, and the form is sent when the browser comes back.
+//
+// It runs before the page is shown, so that no form can be sent without it.
 "use strict";
 
 /** Address of this server without a slash at its end, as the browser reaches it: below another path through a proxy. */
@@ -135,15 +137,17 @@ addEventListener("submit", (event) => {
   }
 });
 
-// The answer to a logout: other applications of the same origin keep what they have stored.
-if (document.querySelector("[data-forget]")) {
-  try {
-    localStorage.removeItem(NAME);
-    sessionStorage.removeItem(KEPT);
-  } catch {
-    // Storage is blocked: nothing was kept.
+addEventListener("DOMContentLoaded", () => {
+  // The answer to a logout: other applications of the same origin keep what they have stored.
+  if (document.querySelector("[data-forget]")) {
+    try {
+      localStorage.removeItem(NAME);
+      sessionStorage.removeItem(KEPT);
+    } catch {
+      // Storage is blocked: nothing was kept.
+    }
   }
-}
-sendKept();
-const own = document.querySelector("form[data-auto]");
-if (own && stored()) own.requestSubmit();
+  sendKept();
+  const own = document.querySelector("form[data-auto]");
+  if (own && stored()) own.requestSubmit();
+});

@@ -13,6 +13,7 @@
 % end
 <title>{{title}} · dropflow</title>
 <script src="/static/theme.js"></script>
+<script src="/static/key.js"></script>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/static/dropflow.css">
 % for layout_sheet in layout.style_sheets:
@@ -28,7 +29,6 @@
 <script type="module" src="/static/{{script}}"></script>
 % end
 <script type="module" src="/static/kit.js"></script>
-<script src="/static/key.js" defer></script>
 </head>
 <body>
 <a class="skip-link" href="#main">Skip to the content</a>
