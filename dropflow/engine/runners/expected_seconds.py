@@ -10,9 +10,11 @@ __all__ = ["ExpectedSeconds"]
 _UNKNOWN = float("inf")
 _WEIGHT = 0.3
 """What the last attempt counts in the mean."""
-_SECONDS_PER_BYTE = 0.02 / (16 << 20)
-"""What a worker is given ahead writes 16 MB at most. That is held until others read it: with 20 ms for attempts of any
-size, ten times as many values of 0.5 MB were held as the order of execution needs."""
+_SECONDS_PER_BYTE = 0.02 / (4 << 20)
+"""What a worker is given ahead in 20 ms writes 4 MB at most. That is held until others read it: with 20 ms for attempts
+of any size, ten times as many values of 0.5 MB were held as the order of execution needs."""
+_MOST_FOR_BYTES = 0.02
+"""The attempt after one that writes much is given ahead, as after any that is not long."""
 
 
 class ExpectedSeconds:
@@ -50,7 +52,7 @@ class ExpectedSeconds:
 
     def cost(self, template: int) -> float:
         """Return what an attempt counts when a worker is given it ahead: its seconds, and some for what it writes."""
-        return self.of(template) + self._written[template] * _SECONDS_PER_BYTE
+        return self.of(template) + min(self._written[template] * _SECONDS_PER_BYTE, _MOST_FOR_BYTES)
 
     def together(self, tasks: Iterable[Task]) -> float:
         """Return what attempts count together when a worker is given them ahead."""

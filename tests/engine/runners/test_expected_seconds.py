@@ -49,9 +49,9 @@ def test_a_mean_is_between_the_times_of_its_template(times: list[tuple[int, floa
 
 
 def test_a_worker_is_given_few_attempts_ahead_that_write_much() -> None:
-    """Attempts of no time that write 1 MB each: 16 fill a worker. What they write is held until others read it."""
+    """Attempts of no time that write 256 KB each: 16 fill a worker. What they write is held until others read it."""
     expected, backlog = ExpectedSeconds(TEMPLATES), Backlog()
-    for written in (1 << 20, 1 << 20, 1 << 20):
+    for written in (1 << 18, 1 << 18, 1 << 18):
         expected.note(1, 0.0, written)
 
     for number in range(16):
