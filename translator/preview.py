@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.errors import BadGraphError
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -126,7 +127,10 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
         reduced = with_estimates(reduced, expressions)
     if reduced is None:
         return plain
-    times = _times(reduced, {template.key: size for size, template in counted})
+    try:
+        times = _times(reduced, {template.key: size for size, template in counted})
+    except BadGraphError:  # drops wait for each other, perhaps only with fewer copies: no times, and the counts hold
+        return plain
     return msgspec.structs.replace(plain, critical_path=times.end, phases=times.phases)
 
 
