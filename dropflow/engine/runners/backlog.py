@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from dropflow.engine.chained_tasks import LONG_SECONDS
 
-__all__ = ["MOST_AHEAD", "NO_ROOM", "Backlog", "Room"]
+__all__ = ["AHEAD_SECONDS", "MOST_AHEAD", "NO_ROOM", "Backlog", "Room"]
 
 MOST_AHEAD = 512
 """The most attempts that a worker is given ahead."""
-_AHEAD_SECONDS = 0.02
+AHEAD_SECONDS = 0.02
 """What the attempts that a worker is given ahead cost together. A message to a worker and its answer take the pool and
 the session 0.3 ms, however many attempts are in them."""
 
@@ -69,7 +69,7 @@ class Backlog:
         count = len(self._costs)
         if self._longs or count >= MOST_AHEAD:
             return NO_ROOM
-        spare = _AHEAD_SECONDS - self._sum
+        spare = AHEAD_SECONDS - self._sum
         if spare > 0.0:
             return Room(spare, MOST_AHEAD - count)
         return Room(0.0, 1) if count == 1 else NO_ROOM  # so that the next one is there when this one ends

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dropflow.engine.api import Task
+from dropflow.engine.runners.backlog import AHEAD_SECONDS
 from dropflow.graph.templates import Template
 
 __all__ = ["ExpectedSeconds"]
@@ -10,11 +11,9 @@ __all__ = ["ExpectedSeconds"]
 _UNKNOWN = float("inf")
 _WEIGHT = 0.3
 """What the last attempt counts in the mean."""
-_SECONDS_PER_BYTE = 0.02 / (4 << 20)
-"""What a worker is given ahead in 20 ms writes 4 MB at most. That is held until others read it: with 20 ms for attempts
-of any size, ten times as many values of 0.5 MB were held as the order of execution needs."""
-_MOST_FOR_BYTES = 0.02
-"""The attempt after one that writes much is given ahead, as after any that is not long."""
+_SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
+"""What a worker is given ahead writes 4 MB at most. That is held until others read it: with 20 ms for attempts of any
+size, ten times as many values of 0.5 MB were held as the order of execution needs."""
 
 
 class ExpectedSeconds:
@@ -51,8 +50,11 @@ class ExpectedSeconds:
         return self._of_kind[self._kinds[template]] if seconds == _UNKNOWN else seconds
 
     def cost(self, template: int) -> float:
-        """Return what an attempt counts when a worker is given it ahead: its seconds, and some for what it writes."""
-        return self.of(template) + min(self._written[template] * _SECONDS_PER_BYTE, _MOST_FOR_BYTES)
+        """Return what an attempt counts when a worker is given it ahead: its seconds, and some for what it writes.
+
+        What it writes alone does not make it a long one, behind which no other attempt waits.
+        """
+        return self.of(template) + min(self._written[template] * _SECONDS_PER_BYTE, AHEAD_SECONDS)
 
     def together(self, tasks: Iterable[Task]) -> float:
         """Return what attempts count together when a worker is given them ahead."""
