@@ -58,6 +58,11 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.DropflowError: 500,
 }
 
+_KINDS: dict[str, type[DropflowError]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DropflowError)
+}
+"""What the codes in answers mean. Errors that other modules define stay in their process."""
+
 
 def status_of(error: DropflowError) -> int:
     """Return the HTTP status of an error."""
@@ -84,14 +89,6 @@ def to_body(error: DropflowError) -> ErrorBody:
     )
 
 
-def _classes(root: type[DropflowError]) -> dict[str, type[DropflowError]]:
-    """Return the classes of codes. A class without a code of its own is not the one that was sent."""
-    found = {root.code: root} if "code" in vars(root) else {}
-    for child in root.__subclasses__():
-        found |= _classes(child)
-    return found
-
-
 def from_body(status: int, body: Any) -> DropflowError:
     """Return the error in an answer, as its own class.
 
@@ -107,5 +104,4 @@ def from_body(status: int, body: Any) -> DropflowError:
         return errors.BadGraphError(wire.text, problems=wire.problems, where=wire.where, hint=wire.hint)
     if wire.code == errors.RangeError.code:
         return errors.RangeError(wire.text, size=wire.size, where=wire.where, hint=wire.hint)
-    kind = _classes(DropflowError).get(wire.code, DropflowError)
-    return kind(wire.text, where=wire.where, hint=wire.hint)
+    return _KINDS.get(wire.code, DropflowError)(wire.text, where=wire.where, hint=wire.hint)
