@@ -5,14 +5,13 @@ import numpy.typing as npt
 
 from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.placement_groups import STORE
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["MOST_REPLICAS", "is_tied_to_node", "replicas_of", "wanted_copies"]
 
 MOST_REPLICAS = 100
 """Greatest number of nodes that can be asked for."""
-_STORE = "store"
-"""Kind of the axis of what writes a store of an array in the session."""
 
 
 def replicas_of(template: Template) -> int:
@@ -32,7 +31,7 @@ def is_tied_to_node(template: Template) -> bool:
     The translator makes such marks for stores of arrays in the session (`translator.unroll.array_stores`). A copy on
     another node would tell something wrong.
     """
-    return replicas_of(template) == 1 and any(axis.kind == _STORE for axis in template.axes)
+    return replicas_of(template) == 1 and any(axis.kind == STORE for axis in template.axes)
 
 
 def wanted_copies(graph: PhysicalGraph, kept: bytes, replicas: int) -> npt.NDArray[np.uint8]:

@@ -16,11 +16,13 @@ import numpy.typing as npt
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
-__all__ = ["FREE", "PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
+__all__ = ["FREE", "STORE", "PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
 
 FREE = -1
 """Number of the group of a drop without constraint."""
-_EXCLUSIVE, _MPI, _SERVICE, _STORE = "exclusive", "mpi", "service", "store"
+_EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
+STORE = "store"
+"""Kind of the axis of what writes a store of an array in the session."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
 
 def binding(axes: tuple[Axis, ...]) -> int | None:
     """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
-    for kind in (_EXCLUSIVE, _MPI, _SERVICE, _STORE):
+    for kind in (_EXCLUSIVE, _MPI, _SERVICE, STORE):
         found = [position for position, axis in enumerate(axes) if axis.kind == kind]
         if found:
             return found[-1]
