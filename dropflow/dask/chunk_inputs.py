@@ -8,8 +8,8 @@ import numpy as np
 from dask._task_spec import _execute_subgraph
 from dask.task_spec import Alias, DataNode, Task, TaskRef
 
-from dropflow.dask.lost_chunks import LostChunksError, compute_again
-from dropflow.dask.persisted import LostContentsError, PersistedChunk, PersistedSession
+from dropflow.dask.lost_chunks import LostChunksError, ask_sessions, compute_again
+from dropflow.dask.persisted import PersistedChunk
 from dropflow.dask.translate import TranslatedGraph
 
 __all__ = ["chunk_inputs", "described", "read_chunks", "wanted_chunks", "with_chunks_of"]
@@ -91,18 +91,11 @@ def read_chunks(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any
 
 def _read(chunks: Mapping[Hashable, PersistedChunk]) -> dict[Hashable, Any]:
     where = {key: chunk.where for key, chunk in chunks.items()}
-    sessions: dict[PersistedSession, dict[int, Hashable]] = {}
-    for key, (session, row) in where.items():
-        sessions.setdefault(session, {})[row] = key
-    found: dict[PersistedSession, Mapping[int, Any]] = {}
-    lost: dict[PersistedSession, LostContentsError] = {}
-    for session, rows in sessions.items():
-        try:
-            found[session] = session.read(rows)
-        except LostContentsError as error:
-            lost[session] = error
-    if lost:
-        raise LostChunksError.of(chunks.values(), lost)
+    keys = {place: key for key, place in where.items()}
+    found = ask_sessions(
+        [(chunks[key], place) for key, place in where.items()],
+        lambda session, rows: session.read({row: keys[session, row] for row in rows}),
+    )
     return {key: found[session][row] for key, (session, row) in where.items()}
 
 

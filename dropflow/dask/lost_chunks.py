@@ -9,7 +9,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dask.task_spec import Alias, GraphNode
 
@@ -18,7 +18,9 @@ from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import GoneError
 from dropflow.formatting import plural
 
-__all__ = ["MOST_EARLIER_TASKS", "LostChunksError", "Recipe", "compute_again", "persisted_chunks"]
+__all__ = ["MOST_EARLIER_TASKS", "LostChunksError", "Recipe", "ask_sessions", "compute_again", "persisted_chunks"]
+
+_Answer = TypeVar("_Answer")
 
 MOST_EARLIER_TASKS = 250_000
 """How many tasks of earlier collections a recipe refers to. Beyond that, it keeps the chunks that it begins with."""
@@ -58,6 +60,40 @@ class LostChunksError(GoneError):
         more = f"; {plural(len(lost) - 1, 'other session')} lost chunks, too" if len(lost) > 1 else ""
         found = [one for one in chunks if one.session in lost and one.row in lost[one.session].rows]
         return cls(first.text + more, chunks=found, hint=first.hint)
+
+
+def ask_sessions(
+    chunks: Iterable[tuple[PersistedChunk, tuple[PersistedSession, int]]],
+    ask: Callable[[PersistedSession, Collection[int]], _Answer],
+) -> dict[PersistedSession, _Answer]:
+    """Return what `ask` answers for each session that has chunks, and their drops there.
+
+    Parameters
+    ----------
+    chunks : iterable of (PersistedChunk, (PersistedSession, int))
+        The chunks, and where each is: another thread may replace that meanwhile.
+    ask : callable
+        Takes a session and drops.
+
+    Raises
+    ------
+    LostChunksError
+        `ask` has raised a `LostContentsError` for sessions; the others were asked all the same.
+    """
+    given = list(chunks)
+    sessions: dict[PersistedSession, dict[int, None]] = {}
+    for _, (session, row) in given:
+        sessions.setdefault(session, {})[row] = None
+    found: dict[PersistedSession, _Answer] = {}
+    lost: dict[PersistedSession, LostContentsError] = {}
+    for session, rows in sessions.items():
+        try:
+            found[session] = ask(session, rows)
+        except LostContentsError as error:
+            lost[session] = error
+    if lost:
+        raise LostChunksError.of([chunk for chunk, _ in given], lost)
+    return found
 
 
 class _Earlier(NamedTuple):

@@ -21,7 +21,7 @@ from dropflow.clock import SystemClock
 from dropflow.dask.chunk_inputs import chunk_inputs
 from dropflow.dask.chunk_sources import ManagerChunks, fetched, located
 from dropflow.dask.initial_placement import BREADTH_FIRST, with_drops_on, with_parts
-from dropflow.dask.lost_chunks import LostChunksError, compute_again, persisted_chunks
+from dropflow.dask.lost_chunks import LostChunksError, ask_sessions, compute_again, persisted_chunks
 from dropflow.dask.persisted import (
     PERSIST_AGAIN,
     ChunkPlace,
@@ -277,25 +277,21 @@ def _locate(
         Some are not there any more.
     """
     alive = {node.name for node in client.nodes() if node.state == "alive"}
-    sessions: dict[PersistedSession, dict[int, ChunkPlace]] = {}
-    for chunk in chunks:
-        session, row = chunk.where
-        if doubted or session.places[row].node not in alive:
-            sessions.setdefault(session, {})[row] = session.places[row]
-    lost: dict[PersistedSession, LostContentsError] = {}
-    for session, places in sessions.items():
-        try:
-            session.places.update(located(client, session.name, places))
-        except LostContentsError as error:
-            lost[session] = error
-            continue
-        missing = [row for row in places if (session, session.places[row].node) in doubted]
+
+    def locate(session: PersistedSession, rows: Collection[int]) -> None:
+        session.places.update(located(client, session.name, {row: session.places[row] for row in rows}))
+        missing = [row for row in rows if (session, session.places[row].node) in doubted]
         if missing:
             node = session.places[missing[0]].node
-            text = f"on node {node}: {doubted[session, node]}"
-            lost[session] = LostContentsError(text, rows=missing, hint=PERSIST_AGAIN)
-    if lost:
-        raise LostChunksError.of(chunks, lost)
+            raise LostContentsError(f"on node {node}: {doubted[session, node]}", rows=missing, hint=PERSIST_AGAIN)
+
+    wanted = [
+        (chunk, (session, row))
+        for chunk in chunks
+        for session, row in [chunk.where]
+        if doubted or session.places[row].node not in alive
+    ]
+    ask_sessions(wanted, locate)
 
 
 def _end(manager: PatientClient, session: SubmittedGraph, *, progress: bool) -> SessionDetail:

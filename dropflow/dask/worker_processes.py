@@ -18,8 +18,8 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.dask.callbacks import CallbackInstrument
 from dropflow.dask.chunk_inputs import chunk_inputs
 from dropflow.dask.chunk_sources import DirectoryChunks
-from dropflow.dask.lost_chunks import LostChunksError, compute_again, persisted_chunks
-from dropflow.dask.persisted import ChunkPlace, LostContentsError, PersistedChunk, PersistedSession, close_all
+from dropflow.dask.lost_chunks import LostChunksError, ask_sessions, compute_again, persisted_chunks
+from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.task_failure import task_error
 from dropflow.dask.translate import TranslatedGraph
@@ -142,18 +142,14 @@ class WorkerProcesses:
         GoneError
             One cannot be computed again.
         """
-        sessions: dict[PersistedSession, dict[int, ChunkPlace]] = {}
-        for chunk in chunks:
-            session, row = chunk.where
-            sessions.setdefault(session, {})[row] = session.places[row]
-        lost: dict[PersistedSession, LostContentsError] = {}
-        for session, places in sessions.items():
-            try:
-                self.chunks.check(session.name, places)
-            except LostContentsError as error:
-                lost[session] = error
-        if lost:
-            compute_again(LostChunksError.of(chunks, lost))
+
+        def check(session: PersistedSession, rows: Collection[int]) -> None:
+            self.chunks.check(session.name, {row: session.places[row] for row in rows})
+
+        try:
+            ask_sessions([(chunk, chunk.where) for chunk in chunks], check)
+        except LostChunksError as error:
+            compute_again(error)
 
     def _directory(self) -> Path:
         return self._root / f"dask-{next(self._numbers)}"
