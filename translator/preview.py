@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import BadGraphError
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -105,6 +104,11 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
         Its plan, without errors.
     options : UnrollOptions, optional
         The options of the plan.
+
+    Raises
+    ------
+    BadGraphError
+        Drops wait for each other. Plans do not show that.
     """
     expressions: dict[str, str] = json.loads(planned.meta.get(META, "{}"))
     whole = None
@@ -127,10 +131,7 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
         reduced = with_estimates(reduced, expressions)
     if reduced is None:
         return plain
-    try:
-        times = _times(reduced, {template.key: size for size, template in counted})
-    except BadGraphError:  # drops wait for each other, perhaps only with fewer copies: no times, and the counts hold
-        return plain
+    times = _times(reduced, {template.key: size for size, template in counted})
     return msgspec.structs.replace(plain, critical_path=times.end, phases=times.phases)
 
 

@@ -1,6 +1,7 @@
 """Graphs of the community with faults: findings, and never an exception or a hang."""
 
 import json
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from dropflow.errors import BadGraphError
+from dropflow.graph.order import levels
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
 from translator.differences import differences
@@ -69,6 +73,15 @@ def mutated(draw: Any, document: Any) -> None:
                 holder[key] = other[place]
 
 
+def is_ordered(graph: PhysicalGraph) -> bool:
+    """Return whether no drops wait for each other, which plans do not show, and the preview refuses."""
+    try:
+        levels(graph)
+    except BadGraphError:
+        return False
+    return True
+
+
 @needs_corpus
 @given(st.data())
 @settings(
@@ -99,4 +112,5 @@ def test_a_damaged_graph_gives_findings(data: st.DataObject) -> None:
         made = unroll(found.plan)
         assert (made.drops, made.edges) == (found.plan.drops, found.plan.edges)
         assert found.logical is not None
-        assert preview(found.logical, found.plan, _OPTIONS).drops == made.drops
+        with nullcontext() if is_ordered(made) else suppress(BadGraphError):
+            assert preview(found.logical, found.plan, _OPTIONS).drops == made.drops

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from dropflow.errors import BadGraphError
 from dropflow.graph.order import critical_path, longest_before
 from dropflow.graph.templates import Kind
 from tests.constructs.test_worked import WORKED
@@ -26,6 +27,19 @@ def drawn(copies: int = 4, iterations: int = 3) -> Drawing:
     drawing.app("Last", execution_time=7)
     drawing.link("First", "a", "Work", "b", "Join", "c").link("c", "Step", aware=True).link("Step", "d")
     return drawing.link("d", "Step", closes=True).link("d", "Last", aware=True)
+
+
+def test_drops_that_wait_for_each_other_have_no_preview() -> None:
+    """The plan does not show them. The error has the code of that problem, and names the drops."""
+    drawing = Drawing().app("Out")
+    with drawing.loop("L", 2):
+        drawing.data("x", group_end=True).app("In", group_start=True).data("y")
+    drawing.link("Out", "x", aware=True).link("x", "In", closes=True)  # the first x makes the second y
+    graph = drawing.link("In", "y").link("y", "Out", aware=True).graph()
+
+    with pytest.raises(BadGraphError, match="4 drops wait for each other") as found:
+        preview(graph, plan(graph))
+    assert [one.code for one in found.value.problems] == ["LG050"]
 
 
 def test_a_preview_on_paper() -> None:
