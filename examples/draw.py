@@ -65,32 +65,6 @@ class Drawing:
         fields = self._app_fields(name, FUNCTION, {"func_name": function, "func_code": source_of(function), **values})
         self._add(name, "PyFuncApp", (x, y), inside, fields)
 
-    def array(self, name: str, x: int, y: int, *, inside: str = "", **values: Any) -> None:
-        """Add an array, with `shape`, `chunks`, `dtype` and perhaps a `store`."""
-        fields = [
-            self._field(name, "dropclass", "dropflow.data.Array"),
-            self._field(name, "data_volume", 0, parameter_type="ConstraintParameter"),
-            *(self._field(name, key, value) for key, value in values.items()),
-        ]
-        self._add(name, "Memory", (x, y), inside, fields)
-
-    def array_app(
-        self,
-        name: str,
-        x: int,
-        y: int,
-        kind: str,
-        *functions: str,
-        settings: dict[str, Any] | None = None,
-        **values: Any,
-    ) -> None:
-        """Add an application on arrays. It calls the first of some functions; its code has all of them."""
-        code = "\n\n".join(map(source_of, functions))
-        own = {"func_name": functions[0], "func_code": code} if functions else {}
-        fields = self._app_fields(name, f"dropflow.apps.{kind}", values)
-        fields += [self._field(name, key, value) for key, value in {**own, **(settings or {})}.items()]
-        self._add(name, "PyFuncApp" if functions else "DALiuGEApp", (x, y), "", fields)
-
     def construct(
         self,
         name: str,
@@ -434,52 +408,6 @@ def imaging() -> Drawing:
     return graph
 
 
-SOURCES = [[12, -20, 10.0], [-30, 8, 7.0], [25, 30, 5.0]]
-"""Place in the image, from its middle, and flux of each source of `visibilities`."""
-
-
-def visibilities() -> Drawing:
-    """Return a graph of arrays in chunks: visibilities by time and channel are calibrated, gridded and imaged."""
-    graph = Drawing("visibilities", "Calibrates, grids and images visibilities in chunks by time and channel.")
-    size = 96
-    vis = {"shape": [48, 16, 36], "chunks": [12, 4, -1], "dtype": "complex64"}
-    cube = {"shape": [16, size, size], "chunks": [4, -1, -1]}
-    shared = ("rotated_baselines", "true_gains")
-    graph.array_app("Observe", 2, 6, "ArraySource", "observe_chunk", *shared, sources=SOURCES, size=size)
-    graph.array("Visibilities", 6, 6, **vis)
-    graph.array_app("Solve", 2, 10, "ArraySource", "solve_gains", "true_gains")
-    graph.array("Gains", 6, 10, shape=[48, 36], chunks=[12, -1], dtype="complex64")
-    labels = {"labels": "vis: tcb, gains: tb -> tcb"}
-    graph.array_app("Calibrate", 10, 6, "ArrayBlockwise", "apply_gains", settings=labels)
-    graph.array("Calibrated", 14, 6, **vis)
-    steps = {"method": "function", "combine_name": "add_grids", "finish_name": "weigh_grid", "split": 2}
-    functions = ("grid_chunk", "add_grids", "weigh_grid", "rotated_baselines")
-    settings = {"labels": "vis: tcb -> cuv", **steps}
-    graph.array_app("Grid", 18, 6, "ArrayReduction", *functions, settings=settings, size=size)
-    graph.array("Grids", 22, 6, **cube, dtype="complex64")
-    graph.array_app("Image", 26, 6, "ArrayBlockwise", "image_chunk", settings={"labels": "grid: cuv -> cxy"})
-    graph.array("Images", 30, 6, **cube, dtype="float32")
-    graph.array_app("Average", 34, 6, "ArrayReduction", settings={"labels": "cxy -> xy", "method": "mean"})
-    graph.array("Average image", 38, 6, shape=[size, size], chunks=-1, dtype="float32")
-    graph.array_app("Divide", 42, 6, "ArrayRechunk")
-    graph.array("Stored image", 46, 6, shape=[size, size], chunks=[32, 32], dtype="float32", store="image.zarr")
-    graph.function("List sources", 50, 6, "list_peaks", sources=SOURCES)
-    graph.data("Sources", 54, 6, category="File", filepath="sources.txt")
-    graph.link("Observe", "Visibilities", encoding="npy")
-    graph.link("Solve", "Gains", encoding="npy")
-    graph.link("Visibilities", "Calibrate", ports=("", "vis"), encoding="npy")
-    graph.link("Gains", "Calibrate", ports=("", "gains"), encoding="npy")
-    graph.link("Calibrate", "Calibrated", encoding="npy")
-    graph.link("Calibrated", "Grid", ports=("", "vis"), encoding="npy")
-    graph.link("Grid", "Grids", encoding="npy")
-    graph.link("Grids", "Image", ports=("", "grid"), encoding="npy")
-    for source, target in pairwise(["Image", "Images", "Average", "Average image", "Divide", "Stored image"]):
-        graph.link(source, target, encoding="npy")
-    graph.link("Stored image", "List sources", ports=("", "image"), encoding="path")
-    graph.link("List sources", "Sources", encoding="utf-8")
-    return graph
-
-
 RECEIVE = """for block in 0 1 2 3 4 5 6 7; do
   awk -v first=$((256 * block)) 'BEGIN {
     for (n = first; n < first + 256; n++) printf "%d %.6f\\n", n, sin(0.2515728 * n) + 3 * (n % 2)
@@ -516,7 +444,6 @@ EXAMPLES = (
     error_threshold,
     imaging,
     live_receiver,
-    visibilities,
 )
 
 

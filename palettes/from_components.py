@@ -26,7 +26,7 @@ __all__ = ["built_files", "component_page", "components"]
 
 def components() -> tuple[Component, ...]:
     """Return every built-in component that graphs may have, applications first."""
-    return tuple(one for one in (*app_components(), *DATA_COMPONENTS) if not one.is_internal)
+    return (*app_components(), *DATA_COMPONENTS)
 
 
 def built_files() -> dict[str, bytes]:

@@ -62,12 +62,6 @@ CODES: dict[str, tuple[Severity, str]] = {
     "LG100": (_E, "a configuration sets a node or a field that the graph does not have"),
     "LG110": (_W, "a parameter has the name of a structural key"),
     "LG120": (_E, "the graph would become larger than allowed"),
-    "LG130": (_E, "the shape, the chunks or the type of an array cannot be used"),
-    "LG131": (_E, "the labels of an array application cannot be used"),
-    "LG132": (_E, "arrays that share a label differ in its length or chunks"),
-    "LG133": (_E, "the store of an array is missing or cannot be used"),
-    "LG134": (_E, "an array is joined to what does not take its chunks"),
-    "LG135": (_E, "several copies of an array write one store"),
     "PG001": (_E, "the list of drops is not a physical graph"),
     "PG002": (_E, "a drop refers to a drop that does not exist"),
     "PG003": (_E, "two drops have the same id"),
@@ -86,7 +80,7 @@ ZERO_MULTIPLICITY = "LG021"
 VALUE_CODES = frozenset({"LG091", "LG094"})
 """Codes of findings about the value of one field, which a check of the component reports as well."""
 
-REPEATABLE = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120", "LG131", "LG132", "LG134"})
+REPEATABLE = frozenset({"LG010", "LG032", "LG041", "LG080", "LG083", "LG094", "LG120"})
 """Codes that may be reported several times for one place of a file, with different texts."""
 
 

@@ -9,7 +9,6 @@ from dropflow.graph.precedence import Precedence
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.problems import Problem
 from translator.problem_codes import problem
-from translator.unroll.array_stores import STORED
 
 __all__ = ["same_files"]
 
@@ -19,9 +18,7 @@ _HINT = "put {auto} or {uid} into the name, so that each drop has its own; or co
 def same_files(
     templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return LG085 for every file that several drops write without waiting for each other; LG135 for stores of arrays.
-
-    A file is replaced as a whole; a store gets chunks of both, so that this is an error.
+    """Return LG085 for every file that several drops write without waiting for each other.
 
     Parameters
     ----------
@@ -37,7 +34,7 @@ def same_files(
     order, places = Precedence(templates, links), where or {}
     return [
         problem(
-            "LG135" if templates[row].component == STORED else "LG085",
+            "LG085",
             text,
             where=places.get(templates[row].key, "") or places.get(templates[row].origin, ""),
             hint=_HINT,

@@ -8,7 +8,6 @@ graph is to run that document, so that a saved graph and a graph that is run dir
 `functions`    the decorator `app`; `source` finds the code of a function, `annotations` the types of ports
 `handles`      what calls return: data, values that a loop carries, groups
 `constructs`   what ``with`` statements open
-`arrays`       arrays in chunks, and applications on them
 `arguments`    the arguments of a call, as ports and fields
 `results`      the values of data after a run, or in a session of a cluster
 =============  =====================================================================================

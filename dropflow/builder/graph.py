@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dropflow import public
-from dropflow.builder.arrays import GraphArrays
+from dropflow.builder.blocks import GraphBlocks
 from dropflow.builder.document import ojs_bytes, v4_bytes
 from dropflow.builder.functions import OPEN_GRAPHS
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
@@ -20,7 +20,7 @@ from translator.pipeline import Translation
 __all__ = ["Graph"]
 
 
-class Graph(GraphArrays):
+class Graph(GraphBlocks):
     """A logical graph that is written in Python.
 
     Inside ``with Graph(...) as graph``, calls of functions that `dropflow.app` has decorated add nodes. Constructs are

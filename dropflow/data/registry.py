@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
-from dropflow.data.array import ARRAY, ARRAY_STORE, ArrayStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
 from dropflow.data.file import FILE, FileStore
 from dropflow.data.json_file import JSON, JsonStore
@@ -27,8 +26,6 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (DIRECTORY, DirectoryStore),
     (JSON, JsonStore),
     (PARAMETER_SET, ParameterSetStore),
-    (ARRAY, MemoryStore),
-    (ARRAY_STORE, ArrayStore),
     (NULL_DROP, NullStore),
     (END, NullStore),
     (KEPT_CONTENT, KeptContentStore),
@@ -37,7 +34,7 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
 """The definitions of the data classes that users choose, for the palette and the reference."""
 
-_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, ARRAY_STORE, KEPT_CONTENT)
+_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, KEPT_CONTENT)
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)

@@ -5,10 +5,9 @@ import numpy.typing as npt
 
 from dropflow.engine.parameters import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import STORE
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["MOST_REPLICAS", "is_tied_to_node", "replicas_of", "wanted_copies"]
+__all__ = ["MOST_REPLICAS", "replicas_of", "wanted_copies"]
 
 MOST_REPLICAS = 100
 """Greatest number of nodes that can be asked for."""
@@ -23,15 +22,6 @@ def replicas_of(template: Template) -> int:
         return int(convert(argument.value, "Integer"))
     except Unusable:
         return 0
-
-
-def is_tied_to_node(template: Template) -> bool:
-    """Return whether the contents of a data node tell what is in a directory of their node.
-
-    The translator makes such marks for stores of arrays in the session (`translator.unroll.array_stores`). A copy on
-    another node would tell something wrong.
-    """
-    return replicas_of(template) == 1 and any(axis.kind == STORE for axis in template.axes)
 
 
 def wanted_copies(graph: PhysicalGraph, kept: bytes, replicas: int) -> npt.NDArray[np.uint8]:

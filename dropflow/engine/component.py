@@ -71,8 +71,6 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
         One paragraph for the palette and the reference.
     construct : str
         ``Scatter`` or ``Gather`` when the palette also offers it as the application of such a construct.
-    is_internal : bool
-        Whether only the translator makes nodes of it, so that it is in no palette.
     """
 
     name: str
@@ -84,4 +82,3 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...] = ()
     ports: tuple[Port, ...] = ()
     construct: str = ""
-    is_internal: bool = False

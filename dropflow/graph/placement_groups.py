@@ -1,10 +1,9 @@
-"""Drops that must stay together on one node: of an ExclusiveForceNode, an MPI job, a service, the store of an array.
+"""Drops that must stay together on one node: of an ExclusiveForceNode, an MPI job, a service.
 
 The axes of the templates have these constraints: an axis of the kind ``exclusive`` is that of the content of an
 ExclusiveForceNode, one of the kind ``mpi`` that of the ranks of a job, one of the kind ``service`` that of the drops
-that start and stop a service, one of the kind ``store`` that of the drops that write an array into a directory of the
-session. The drops of an exclusive group share their node
-with no other drop, if there are enough nodes.
+that start and stop a service. The drops of an exclusive group share their node with no other drop, if there are enough
+nodes.
 """
 
 from dataclasses import dataclass
@@ -16,13 +15,11 @@ import numpy.typing as npt
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
-__all__ = ["FREE", "STORE", "PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
+__all__ = ["FREE", "PlacementGroups", "binding", "kept_together", "placement_groups", "violations"]
 
 FREE = -1
 """Number of the group of a drop without constraint."""
 _EXCLUSIVE, _MPI, _SERVICE = "exclusive", "mpi", "service"
-STORE = "store"
-"""Kind of the axis of what writes a store of an array in the session."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def placement_groups(graph: PhysicalGraph) -> PlacementGroups | None:
 
 def binding(axes: tuple[Axis, ...]) -> int | None:
     """Return the position of the axis that binds the drops of a template: the innermost exclusive one, else another."""
-    for kind in (_EXCLUSIVE, _MPI, _SERVICE, STORE):
+    for kind in (_EXCLUSIVE, _MPI, _SERVICE):
         found = [position for position, axis in enumerate(axes) if axis.kind == kind]
         if found:
             return found[-1]

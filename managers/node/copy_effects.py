@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dropflow.data.file_writer import remove_part
-from dropflow.data.replication import is_tied_to_node
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
 from dropflow.errors import LinkError, UsageError
@@ -103,16 +102,10 @@ class CopyEffects:
 
     def _read(self, action: ReadContents) -> None:
         piece = action.hosted.piece
-        is_tied = [is_tied_to_node(template) for template in piece.graph.templates]
-        template = piece.graph.template
 
         def read(live: Session) -> None:
             states, contents = live.core.drops.states, live.contents()
-            found = [
-                drop
-                for drop, content in contents.items()
-                if piece.is_own[drop] and content.kind != "null" and not is_tied[template[drop]]
-            ]
+            found = [drop for drop, content in contents.items() if piece.is_own[drop] and content.kind != "null"]
             rows = tuple(int(piece.drop[drop]) for drop in found if states[drop] == DropState.COMPLETED)
             self._host.owner.post(ContentsRead(action.session, action.epoch, action.view, rows))
 

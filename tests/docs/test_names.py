@@ -12,8 +12,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _DOTTED = re.compile(r"(?:dropflow|managers|translator|palettes)(?:\.\w+)+")
 _PATH = re.compile(r"(?:dropflow|managers|translator|palettes|tests|docs|examples|benchmarks)/[\w./-]*")
 # Class names in graphs, and a file of a user.
-_ARRAYS = {f"dropflow.apps.Array{kind}" for kind in ("Source", "Blockwise", "Reduction", "Rechunk")}
-_OTHERS = {"dropflow.apps.GroupByApp", "dropflow.data.Array", "translator.py"} | _ARRAYS
+_OTHERS = {"dropflow.apps.GroupByApp", "translator.py"}
 
 
 def exists(dotted: str) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dropflow import local
-from dropflow.data.zarr_store import read_region
 from dropflow.engine.events import Opened
 from dropflow.engine.journal import read
 from dropflow.engine.reports import SessionResult
@@ -107,13 +106,6 @@ def _estimate_pi(result: SessionResult, directory: Path) -> None:
     assert text(directory, "pi.txt") == "pi is about 3.139\n"
 
 
-def _visibilities(result: SessionResult, directory: Path) -> None:
-    assert result.states == {"COMPLETED": 180, "ERROR": 0, "SKIPPED": 0}
-    assert text(directory, "sources.txt").endswith("3 of 3 sources found\n")
-    image = read_region(directory / "run" / "files" / "image.zarr", [slice(0, 96)] * 2)
-    assert image[48 + 12, 48 - 20] == image.max() == pytest.approx(9.1, abs=0.05)
-
-
 CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
     "hello": _hello,
     "nested-scatter-gather": _nested,
@@ -123,7 +115,6 @@ CHECKS: dict[str, Callable[[SessionResult, Path], None]] = {
     "estimate-pi": _estimate_pi,
     "imaging": _imaging,
     "live-receiver": _live_receiver,
-    "visibilities": _visibilities,
 }
 
 

@@ -13,7 +13,6 @@ import msgspec
 from dropflow.graph.templates import Axis
 
 __all__ = [
-    "CHUNK",
     "EXCLUSIVE",
     "GATHER",
     "GROUPBY",
@@ -21,7 +20,6 @@ __all__ = [
     "MPI",
     "SCATTER",
     "SERVICE",
-    "STORE",
     "SUBGRAPH",
     "Level",
     "LevelId",
@@ -31,7 +29,6 @@ __all__ = [
 
 SCATTER, LOOP, GATHER, GROUPBY = "scatter", "loop", "gather", "groupby"
 MPI, SUBGRAPH, EXCLUSIVE, SERVICE = "mpi", "subgraph", "exclusive", "service"
-CHUNK, STORE = "chunk", "store"
 
 
 class LevelId(NamedTuple):
@@ -85,7 +82,7 @@ class Level(msgspec.Struct, frozen=True):
     @property
     def is_transparent(self) -> bool:
         """Whether the level always has exactly one index, so that links ignore it."""
-        return self.kind in (SUBGRAPH, EXCLUSIVE, SERVICE, STORE)
+        return self.kind in (SUBGRAPH, EXCLUSIVE, SERVICE)
 
     @property
     def label(self) -> str:

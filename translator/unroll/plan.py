@@ -15,17 +15,15 @@ from translator.logical import LogicalGraph
 from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
 from translator.unroll.adapters import adapt
-from translator.unroll.arrays import tile_arrays
 from translator.unroll.feedback import feedback_hint, feedback_map, with_feedback
 from translator.unroll.gather import gather_map, width
 from translator.unroll.groupby_map import groupby_joint, groupby_map
 from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import CHUNK, LOOP, MPI, spelled
+from translator.unroll.levels import LOOP, MPI, spelled
 from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
 from translator.unroll.loop import close_loops, cycles
 from translator.unroll.service import add_services
-from translator.unroll.tile_map import TileMap
 from translator.unroll.values import Findings
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
 from translator.unroll.zipped import why_not_zipped, zip_hint
@@ -49,7 +47,7 @@ class UnrollPlan:
         Nodes in the order of the file, then adapters.
     links : tuple of Link
         Links in the order of the file, then those that were added.
-    maps : tuple of IndexMap or TileMap
+    maps : tuple of IndexMap
         The edges of each link.
     problems : tuple of Problem
         All findings. With an error among them the plan cannot be unrolled.
@@ -61,7 +59,7 @@ class UnrollPlan:
     prefix: str
     templates: tuple[Template, ...]
     links: tuple[Link, ...]
-    maps: tuple[IndexMap | TileMap, ...]
+    maps: tuple[IndexMap, ...]
     problems: tuple[Problem, ...]
     meta: dict[str, str]
 
@@ -99,7 +97,7 @@ def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPla
     units = list_units(layout, findings)
     drawn = add_services(layout, units, draw_wires(layout, units, findings), findings)
     drawn = with_feedback(layout, units, drawn, findings)
-    wires = tile_arrays(layout, units, close_loops(layout, units, drawn, findings), findings)
+    wires = close_loops(layout, units, drawn, findings)
     for circle in cycles(units, wires):
         names = " -> ".join(_names_of(units, [*circle, circle[0]]))
         where = layout.graph.by_id[units[circle[0]].node].pointer
@@ -132,13 +130,13 @@ def _names_of(units: dict[str, Unit], circle: list[str]) -> list[str]:
 
 def _connect(
     layout: Layout, units: dict[str, Unit], wires: list[Wire], findings: Findings
-) -> tuple[list[Template], list[Link], list[IndexMap | TileMap]]:
+) -> tuple[list[Template], list[Link], list[IndexMap]]:
     """Return templates, links and maps, with an adapter in each wire between two units of the same kind."""
     templates = [unit.template for unit in units.values()]
     rows = {unit: row for row, unit in enumerate(units)}
     taken = {template.key for template in templates}
     links: list[Link] = []
-    maps: list[IndexMap | TileMap] = []
+    maps: list[IndexMap] = []
     for wire in wires:
         edges = _map_of(layout, units, wire, findings)
         if edges is None:
@@ -152,7 +150,7 @@ def _connect(
             streaming=wire.streaming,
             carry=wire.closes or bool(wire.feedback),
         )
-        if isinstance(edges, TileMap) or source.is_app is not target.is_app:
+        if source.is_app is not target.is_app:
             links.append(link)
             maps.append(edges)
             continue
@@ -167,7 +165,7 @@ def _connect(
     return _collecting(templates, links, maps), links, maps
 
 
-def _collecting(templates: list[Template], links: list[Link], maps: list[IndexMap | TileMap]) -> list[Template]:
+def _collecting(templates: list[Template], links: list[Link], maps: list[IndexMap]) -> list[Template]:
     """Return the templates with the ports at which they collect."""
     ports: dict[int, dict[str, None]] = {}
     for link, edges in zip(links, maps, strict=True):
@@ -189,19 +187,13 @@ def _same_kind(options: UnrollOptions, wire: Wire, source: Unit, target: Unit) -
     return problem("LG041", f"the edge from {names} joins two {kind}: {added} was inserted", where=wire.pointer)
 
 
-def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | TileMap | None:
+def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findings) -> IndexMap | None:
     names = f"{units[wire.source].template.name!r} to {units[wire.target].template.name!r}"
-    edges: IndexMap | TileMap
     try:
         edges = feedback_map(layout, units, wire) if wire.feedback else _levels_map(layout, wire, units)
     except Unpairable as verdict:
         findings.append(_unpairable(layout.options, units, wire, verdict))
         return None
-    if wire.tiles is not None:
-        if edges.collects:
-            findings.append(_several_arrays(names, wire))
-            return None
-        edges = TileMap(edges, wire.tiles)
     if wire.aware and not wire.feedback:
         findings += _unaware(layout, wire, units)
     if edges.edges > _MANY_PAIRS:
@@ -210,20 +202,8 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
     return edges
 
 
-def _several_arrays(names: str, wire: Wire) -> Problem:
-    """Return LG134 for an edge that collects the arrays of a construct."""
-    text = f"the edge from {names} leads out of a construct, and joins several arrays to one"
-    hint = (
-        "keep both in one construct, mark an edge out of a loop as loop-aware to use the last iteration, or give the "
-        "array a store and collect the stores"
-    )
-    return problem("LG134", text, where=wire.pointer, hint=hint)
-
-
 def _levels_map(layout: Layout, wire: Wire, units: dict[str, Unit]) -> IndexMap:
     source, target = units[wire.source].levels, units[wire.target].levels
-    if wire.tiles is not None:  # its chunks are joined by tiles
-        source, target = (tuple(level for level in levels if level.kind != CHUNK) for levels in (source, target))
     if not wire.entry:
         carry = carry_level(source, target) if wire.closes else None
         return link_map(source, target, aware=wire.aware, options=layout.options, carry=carry, once=wire.once)

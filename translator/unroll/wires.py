@@ -16,7 +16,6 @@ from translator.unroll.groupby_map import groupby_joint
 from translator.unroll.layout import Layout
 from translator.unroll.levels import Levels
 from translator.unroll.node_template import COPY, GROUP, MEMORY, template_of
-from translator.unroll.tile_map import Tiles
 from translator.unroll.values import Findings, is_on
 
 __all__ = ["Unit", "Wire", "draw_wires", "list_units"]
@@ -68,8 +67,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         Id of the gather from which the wire feeds back to the scatter that it gathers; empty for none.
     pointer : str
         JSON pointer of the link.
-    tiles : Tiles or None
-        Which chunks it joins, if both ends are tiled.
     """
 
     source: str
@@ -84,7 +81,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     once: tuple[str, ...] = ()
     feedback: str = ""
     pointer: str = ""
-    tiles: Tiles | None = None
 
 
 def group_data(construct: str) -> str:

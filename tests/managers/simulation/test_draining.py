@@ -12,9 +12,6 @@ import pytest
 from dropflow.errors import LinkError, NotFoundError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import placement_groups
-from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import oid
 from dropflow.rest.operation_records import DrainReply, DrainRequest
 from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Unanswered
@@ -24,11 +21,8 @@ from managers.simulation.history import Committed
 from managers.simulation.random_sessions import draw_graph, draw_workload
 from managers.simulation.simulated_node import Workload
 from managers.simulation.trial_checks import kept_contents, states_of
-from tests.array_drawings import ArrayDrawing
 from tests.managers.simulation.test_moves import rows
 from tests.nightly import nightly
-from tests.translator.unrolled import planned
-from translator.unroll import unroll
 
 
 def _content(size: int) -> Workload:
@@ -295,43 +289,3 @@ def _random_trial(seed: int, directory: Path) -> None:
 def test_random_sessions_end_as_without_drained_nodes(seed: int, tmp_path: Path) -> None:
     """All states and results are the same, whenever nodes are drained, and no drop that had completed runs again."""
     _random_trial(seed, tmp_path)
-
-
-def _stored_array(at: int) -> tuple[PhysicalGraph, np.ndarray]:
-    """Return the graph of an array with a store of one of three nodes, and which drops are of the store."""
-    drawing = ArrayDrawing().array("x", [40], [2], store="x.zarr").source("x")
-    graph = unroll(planned(drawing))
-    groups = placement_groups(graph)
-    assert groups is not None
-    is_stored = groups.group == 0
-    part = np.where(is_stored, at, graph.instance % 3).astype(np.int32)
-    return replace(graph, part=part, places=("#0", "#1", "#2")), is_stored
-
-
-@pytest.mark.parametrize(("node", "grace"), [("n1-1", 9.0), ("n1-1", 200.0), ("n1-2", 200.0), ("n1-3", 200.0)])
-def test_a_store_of_the_session_is_written_by_one_node(node: str, grace: float, tmp_path: Path) -> None:
-    """A node that drains finishes it, if there is time; otherwise another node writes all of it, also what was written.
-
-    A mark that a chunk is written is worth nothing without the directory of the node.
-    """
-    graph, is_stored = _stored_array(int(node[-1]) - 1)
-    names = {drop: oid(graph, drop) for drop in np.flatnonzero(is_stored).tolist()}
-    is_data = [template.kind is Kind.DATA and template.name != "store of x" for template in graph.templates]
-    marks = {name for drop, name in names.items() if is_data[graph.template[drop]]}
-    assert len(marks) == 21
-    cluster = SimulatedCluster(5, tmp_path, islands=1, workload=Workload(seconds=2.0))
-    _started(cluster, graph, 12.0)
-    begun = {one.drop: one.node for one in cluster.recorder.history if isinstance(one, Committed)}
-    assert 1 < len(marks & begun.keys()) < 21
-    _drain(cluster, node, grace)
-    ended = _finished(cluster)
-    assert _is_drained(cluster, node, 300.0)
-    cluster.nodes[node].process.crash()
-
-    assert (ended.status, node in ended.members) == ("FINISHED", False)
-    (store,) = [name for name in names.values() if "x-store_" in name]
-    assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob(f"{store}*")} - {node}
-    commits = [(one.drop, one.node) for one in cluster.recorder.history if isinstance(one, Committed)]
-    (end,) = [node for drop, node in commits if drop in names.values() and drop not in marks]
-    assert {drop for drop, node in commits if node == end} >= marks
-    assert (end == node) == (grace > 100)
