@@ -18,6 +18,7 @@ from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, StreamOpened, Task
 from dropflow.engine.drop_log import DropLog
+from dropflow.engine.runners.capacity import thread_variables
 from dropflow.errors import Interrupted
 from dropflow.graph.templates import ORDER_PORT, Argument
 from dropflow.states import DropState
@@ -172,14 +173,14 @@ class AttemptContext:
     ) -> int:
         """Run a shell command in `directory` and return its exit status; see `dropflow.apps.api.Context.command`.
 
-        Its environment is that of this process with ``DLG_UID``, ``DLG_SESSION_ID`` and ``DLG_ROOT``, and
-        `environment` on top.
+        Its environment is that of this process with limits of threads, ``DLG_UID``, ``DLG_SESSION_ID`` and
+        ``DLG_ROOT``, and `environment` on top.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         running = Command(
             command,
             self.directory,
-            {**_environment(self.oid, self.session), **environment},
+            {**_environment(self.oid, self.session, self.plan.template.cpus), **environment},
             self._log.write_bytes,
             source=None if source is None else source.open(),
             output=sink,
@@ -297,6 +298,7 @@ def _finish_outputs(outputs: Sequence[AttemptOutput], skipped: Collection[int]) 
     return handles
 
 
-def _environment(oid: str, session: str) -> dict[str, str]:
-    """Return the environment of commands: that of this process with the variables of DALiuGE."""
-    return {"DLG_ROOT": str(Path.home() / "dlg"), **os.environ, "DLG_UID": oid, "DLG_SESSION_ID": session}
+def _environment(oid: str, session: str, cpus: int) -> dict[str, str]:
+    """Return the environment of commands: that of this process, limits of threads, and the variables of DALiuGE."""
+    threads = thread_variables(cpus, os.environ)
+    return {"DLG_ROOT": str(Path.home() / "dlg"), **threads, **os.environ, "DLG_UID": oid, "DLG_SESSION_ID": session}

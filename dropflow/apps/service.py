@@ -15,6 +15,7 @@ from dropflow.apps.api import App, Context
 from dropflow.apps.running_services import RunningService, add_service, remove_service
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
 from dropflow.engine.component import Component, Parameter
+from dropflow.engine.runners.capacity import thread_variables
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind, Template
 
@@ -66,7 +67,8 @@ class ServiceApp(BashShellApp):
         key = (str(context.directory), self.template.key, tuple(context.index))
         context.directory.mkdir(parents=True, exist_ok=True)
         log = context.directory.parent / "logs" / f"{context.oid}.log"
-        environment = {**os.environ, "DLG_UID": context.oid, "DLG_SESSION_ID": context.session}
+        threads = thread_variables(self.template.cpus, os.environ)
+        environment = {**threads, **os.environ, "DLG_UID": context.oid, "DLG_SESSION_ID": context.session}
         service = RunningService(command, context.directory, environment, _limited(log), context.oid)
         add_service(key, service)
         try:

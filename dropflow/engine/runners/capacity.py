@@ -1,10 +1,12 @@
 """The processors and the memory that the attempts of a runner, or of all runners of a pool, share.
 
 An attempt begins when what it declares is free. One that declares more than there is runs when all is free: alone.
+Libraries that compute in threads of their own are limited to as many as the attempt declares processors.
 """
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -13,8 +15,21 @@ from dropflow.formatting import format_size, plural
 from dropflow.graph.resource_needs import ResourceNeeds, needs_of, unreadable_memory
 from dropflow.graph.templates import Template
 
-__all__ = ["Capacity", "memory_of_host", "unusual_needs"]
+__all__ = ["THREAD_VARIABLES", "Capacity", "memory_of_host", "thread_variables", "unusual_needs"]
 
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
+"""Environment variables with which libraries are told how many threads they may use, at the latest when they are
+loaded. Without them, each process uses one for each core."""
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -52,6 +67,18 @@ class Capacity:
     def free(self, needs: ResourceNeeds) -> None:
         """Note that an attempt has ended."""
         self._taken = ResourceNeeds(self._taken.cpus - needs.cpus, self._taken.memory - needs.memory)
+
+
+def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that let libraries use as many threads as an attempt declares processors.
+
+    Those that are set in `environment` are left out, and all of them if it has ``OMP_NUM_THREADS``: most of the
+    libraries read it if their own variable is not set.
+    """
+    if "OMP_NUM_THREADS" in environment:
+        return {}
+    threads = str(max(1, min(cpus, len(os.sched_getaffinity(0)))))
+    return {name: threads for name in THREAD_VARIABLES if name not in environment}
 
 
 def memory_of_host() -> float:

@@ -1,4 +1,7 @@
-"""A worker process: ``python -m dropflow.engine.runners.worker SOCKET MARKER`` (two inherited file descriptors).
+"""A worker process: ``python -m dropflow.engine.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``.
+
+The socket and the marker are inherited file descriptors. The variables limit threads of libraries; others of that kind
+belong to the user.
 
 It runs attempts of several sessions, with one executor for each. The main thread runs attempts one after another. A
 second thread reads the socket, so that an abort is processed while an attempt runs; a third sends the results of short
@@ -21,7 +24,7 @@ import sys
 import termios
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -30,6 +33,7 @@ from dropflow.engine.api import AttemptResult, Executor, Task
 from dropflow.engine.chained_tasks import members, not_begun, with_input
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.engine.runners.aborted import aborted
+from dropflow.engine.runners.capacity import THREAD_VARIABLES, thread_variables
 from dropflow.engine.runners.descendants import adopt_orphans, end_descendants
 from dropflow.engine.runners.marker import IDLE, Marker
 from dropflow.engine.runners.reread_contents import ReceivedContents
@@ -54,6 +58,7 @@ from dropflow.engine.runners.worker_messages import (
 from dropflow.errors import StorageError
 from dropflow.exception_text import name_of, summary_of
 from dropflow.failure import Failure
+from dropflow.graph.resource_needs import needs_of
 
 __all__ = ["main"]
 
@@ -74,8 +79,11 @@ _Key = tuple[int, int, int]
 
 
 class _Worker:
-    def __init__(self, link: socket.socket, marker: Marker, number: int) -> None:
+    def __init__(self, link: socket.socket, marker: Marker, number: int, variables: Sequence[str]) -> None:
         self._number = number
+        self._variables = frozenset(variables)
+        self._cpus = 1
+        """What libraries in this process may use."""
         self._link = link
         self._marker = marker
         self._output = os.dup(1)
@@ -87,6 +95,8 @@ class _Worker:
         self._contents = ReceivedContents()
         self._executors: dict[int, Executor] = {}
         self._folders: dict[int, str] = {}
+        self._declared: dict[int, tuple[int, ...]] = {}
+        """Processors of each template of a runner."""
         self._folder = ""
         self._current = _NOTHING
         self._following: deque[_Key] = deque()
@@ -163,6 +173,9 @@ class _Worker:
             self._aborted.discard(key)
             return aborted(task.drop, task.attempt)
         self._marker.begin(number)
+        cpus = self._declared[runner][task.template]
+        if cpus != self._cpus:
+            self._limit_threads(cpus)
         failure = self._enter(self._folders[runner])
         result = executor.execute(task) if failure is None else AttemptResult(task.drop, task.attempt, failure=failure)
         self._current = _NOTHING
@@ -183,6 +196,19 @@ class _Worker:
                 return Failure.of(StorageError(reason, where=folder))
             self._folder = folder
         return None
+
+    def _limit_threads(self, cpus: int) -> None:
+        """Let libraries use as many threads as an attempt declares processors: those loaded from now on, and programs.
+
+        Libraries that are loaded are told by threadpoolctl if it is installed, and if the user has limited none.
+        """
+        self._cpus = cpus
+        others = {name: value for name, value in os.environ.items() if name not in self._variables}
+        wanted = thread_variables(cpus, others)
+        os.environ.update(wanted)
+        if len(wanted) == len(THREAD_VARIABLES):
+            with contextlib.suppress(ImportError):
+                importlib.import_module("threadpoolctl").threadpool_limits(int(wanted["OMP_NUM_THREADS"]))
 
     def _await_output_read(self) -> None:
         """Wait until the pool has read what was written to descriptors 1 and 2, and reopen closed ones."""
@@ -206,6 +232,7 @@ class _Worker:
         executor = self._executors.pop(runner, None)
         if executor is None:
             return
+        del self._declared[runner]
         if self._folders.pop(runner) == self._folder:
             os.chdir("/")  # noqa: TID251 - a directory that is to be removed must not be in use
             self._folder = ""
@@ -322,6 +349,7 @@ class _Worker:
         executor.worker = self._number
         executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
         self._folders[message.runner] = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
+        self._declared[message.runner] = tuple(needs_of(template).cpus for template in message.spec.templates)
         self._executors[message.runner] = executor
         self._send_message(ExecutorReady(message.runner))
 
@@ -362,7 +390,7 @@ def main() -> None:
     os.close(page)
     adopt_orphans()
     _buffer_lines()
-    _Worker(link, marker, number).run()
+    _Worker(link, marker, number, sys.argv[4:]).run()
 
 
 def _buffer_lines() -> None:

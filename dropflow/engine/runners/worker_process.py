@@ -17,6 +17,7 @@ import psutil
 from dropflow.engine.api import AttemptResult, Task
 from dropflow.engine.chained_tasks import members
 from dropflow.engine.runners.backlog import NO_ROOM, Backlog, Room
+from dropflow.engine.runners.capacity import thread_variables
 from dropflow.engine.runners.descendants import WORKER_VARIABLE, end_worker
 from dropflow.engine.runners.exit_watch import exit_descriptor
 from dropflow.engine.runners.marker import IDLE, Marker
@@ -66,7 +67,6 @@ class WorkerProcess:
         self.buffer, self.outgoing, self.contents = Buffer(), bytearray(), SentContents()
         """Received bytes, bytes to send, and what it has of the contents that many attempts read."""
         self.next_number, self.since = 0, 0.0
-        self.is_recalled = False
         self._aborted: set[int] = set()
         self._suspect, self._needs = IDLE, _PLAIN
         self.since_current = 0.0
@@ -75,7 +75,7 @@ class WorkerProcess:
         """When it was first seen stopped by a signal, if it was stopped at the last check."""
         self.kill_reason: DropflowError | None = None
         """Why it is killed, if the pool decided that."""
-        self.is_retiring = self.is_killed = False
+        self.is_recalled = self.is_retiring = self.is_killed = False
         self.killed_since: float | None = None
         """When it was first seen that it had been killed and had not ended."""
         self.seen, self._beats = IDLE, 0
@@ -98,13 +98,14 @@ class WorkerProcess:
             self._inherited_peak = _peak(resource.getrusage(resource.RUSAGE_SELF))
             # -P keeps the working directory, with the user's files, off the front of the module path.
             command = [sys.executable, "-P", "-m", "dropflow.engine.runners.worker"]
+            threads = thread_variables(1, os.environ)
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, str(their_link.fileno()), str(page.fileno()), str(number + 1)],
+                [*command, str(their_link.fileno()), str(page.fileno()), str(number + 1), *threads],
                 pass_fds=(their_link.fileno(), page.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=writer,
                 stderr=writer,
-                env={**os.environ, WORKER_VARIABLE: self._name},
+                env={**os.environ, **threads, WORKER_VARIABLE: self._name},
                 start_new_session=True,
             )
             ours.callback(self.process.wait)
