@@ -293,13 +293,17 @@ class ClockSkewError(WorldError):
 
 
 class HttpError(DropflowError):
-    """An error of HTTP only: no such page, wrong method, no token, too large."""
+    """An error of HTTP only: no such page, wrong method, no token, too large.
+
+    `challenge` is what to sign the request with instead (`dropflow.rest.signing`).
+    """
 
     code = "DF300"
 
-    def __init__(self, status: int, text: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(self, status: int, text: str, *, challenge: str = "", where: str = "", hint: str = "") -> None:
         super().__init__(text, where=where, hint=hint)
         self.status = status
+        self.challenge = challenge
 
 
 class InternalError(DropflowError):

@@ -235,7 +235,7 @@ class HttpTransport:
             return self._attempt(connection, request)
 
     def _attempt(self, connection: http.client.HTTPConnection, request: ClientRequest) -> http.client.HTTPResponse:
-        """Send a request, and again if the server refused it because its clock differs from the clock here."""
+        """Send a request, and again if the server has answered for which manager and by which time to sign it."""
         authorization, response = self._sent(connection, request)
         challenge = response.getheader("WWW-Authenticate", "")
         if response.status != HTTPStatus.UNAUTHORIZED or self._signer is None:
@@ -255,7 +255,14 @@ class HttpTransport:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         elif self._signer is not None:
-            headers["Authorization"] = self._signer.sign(request.method, self._authority, target, digest(body))
+            headers["Authorization"] = self._signer.sign(
+                request.method,
+                self._authority,
+                target,
+                digest(body),
+                content_type=headers.get("Content-Type", ""),
+                content_encoding=headers.get("Content-Encoding", ""),
+            )
         if connection.sock is None:
             connection.timeout = self._timeout
             connection.connect()

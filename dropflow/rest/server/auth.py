@@ -336,7 +336,7 @@ class AccessControl:
         Raises
         ------
         HttpError
-            See `AccessRules.check`; 401 also for a signature that is wrong or was used before.
+            See `AccessRules.check`; 401 also for a signature that is wrong, for another manager, or was used before.
         ClockSkewError
             See `Verifier.check`.
         """
@@ -350,7 +350,14 @@ class AccessControl:
             raise HttpError(
                 401, "this server has no cluster key and accepts no signatures", hint="send Authorization: Bearer TOKEN"
             )
-        digest = self._verifier.check(authorization, method, headers.get("Host", ""), target)
+        digest = self._verifier.check(
+            authorization,
+            method,
+            headers.get("Host", ""),
+            target,
+            content_type=headers.get("Content-Type", ""),
+            content_encoding=headers.get("Content-Encoding", ""),
+        )
         return Admission(proof=Proof.SIGNATURE, digest=digest)
 
 

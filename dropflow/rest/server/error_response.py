@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dropflow.errors import ClockSkewError, DropflowError, RangeError
+from dropflow.errors import ClockSkewError, DropflowError, HttpError, RangeError
 from dropflow.rest.error_body import status_of, to_body
 from dropflow.rest.server.error_page import error_page, wants_page
 
@@ -52,7 +52,7 @@ def error_response(
     """
     status = status_of(error)
     more = _MORE.get(status, ())
-    if isinstance(error, ClockSkewError) and error.challenge:
+    if isinstance(error, ClockSkewError | HttpError) and error.challenge:
         more = (("WWW-Authenticate", error.challenge),)
     if isinstance(error, RangeError):
         more = (("Content-Range", f"bytes */{error.size}"),)

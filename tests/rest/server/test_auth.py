@@ -1,7 +1,7 @@
 """Which requests a server admits: host, origin, token, cookie, page key and signature."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlencode
@@ -109,7 +109,7 @@ def _routes() -> list[Route]:
     return [Route(method=method, path="/thing", handler=echo, summary="a thing") for method in verbs]
 
 
-def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, str]:
+def _headers(host: str, caller: str, credential: str, method: str, signer: Signer | None = None) -> dict[str, str]:
     origin, site, mode, dest, _ = CALLERS[caller]
     sent = {
         "Origin": origin and origin.format(host=host),
@@ -133,29 +133,45 @@ def _headers(host: str, caller: str, credential: str, method: str) -> dict[str, 
         case "token as cookie":
             headers["Cookie"] = f"{cookie}={TOKEN}"
         case "signature":
-            headers["Authorization"] = Signer(SECRET).sign(method, host, "/thing", digest((b"",)))
+            headers["Authorization"] = (signer or Signer(SECRET)).sign(method, host, "/thing", digest((b"",)))
         case "wrong signature":
             headers["Authorization"] = Signer(b"x" * 40).sign(method, host, "/thing", digest((b"",)))
     return headers
 
 
-def _status(app: Callable[..., object], method: str, headers: Mapping[str, str]) -> int:
-    """Return the status with which the application answers these headers, without a server."""
+def _answered(
+    app: Callable[..., object], method: str, headers: Mapping[str, str]
+) -> tuple[int, Sequence[tuple[str, str]]]:
+    """Return the status and the headers with which the application answers these headers, without a server."""
     environ: dict[str, object] = {"REQUEST_METHOD": method, "PATH_INFO": "/thing", "wsgi.input": BytesIO()}
     environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
-    found: list[str] = []
-    app(environ, lambda status, *_: found.append(status))
-    return int(found[0].split()[0])
+    found: list[tuple[int, Sequence[tuple[str, str]]]] = []
+    app(environ, lambda status, sent, *_: found.append((int(status.split()[0]), sent)))
+    return found[0]
+
+
+def _status(app: Callable[..., object], method: str, headers: Mapping[str, str]) -> int:
+    return _answered(app, method, headers)[0]
+
+
+def _known_to(app: Callable[..., object]) -> Signer:
+    """Return a signer that has learned for which manager to sign."""
+    signer = Signer(SECRET)
+    headers = _headers("localhost", "a program", "signature", "GET", signer)
+    status, sent = _answered(app, "GET", headers)
+    assert status == 401
+    assert signer.learn(dict(sent)["Www-Authenticate"], headers["Authorization"])
+    return signer
 
 
 def test_host_origin_and_credential_decide_for_every_method() -> None:
     """Every combination of method, host, caller and credential has the status that `_expected` returns."""
     access = AccessRules(token=TOKEN, secret=SECRET, hosts=frozenset({"known.example"}), origins=frozenset({EAGLE}))
     app = make_app(_routes(), access, Limits())
-    wrong = []
+    signer, wrong = _known_to(app), []
     for case in itertools.product(METHODS, HOSTS, CALLERS, CREDENTIALS):
         method, host, caller, credential = case
-        found = _status(app, method, _headers(host, caller, credential, method))
+        found = _status(app, method, _headers(host, caller, credential, method, signer))
         if found != _expected(*case):
             wrong.append((*case, found, _expected(*case)))
 
@@ -167,9 +183,11 @@ def test_the_server_answers_as_the_application() -> None:
     access = AccessRules(token=TOKEN, secret=SECRET, origins=frozenset({EAGLE}))
     wrong = []
     with serve(_routes(), access=access) as server:
+        signer = _introduced(server.url)
         for method, caller, credential in itertools.product(("GET", "POST"), CALLERS, CREDENTIALS):
             case = (method, "localhost", caller, credential)
-            found = ask(server.url, method, "/thing", headers=_headers("localhost", caller, credential, method)).status
+            headers = _headers("localhost", caller, credential, method, signer)
+            found = ask(server.url, method, "/thing", headers=headers).status
             if found != _expected(*case):
                 wrong.append((*case, found))
 
@@ -291,106 +309,223 @@ def test_servers_of_one_host_have_different_cookies() -> None:
 
 # Signatures.
 
+REQUEST = {"method": "PUT", "host": "node:8000", "target": "/x?y=1", "content_type": "a/b", "content_encoding": "gzip"}
+BODY = digest((b"abc",))
 
-def _verified(clock: VirtualClock, header: str, **other: str) -> str:
-    request = {"method": "PUT", "host": "node:8000", "target": "/x?y=1"} | other
-    return Verifier(SECRET, clock=clock).check(header, request["method"], request["host"], request["target"])
+
+def _introduced(url: str) -> Signer:
+    """Return a signer that has learned for which of the managers on this host to sign."""
+    signer, host = Signer(SECRET), url.removeprefix("http://")
+    header = signer.sign("GET", host, "/thing", digest((b"",)))
+    assert signer.learn(
+        ask(url, "GET", "/thing", headers={"Authorization": header}).headers["Www-Authenticate"], header
+    )
+    return signer
+
+
+def _meet(signer: Signer, verifier: Verifier) -> Signer:
+    """Have the verifier refuse a first request, and the signer learn from the answer."""
+    header = signer.sign("GET", "h", "/", BODY)
+    with pytest.raises((HttpError, ClockSkewError), match=r"the request (is|was) signed") as refused:
+        verifier.check(header, "GET", "h", "/")
+    assert signer.learn(refused.value.challenge, header)
+    return signer
+
+
+def _pair() -> tuple[Signer, Verifier, VirtualClock]:
+    clock = VirtualClock()
+    verifier = Verifier(SECRET, clock=clock)
+    return _meet(Signer(SECRET, clock=clock), verifier), verifier, clock
 
 
 def test_a_signature_admits_its_own_request() -> None:
     """Verification returns the hash that the body must have."""
-    clock = VirtualClock()
+    signer, verifier, _ = _pair()
     body = digest((b"ab", memoryview(b"c")))
-    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", body)
 
-    assert _verified(clock, header) == body == digest((b"abc",))
-
-
-def test_the_signature_of_a_request_stays_the_same() -> None:
-    """A manager of an earlier version accepts the signature: the key, the order and the form of its parts are fixed."""
-    time, nonce, body = "1800000000.000", "0" * 32, digest((b"body",))
-    signature = "9da459f6e9916f596c870b0cb678503a56ece08a48f5c773198b9f0fd2d39641"
-    header = f"Dropflow time={time}, nonce={nonce}, body={body}, signature={signature}"
-
-    assert _verified(VirtualClock(float(time)), header) == body
+    assert verifier.check(signer.sign(body=body, **REQUEST), **REQUEST) == body == BODY
 
 
-@pytest.mark.parametrize("other", [{"method": "POST"}, {"host": "other:8000"}, {"target": "/x?y=2"}])
+def test_the_signature_of_a_request_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key, the order and the form of the parts are fixed: managers of other versions accept the signature."""
+    monkeypatch.setattr("dropflow.rest.signing.secrets.token_hex", lambda size: "0f" * size)
+    verifier = Verifier(SECRET, clock=VirtualClock(1_800_000_000.0))
+    signature = "758b96ab60f542d9faeb02db8e4d87636e46ea75dac9e10eb099e6affafb7b59"
+    header = f"Dropflow time=1800000000.000, nonce={'0f' * 16}, body={BODY}, manager={'0f' * 16}, signature={signature}"
+
+    assert verifier.check(header, **REQUEST) == BODY
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"method": "POST"},
+        {"host": "other:8000"},
+        {"host": "node:8001"},
+        {"target": "/x?y=2"},
+        {"target": "/x?y=1&y=1"},
+        {"target": "/%78?y=1"},
+        {"content_type": ""},
+        {"content_encoding": "identity"},
+    ],
+)
 def test_a_signature_admits_no_other_request(other: dict[str, str]) -> None:
-    """The signature is refused with another method, host, path or query."""
-    clock = VirtualClock()
-    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
+    """It is refused with another method, host, port, path, query, or type or encoding of the body."""
+    signer, verifier, _ = _pair()
 
     with pytest.raises(HttpError, match="the signature is wrong"):
-        _verified(clock, header, **other)
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST | other)
 
 
 @given(st.data())
 def test_no_part_of_a_signature_can_be_changed(data: st.DataObject) -> None:
-    """A signature with one changed character is refused, and no character raises another error."""
-    clock = VirtualClock()
-    header = Signer(SECRET, clock=clock).sign("PUT", "node:8000", "/x?y=1", digest((b"",)))
-    place = data.draw(st.integers(header.index("time="), len(header) - 1))
-    other = data.draw(st.characters(codec="ascii"))
-    assume(other != header[place] != " ")
+    """A signature with one changed, added or removed character is refused, and no character raises another error."""
+    signer, verifier, _ = _pair()
+    header = signer.sign(body=BODY, **REQUEST)
+    first = data.draw(st.integers(header.index("time="), len(header)))
+    last = min(first + data.draw(st.integers(0, 1)), len(header))
+    changed = header[:first] + data.draw(st.text(max_size=1)) + header[last:]
+    assume(changed != header)
 
     with pytest.raises(HttpError, match="signature"):
-        _verified(clock, header[:place] + other + header[place + 1 :])
+        verifier.check(changed, **REQUEST)
+
+
+@pytest.mark.parametrize("field", ["time", "nonce", "body", "manager", "signature"])
+@pytest.mark.parametrize("change", ["twice", "twice in front", "missing", "empty", "capital", "quoted"])
+def test_each_field_of_a_signature_is_read_once(field: str, change: str) -> None:
+    """A field that is there twice, missing, empty or in another form is refused, whatever its values are."""
+    signer, verifier, clock = _pair()
+    old = signer.sign(body=BODY, **REQUEST)
+    verifier.check(old, **REQUEST)
+    clock.advance(3600)
+    fields = dict(piece.split("=") for piece in old.removeprefix("Dropflow ").split(", "))
+    fresh = fields | {"time": f"{clock.now():.3f}", "nonce": "1" * 32}
+    pieces = [f"{name}={value}" for name, value in fields.items()]
+    place = list(fields).index(field)
+    match change:
+        case "twice":
+            pieces.append(f"{field}={fresh[field]}")
+        case "twice in front":
+            pieces.insert(0, f"{field}={fresh[field]}")
+        case "missing":
+            del pieces[place]
+        case "empty":
+            pieces[place] = f"{field}="
+        case "capital":
+            pieces[place] = pieces[place].replace(field, field.title())
+        case "quoted":
+            pieces[place] = f'{field}="{fields[field]}"'
+
+    with pytest.raises(HttpError, match="the Dropflow signature cannot be read"):
+        verifier.check(f"Dropflow {', '.join(pieces)}", **REQUEST)
+
+
+def test_an_unknown_field_of_a_signature_is_refused() -> None:
+    """No field is ignored, so none can be given a meaning that another reader of the header does not know."""
+    signer, verifier, _ = _pair()
+
+    with pytest.raises(HttpError, match="cannot be read"):
+        verifier.check(f"{signer.sign(body=BODY, **REQUEST)}, until=9999999999.000", **REQUEST)
+
+
+def test_a_signature_is_for_one_manager() -> None:
+    """A request for one manager is refused by all others, also before it was used, and by the next process."""
+    signer, verifier, clock = _pair()
+    header = signer.sign(body=BODY, **REQUEST)
+
+    for other in (Verifier(SECRET, clock=clock), Verifier(SECRET, clock=VirtualClock())):
+        with pytest.raises(HttpError, match="for another manager, or for this one before it was started") as refused:
+            other.check(header, **REQUEST)
+        assert refused.value.status == 401
+    assert verifier.check(header, **REQUEST) == BODY
+
+
+def test_servers_of_one_host_refuse_each_others_requests() -> None:
+    """A request that was signed for one port is refused at another one, with any Host, and is valid at its own."""
+    access = AccessRules(token=TOKEN, secret=SECRET)
+    with serve(_routes(), access=access) as mine, serve(_routes(), access=access) as other:
+        host = f"127.0.0.1:{mine.port}"
+        headers = {"Host": host, "Authorization": _introduced(mine.url).sign("GET", host, "/thing", digest((b"",)))}
+
+        assert ask(other.url, "GET", "/thing", headers=headers).status == 401
+        assert ask(other.url, "GET", "/thing", headers=headers | {"Host": f"127.0.0.1:{other.port}"}).status == 401
+        assert ask(mine.url, "GET", "/thing", headers=headers).status == 200
+        assert ask(mine.url, "GET", "/thing", headers=headers).status == 401
 
 
 def test_a_signed_request_is_accepted_once() -> None:
     """A second request with the same nonce is refused for as long as its time is acceptable."""
-    clock = VirtualClock()
-    verifier = Verifier(SECRET, clock=clock)
-    header = Signer(SECRET, clock=clock).sign("GET", "h", "/", "")
-    verifier.check(header, "GET", "h", "/")
+    signer, verifier, clock = _pair()
+    header = signer.sign(body=BODY, **REQUEST)
+    verifier.check(header, **REQUEST)
     clock.advance(WINDOW - 1)
 
     with pytest.raises(HttpError, match="was received before"):
-        verifier.check(header, "GET", "h", "/")
+        verifier.check(header, **REQUEST)
+
+
+def test_setting_back_the_clock_of_the_system_revives_no_request() -> None:
+    """The time of signatures goes on when the clock of the system is set back by an hour."""
+
+    class SetBack(VirtualClock):
+        def now(self) -> float:
+            return super().now() - (3600 if self.monotonic() > 1800 else 0)
+
+    clock = SetBack()
+    verifier = Verifier(SECRET, clock=clock)
+    signer = _meet(Signer(SECRET, clock=clock), verifier)
+    header = signer.sign(body=BODY, **REQUEST)
+    verifier.check(header, **REQUEST)
+    clock.advance(3600)
+
+    with pytest.raises(ClockSkewError, match="behind the clock of this host"):
+        verifier.check(header, **REQUEST)
 
 
 @pytest.mark.parametrize(("seconds", "way"), [(WINDOW + 5, "behind"), (-WINDOW - 5, "ahead of")])
 def test_a_refusal_names_the_clock_difference(seconds: float, way: str) -> None:
     """The refusal says by how much and in which direction the clocks differ."""
-    signing, verifying = VirtualClock(), VirtualClock()
-    verifying.advance(seconds)
-    header = Signer(SECRET, clock=signing).sign("GET", "h", "/", "")
+    signing = VirtualClock()
+    verifier = Verifier(SECRET, clock=VirtualClock())
+    signer = _meet(Signer(SECRET, clock=signing), verifier)
+    signing.advance(-seconds)
 
     with pytest.raises(ClockSkewError, match=f"65 s {way}"):
-        Verifier(SECRET, clock=verifying).check(header, "GET", "h", "/")
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
 
 
-@pytest.mark.parametrize("seconds", [70.0, -70.0, 1e9])
-def test_a_caller_learns_the_time_of_the_manager(seconds: float) -> None:
-    """A refusal because of the clock contains the time of the manager; a request signed with that time is accepted."""
+@pytest.mark.parametrize("seconds", [0.0, 70.0, -70.0, 1e9])
+def test_a_caller_learns_the_manager_and_its_time(seconds: float) -> None:
+    """One refusal has all that a caller needs to sign for the manager and by its clock."""
     signer = Signer(SECRET, clock=VirtualClock())
     verifier = Verifier(SECRET, clock=VirtualClock(1.8e9 + seconds))
-    header = signer.sign("GET", "h", "/", "x")
-    with pytest.raises(ClockSkewError, match="clock of this host") as refused:
-        verifier.check(header, "GET", "h", "/")
+    _meet(signer, verifier)
 
-    assert signer.learn(refused.value.challenge, header)
-    assert verifier.check(signer.sign("GET", "h", "/", "x"), "GET", "h", "/") == "x"
+    assert verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST) == BODY
 
 
-def test_a_time_without_a_valid_proof_is_ignored() -> None:
-    """A time without proof, with the proof of another request or key, or with changes is not taken."""
+def test_a_challenge_without_a_valid_proof_is_ignored() -> None:
+    """A challenge without proof, with the proof of another request or key, or with changes is not taken."""
     signer, clock = Signer(SECRET, clock=VirtualClock()), VirtualClock(1.9e9)
-    mine, other = signer.sign("GET", "h", "/", "x"), signer.sign("GET", "h", "/", "x")
-    foreign = Signer(b"y" * 40, clock=VirtualClock()).sign("GET", "h", "/", "x")
+    mine, other = (signer.sign("GET", "h", "/", BODY) for _ in range(2))
+    foreign = Signer(b"y" * 40, clock=VirtualClock()).sign("GET", "h", "/", BODY)
 
     def challenge(secret: bytes, header: str) -> str:
-        with pytest.raises(ClockSkewError, match="clock of this host") as refused:
+        with pytest.raises(HttpError, match="for another manager") as refused:
             Verifier(secret, clock=clock).check(header, "GET", "h", "/")
         return refused.value.challenge
 
     genuine = challenge(SECRET, mine)
+    manager = genuine.partition("manager=")[2][:32]
     forged = (
+        "",
         "Bearer",
         "Dropflow",
-        "Dropflow time=1900000000.000, proof=",
+        f"Dropflow time=1900000000.000, manager={manager}, proof=",
         genuine.replace("19", "20", 1),
+        genuine.replace(manager, manager[::-1]),
+        f"{genuine}, time=2000000000.000",
         challenge(SECRET, other),
         challenge(b"y" * 40, foreign),
     )
@@ -402,19 +537,19 @@ def test_a_time_without_a_valid_proof_is_ignored() -> None:
 def test_a_body_that_was_not_signed_is_refused() -> None:
     """The body is compared with the hash in the signature."""
     with serve(_routes(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
-        host = f"127.0.0.1:{server.port}"
+        host, signer = f"127.0.0.1:{server.port}", _introduced(server.url)
 
-        def signed(body: bytes) -> dict[str, str]:
-            return {"Authorization": Signer(SECRET).sign("POST", host, "/thing", digest((body,)))}
+        def signed(method: str, body: bytes) -> dict[str, str]:
+            return {"Authorization": signer.sign(method, host, "/thing", digest((body,)))}
 
-        assert ask(server.url, "POST", "/thing", headers=signed(b"good"), body=b"good").body == b"good"
-        assert ask(server.url, "POST", "/thing", headers=signed(b"good"), body=b"evil").status == 401
-        assert ask(server.url, "DELETE", "/thing", headers=signed(b"x"), body=b"").status in (400, 401)
+        assert ask(server.url, "POST", "/thing", headers=signed("POST", b"good"), body=b"good").body == b"good"
+        assert ask(server.url, "POST", "/thing", headers=signed("POST", b"good"), body=b"evil").status == 401
+        assert ask(server.url, "DELETE", "/thing", headers=signed("DELETE", b"x"), body=b"").status in (400, 401)
 
 
 def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
     """The refusal says that the server has no cluster key."""
-    headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", "")}
+    headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", BODY)}
 
     with pytest.raises(HttpError, match="no cluster key"):
         AccessControl(AccessRules(token=TOKEN)).admit(headers, "GET", "/")
@@ -469,11 +604,10 @@ def test_limits_have_defaults() -> None:
 def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When too many nonces are kept, further requests are refused; nonces are removed once their time has expired."""
     monkeypatch.setattr("dropflow.rest.signing._NONCES", 3)
-    clock = VirtualClock()
-    signer, verifier = Signer(SECRET, clock=clock), Verifier(SECRET, clock=clock)
+    signer, verifier, clock = _pair()
 
     def verify() -> str:
-        return verifier.check(signer.sign("GET", "h", "/", ""), "GET", "h", "/")
+        return verifier.check(signer.sign("GET", "h", "/", BODY), "GET", "h", "/")
 
     for _ in range(3):
         verify()
