@@ -14,7 +14,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.measured_run import read_parts
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
+from dropflow.rest.session_records import LogicalNodeInfo, ResultInfo, SessionDetail
+from dropflow.session_views.cause_groups import failure_infos
 from dropflow.session_views.report import SessionReport
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of
@@ -66,24 +67,6 @@ def run_report(directory: Path) -> SessionReport:
         )
         for order, node in enumerate(statistics.nodes)
     )
-    reports = cause_reports(graph, replayed.core, str(directory), replayed.failures)
-    failures = [
-        FailureInfo(
-            drop=one.drop,
-            name=one.name,
-            node="",
-            code=one.code,
-            kind=one.kind,
-            text=one.text,
-            hint=one.hint,
-            detail=one.detail,
-            count=one.count,
-            took_along=one.took_along,
-            attempts=one.attempts,
-            row=one.row,
-        )
-        for one in reports
-    ]
     detail = SessionDetail(
         session=directory.resolve().name,
         graph=graph.name,
@@ -99,7 +82,7 @@ def run_report(directory: Path) -> SessionReport:
     )
     return SessionReport(
         detail=detail,
-        failures=failures,
+        failures=failure_infos(cause_reports(graph, replayed.core, str(directory), replayed.failures)),
         analysis=analyse(graph, attempts),
         written=SystemClock().now(),
         states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),

@@ -1,6 +1,6 @@
 """``dropflow explain``: why a drop is in its state, from the journal of a local run or from the node of the drop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,9 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
+from dropflow.formatting import plural
 from dropflow.rest.session_records import DropDetail, FailureInfo
+from dropflow.session_views.cause_groups import causes, failure_infos
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.explain import explain
     from dropflow.engine.explain_repeats import explain_repeat
     from dropflow.engine.journal import replay
-    from dropflow.graph.text_ids import find_drop
+    from dropflow.engine.reports import cause_reports
+    from dropflow.graph.text_ids import find_drop, oid
     from dropflow.graph_file import load
 
     graph = load(directory / "graph.dfg")
@@ -74,7 +77,9 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     repeat = () if replayed.known is None else explain_repeat(graph, replayed.known, row)
     states = np.frombuffer(replayed.core.drops.states, dtype=np.uint8)
     chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
-    reasons = (*found.lines, *chain, *_failure_lines(failure), *repeat)
+    reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
+    alike = () if found.cause is None else _alike(failure_infos(reports), oid(graph, found.cause))
+    reasons = (*found.lines, *chain, *_failure_lines(failure), *alike, *repeat)
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 
@@ -83,10 +88,11 @@ def _of_session(manager: ConnectionOptions, session: str, drop: str) -> ExplainR
 
     with connect(manager) as client:
         found = client.drop(session, drop)
-        status = client.session(session).status
+        detail = client.session(session)
         chain = _chain_of_session(client, session, found)
-    reasons = (*found.reasons, *chain, *_failure_lines(found.failure))
-    return ExplainReply(session=status, drop=found.oid, state=found.state, reasons=reasons)
+    alike = () if found.failure is None else _alike(detail.failures, found.failure.drop)
+    reasons = (*found.reasons, *chain, *_failure_lines(found.failure), *alike)
+    return ExplainReply(session=detail.status, drop=found.oid, state=found.state, reasons=reasons)
 
 
 def _chain_of_session(client: "Client", session: str, drop: DropDetail) -> tuple[str, ...]:
@@ -112,3 +118,13 @@ def _failure_lines(failure: Failure | FailureInfo | None) -> tuple[str, ...]:
     if failure is None:
         return ()
     return tuple(line for line in (f"{failure.code} {failure.text}".strip(), failure.hint) if line)
+
+
+def _alike(failures: Sequence[FailureInfo], drop: str) -> tuple[str, ...]:
+    """Return how many other drops failed as the root cause `drop` did."""
+    groups = (group for group in causes(failures) if group.rest)
+    found = next((group for group in groups if any(one.drop == drop for one in (group.first, *group.rest))), None)
+    if found is None:
+        return ()
+    same = f": {found.text}" if found.is_varied else ""
+    return (f"{plural(len(found.rest), 'other drop')} failed alike{same}",)

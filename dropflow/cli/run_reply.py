@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.session_replies import along, cause_lines, count_lines, headline
+from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.cli.tables import shell_command
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import plural
+from dropflow.session_views.cause_groups import failure_infos
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunReply", "exit_of_run"]
 
-_SHOWN_FAILURES = 10
 _SHOWN_RESULTS = 12
 
 
@@ -65,11 +65,12 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
                 f"go on with {shell_command('resume', self.output)}"
             )
         yield from count_lines(self.counts)
-        for failure in self.failures[:_SHOWN_FAILURES]:
-            drop = f" ({failure.drop})" if failure.drop else ""
-            yield from cause_lines(f"failed: {failure.name}{drop}", failure, along(failure.took_along), failure.log)
-        if len(self.failures) > _SHOWN_FAILURES:
-            yield f"... and {plural(len(self.failures) - _SHOWN_FAILURES, 'more cause')}: see summary.json"
+        logs = {failure.drop: failure.log for failure in self.failures}
+        yield from failure_lines(
+            failure_infos(self.failures),
+            log=lambda failure: logs[failure.drop],
+            more=str(Path(self.output, "summary.json")),
+        )
         yield from (f"note: {note}" for note in self.notes)
         results = _results(Path(self.output))
         yield f"results in {self.output}"

@@ -1,7 +1,6 @@
 """Answers about one session, and the lines about its end and its failures that several commands print."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -13,21 +12,17 @@ from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
 from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.rest.status import STOPPED_AT_WALLTIME
-from dropflow.session_views.cause_groups import causes
+from dropflow.session_views.cause_groups import Cause, causes
 from dropflow.states import DropState, SessionState
-
-if TYPE_CHECKING:
-    from dropflow.engine.reports import FailureReport
 
 __all__ = [
     "SessionChange",
     "SessionReply",
-    "along",
-    "cause_lines",
     "count_lines",
     "exit_of_session",
     "failure_lines",
     "headline",
+    "session_failure_lines",
     "session_url",
     "shown_states",
 ]
@@ -69,7 +64,7 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         if len(shown) > _SHOWN_NODES:
             yield f"  ... and {plural(len(shown) - _SHOWN_NODES, 'more logical node')}"
         yield from count_lines(detail.counts)
-        yield from failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
+        yield from session_failure_lines(detail.failures, detail.session, unlisted=detail.unlisted, url=self.url)
         yield from (f"note: {note}" for note in detail.notes)
         yield f"  {self.url}"
 
@@ -127,55 +122,75 @@ def count_lines(counts: DropCounts) -> Iterator[str]:
         yield f"  {failed_words(counts)}"
 
 
-def along(number: int) -> str:
-    """Return how many drops are in error because of a cause, beside the cause."""
-    return f", took {plural(number, 'drop')} along" if number else ""
+def failure_lines(
+    failures: Sequence[FailureInfo],
+    *,
+    log: Callable[[FailureInfo], str],
+    unlisted: int = 0,
+    more: str = "",
+) -> Iterator[str]:
+    """Yield the first ten root causes: the drop, its node, the error, a hint, and where its log is.
 
+    Drops of one logical node whose texts are equal but for numbers are one entry. The causes that are not printed are
+    counted, with the place that lists all of them.
 
-def failure_lines(failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = "") -> Iterator[str]:
-    """Yield the first ten root causes: the drop, its node, the error, a hint, and the command that prints its log.
-
-    Drops of one logical node that failed with the same text are one entry. The causes that are not printed are
-    counted, with the page of the session at `url` that lists all of them.
+    Parameters
+    ----------
+    log : callable
+        Returns where the log of a failed drop is, or the command that prints it; empty if there is none.
+    unlisted : int
+        Drops in error because of causes that are not among `failures`.
+    more : str
+        Where all causes are listed.
     """
     groups = causes(failures)
     for group in groups[:_SHOWN_FAILURES]:
-        yield from _group_lines((group.first, *group.rest), session)
+        yield from _cause_lines(group, log(group.first) if group.first.drop else "")
     if len(groups) > _SHOWN_FAILURES:
         yield f"... and {plural(len(groups) - _SHOWN_FAILURES, 'more kind')} of failures"
     if unlisted > 0:
         yield f"... and {plural(unlisted, 'drop')} in error because of other causes"
-    if url and (len(groups) > _SHOWN_FAILURES or unlisted > 0):
-        yield f"all causes: {url}/causes"
+    if more and (len(groups) > _SHOWN_FAILURES or unlisted > 0):
+        yield f"all causes: {more}"
 
 
-def cause_lines(what: str, failure: "FailureInfo | FailureReport", others: str, log: str) -> Iterator[str]:
-    """Yield the lines about one root cause: `what` failed, the `others` that it harmed, why, and where its log is."""
-    tries = f", after {failure.attempts} attempts" if failure.attempts > 1 else ""
-    yield f"  {what}{others}{tries}"
-    yield f"    {failure.code} {failure.text}"
-    if failure.hint:
-        yield f"    {failure.hint}"
-    yield from (f"    | {line}" for line in failure.detail.splitlines()[-_DETAIL_LINES:])
-    if log:
-        yield f"    log: {log}"
+def session_failure_lines(
+    failures: Sequence[FailureInfo], session: str, *, unlisted: int = 0, url: str = ""
+) -> Iterator[str]:
+    """Yield the root causes of a session, whose page is at `url`, with the commands that print logs."""
+    yield from failure_lines(
+        failures,
+        log=lambda failure: shell_command("log", session, failure.drop) if failure.has_log else "",
+        unlisted=unlisted,
+        more=url and f"{url}/causes",
+    )
 
 
-def _group_lines(group: Sequence[FailureInfo], session: str) -> Iterator[str]:
-    first = group[0]
+def _cause_lines(cause: Cause, log: str) -> Iterator[str]:
+    first = cause.first
     if first.drop:
-        others = along(first.took_along)
+        others = f", took {plural(first.took_along, 'drop')} along" if first.took_along else ""
         what = f"failed: {first.name} ({first.drop})"
+        if cause.rest:
+            others = f" and {plural(len(cause.rest), 'other')} alike"
+            others += f", took {plural(cause.took_along, 'drop')} along" if cause.took_along else ""
     else:
         others = f", and {plural(first.count, 'drop')} with it" if first.count else ""
         is_stored = first.code in (StorageError.code, BadFileError.code)  # stored data of the node is damaged or gone
-        what = f"failed: {first.name}" if is_stored else f"lost: node {first.name}"
+        what = f"failed: {first.name}" if is_stored or not first.node else f"lost: node {first.name}"
     where = f" on {first.node}" if first.node and first.drop else ""
-    log = shell_command("log", session, first.drop) if first.has_log and first.drop else ""
-    yield from cause_lines(f"{what}{where}", first, others, log)
-    if len(group) > 1:
-        more = along(sum(failure.took_along for failure in group[1:]))
-        yield f"    the same: {few([failure.drop for failure in group[1:]])}{more}"
+    tries = f", after {first.attempts} attempts" if first.attempts > 1 else ""
+    yield f"  {what}{where}{others}{tries}"
+    yield f"    {first.code} {cause.text}"
+    if cause.is_varied:
+        yield f"    the first of them: {first.text}"
+    if first.hint:
+        yield f"    {first.hint}"
+    yield from (f"    | {line}" for line in first.detail.splitlines()[-_DETAIL_LINES:])
+    if log:
+        yield f"    log: {log}"
+    if cause.rest:
+        yield f"    alike: {few([failure.drop for failure in cause.rest])}"
 
 
 def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:

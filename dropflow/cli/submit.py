@@ -22,8 +22,8 @@ from dropflow.cli.planning_options import PlanningChoice, planning_options, usab
 from dropflow.cli.session_replies import (
     count_lines,
     exit_of_session,
-    failure_lines,
     headline,
+    session_failure_lines,
     session_url,
     shown_states,
 )
@@ -112,7 +112,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             return
         yield headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
         yield from count_lines(self.counts)
-        yield from failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
+        yield from session_failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
         yield from (f"note: {note}" for note in self.notes)
         yield f"results: {shell_command('fetch', self.session)}, or {self.url}"
 

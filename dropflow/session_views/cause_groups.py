@@ -1,19 +1,30 @@
-"""Groups root causes with the same text: the same failure of forty instances is shown once."""
+"""Groups root causes whose texts are equal but for numbers: the same failure of forty instances is shown once.
+
+Pages, commands and reports all group by `causes`.
+"""
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from dropflow.formatting import format_count, plural
 from dropflow.rest.session_records import FailureInfo
 
-__all__ = ["Cause", "causes"]
+if TYPE_CHECKING:
+    from dropflow.engine.reports import FailureReport
+
+__all__ = ["Cause", "causes", "failure_infos", "without_numbers"]
+
+_NUMBER = re.compile(r"(?:(?<!\w)-)?(?:0[xX][0-9a-fA-F]+|\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+_ANY = "{n}"
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Failures of one logical node with the same text.
+    """Failures of one logical node whose texts are equal but for numbers.
 
     Attributes
     ----------
@@ -31,6 +42,18 @@ class Cause(msgspec.Struct, frozen=True):
     rest: tuple[FailureInfo, ...]
     count: int
     took_along: int = 0
+
+    @property
+    def text(self) -> str:
+        """What failed; where the failures have different numbers, ``{n}`` stands for them."""
+        columns = zip(*(_NUMBER.findall(one.text) for one in (self.first, *self.rest)), strict=False)
+        varies = iter([len(set(column)) > 1 for column in columns])
+        return _NUMBER.sub(lambda found: _ANY if next(varies, False) else found[0], self.first.text)
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether the failures have different numbers in their texts."""
+        return any(one.text != self.first.text for one in self.rest)
 
     @property
     def harm(self) -> str:
@@ -54,7 +77,10 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
-    """Return `failures` grouped by their text, the most harmful group first; within a group their order is kept."""
+    """Return `failures` grouped by their texts without numbers, the most harmful group first.
+
+    Within a group their order is kept.
+    """
     alike: dict[tuple[str, ...], list[FailureInfo]] = {}
     for failure in failures:
         alike.setdefault(_words(failure), []).append(failure)
@@ -70,7 +96,35 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
     return tuple(sorted(found, key=lambda cause: -cause.count))
 
 
+def failure_infos(reports: "Sequence[FailureReport]") -> list[FailureInfo]:
+    """Return the failures of a run on this machine as those of a session."""
+    return [
+        FailureInfo(
+            drop=one.drop,
+            name=one.name,
+            node="",
+            code=one.code,
+            kind=one.kind,
+            text=one.text,
+            hint=one.hint,
+            detail=one.detail,
+            count=one.count,
+            took_along=one.took_along,
+            attempts=one.attempts,
+            drops=one.drops,
+            row=one.row,
+        )
+        for one in reports
+    ]
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with ``{n}`` for each number in it."""
+    return _NUMBER.sub(_ANY, text)
+
+
 def _words(failure: FailureInfo) -> tuple[str, ...]:
     # Each lost node is a separate cause, even with the same text.
     place = failure.node if not failure.drop else ""
-    return (failure.name, failure.code, failure.kind, failure.text, failure.hint, place)
+    text, hint = without_numbers(failure.text), without_numbers(failure.hint)
+    return (failure.name, failure.code, failure.kind, text, hint, place)

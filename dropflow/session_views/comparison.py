@@ -20,7 +20,7 @@ from dropflow.graph.software_note import software_of
 from dropflow.graph.template_differences import NodeDifference, ValueDifference, graph_differences, matched_templates
 from dropflow.rest.submission_note import META as SUBMISSION
 from dropflow.rest.submission_note import options_of
-from dropflow.session_views.cause_groups import Cause
+from dropflow.session_views.cause_groups import Cause, without_numbers
 from dropflow.session_views.report import SessionReport
 from dropflow.session_views.signature import (
     ContentDifference,
@@ -442,11 +442,11 @@ def _kind(cause: Cause) -> tuple[str, ...]:
 
 
 def _without_numbers(cause: Cause) -> str:
-    return _VARYING.sub("#", cause.first.text)
+    return without_numbers(_PATH.sub("#", cause.first.text))
 
 
-_VARYING = re.compile(r"\S*/\S*|\d+")
-"""Paths and numbers, which differ between sessions that failed in the same way."""
+_PATH = re.compile(r"\S*/\S*")
+"""Paths and numbers differ between sessions that failed in the same way."""
 
 
 def _cause(change: str, cause: Cause, first: int, second: int, before: str = "") -> CauseDifference:

@@ -48,6 +48,15 @@ def test_errors_and_skips_among_inputs_are_counted_apart(dropflow: Command, stri
     assert "of its 10 inputs 2 failed and 0 were skipped; it tolerates 0 % of failed inputs" in answer["reasons"]
 
 
+def test_drops_that_failed_alike_are_counted(ask: Command, manager: FakeManager) -> None:
+    """A failure that other drops have, too, but for its numbers, is named with their number."""
+    manager.fail("running", 1, "antenna 1 flagged: 18 drops")
+    manager.fail("running", 2, "antenna 2 flagged: 18 drops")
+    answer = ask("explain", "running", manager.drop("running", "fan_a_0-1").oid, "--output", "json")
+
+    assert "1 other drop failed alike: antenna {n} flagged: 18 drops" in answer.json["reasons"]
+
+
 def test_the_end_of_an_id_is_enough(dropflow: Command, strict_run: Path) -> None:
     """DROP can be the end of an id if it is unique."""
     report = _drop(dropflow, strict_run, "Report")

@@ -1,13 +1,16 @@
 """Text for people: columns and shell commands."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.session_replies import failure_lines
+from dropflow.cli.run_reply import RunReply
+from dropflow.cli.session_replies import session_failure_lines
 from dropflow.cli.tables import columns, shell_command
+from dropflow.engine.reports import FailureReport
 from dropflow.rest.session_records import FailureInfo
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
@@ -43,6 +46,41 @@ def test_a_name_is_not_taken_for_an_option() -> None:
 def test_the_command_below_a_failure_quotes_the_drop() -> None:
     """It can be pasted into a shell."""
     failure = FailureInfo(drop=_HOSTILE, name="x", node="a", code="DF105", kind="", text="broken", has_log=True)
-    line = next(line for line in failure_lines([failure], "s") if "log:" in line)
+    line = next(line for line in session_failure_lines([failure], "s") if "log:" in line)
 
     assert shlex.split(line.partition("log:")[2]) == ["dropflow", "log", "s", _HOSTILE]
+
+
+def test_failures_that_differ_in_a_number_are_printed_once(tmp_path: Path) -> None:
+    """A run with 300 antennas that failed alike prints one entry: the text, one traceback, and some of the drops."""
+    failures = tuple(
+        FailureReport(
+            drop=f"s_flag_0-{n}",
+            name="Flag",
+            code="DF105",
+            kind="ValueError",
+            text=f"ValueError: antenna {n} flagged: 18 drops",
+            detail=f"Traceback\n  raise\nValueError: antenna {n} flagged",
+            took_along=18,
+            count=19,
+            log=f"/logs/{n}.log",
+        )
+        for n in range(300)
+    )
+    reply = RunReply(
+        ok=False,
+        session="s",
+        status="FAILED",
+        drops=6000,
+        states={},
+        seconds=1.0,
+        failures=failures,
+        output=str(tmp_path),
+    )
+    lines = list(reply.lines())
+
+    assert lines.count("    DF105 ValueError: antenna {n} flagged: 18 drops") == 1
+    assert "  failed: Flag (s_flag_0-0) and 299 others alike, took 5,400 drops along" in lines
+    assert "    log: /logs/0.log" in lines
+    assert sum("Traceback" in line for line in lines) == 1
+    assert len(lines) < 15

@@ -1,6 +1,7 @@
 """Causes: failures with the same text."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,3 +37,41 @@ def test_each_lost_node_is_a_cause() -> None:
     nodes = [msgspec.structs.replace(lost, drop="", node=node) for node in ("n1", "n2")]
 
     assert len(causes(nodes)) == 2
+
+
+def test_texts_that_differ_in_numbers_are_one_cause() -> None:
+    """The cause has the text of all, with a placeholder for each number that differs, and those that are equal."""
+    texts = [f"antenna {n} flagged: 18 drops of {n * 0.5e-3:g} Jy at -{n}.5" for n in (3, 4, 1_000)]
+    (found,) = causes([failure(n, "a", text, 1) for n, text in enumerate(texts)])
+
+    assert found.text == "antenna {n} flagged: 18 drops of {n} Jy at {n}"
+    assert found.first.text == texts[0]
+    assert [one.text for one in found.rest] == texts[1:]
+    assert found.is_varied
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_alike"),
+    [
+        ("no file 7", "no file 7", True),
+        ("1,024 bytes", "12 bytes", True),
+        ("-3.2e-5 Jy", "1 Jy", True),
+        ("<a at 0x7f3a>", "<a at 0x11>", True),
+        ("shape (1, 2)", "shape (1, 2, 3)", False),
+        ("file a1.ms", "file b1.ms", False),
+        ("7", "seven", False),
+    ],
+)
+def test_only_numbers_may_differ(one: str, other: str, *, are_alike: bool) -> None:
+    """Texts with different words, or more numbers, are different causes, and equal texts are shown as they are."""
+    found = causes([failure(1, "a", one, 1), failure(2, "a", other, 1)])
+
+    assert (len(found) == 1) is are_alike
+    assert found[0].is_varied is (are_alike and one != other)
+    assert (found[0].text == one) is (one == other or not are_alike)
+
+
+@given(st.text(), st.text())
+def test_any_text_can_be_grouped(one: str, other: str) -> None:
+    """Texts may have any characters, such as digits of other scripts and the placeholder itself."""
+    assert all(cause.text for cause in causes([failure(1, "a", one or "x", 1), failure(2, "a", other or "x", 1)]))

@@ -24,7 +24,7 @@ Node <bdi>{{shown_name(failure.name, 120)}}</bdi>
 % end
 <span class="count">{{cause.harm}}</span>
 </header>
-<p class="clip-long"><bdi>{{single_line(failure.text, 4000)}}</bdi></p>
+<p class="clip-long"><bdi>{{single_line(cause.text, 4000)}}</bdi></p>
 % if failure.hint:
 <p class="hint"><bdi>{{single_line(failure.hint, 2000)}}</bdi></p>
 % end
