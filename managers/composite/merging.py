@@ -112,6 +112,9 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         status = UNKNOWN
     over = is_over(status)
     failures = merge_failures(failure for detail in details for failure in detail.failures)
+    if not over and drops == whole and all(part.freshness is Freshness.CURRENT for part in parts):
+        # The part that has the reason reports it, perhaps after the parts to which the failure has spread.
+        failures = tuple(one for one in failures if one.node or not one.drop)
     missing = [f"{part.child}: {part.missing}" for part in parts if part.missing]
     first = max(details, key=lambda detail: detail.epoch)
     latest = max(details, key=lambda detail: (detail.view, detail.members))

@@ -126,6 +126,23 @@ def test_a_session_is_quiet_if_all_its_nodes_are(details: list[SessionDetail]) -
     assert merge([island, *parts[2:]], version=0) == merged
 
 
+def test_a_failure_is_told_with_its_reason() -> None:
+    """A part to which a failure has spread may report it first: while the session runs, it waits for the reason."""
+    running = SessionDetail(session="s", graph="g", status="RUNNING", drops=2, whole=4)
+    reason = FailureInfo(drop="x", name="x", node="n1", code="DF105", kind="E", text="no sky", count=1, row=0)
+    spread = FailureInfo(
+        drop="x", name="x", node="", code="", kind="", text="it failed on another node", count=1, row=0
+    )
+    first = SessionPart("n2", msgspec.structs.replace(running, failures=(spread,)))
+    late = SessionPart("n1", running)
+    then = SessionPart("n1", msgspec.structs.replace(running, failures=(reason,)))
+
+    assert merge([first, late], version=1).failures == ()
+    assert [(one.text, one.count) for one in merge([first, then], version=2).failures] == [("no sky", 2)]
+    assert merge([first], version=1).failures == (spread,)  # the reason is at another manager
+    assert merge([first, replace(late, freshness=Freshness.LOST)], version=1).failures[-1] == spread
+
+
 @given(_rows, st.randoms())
 def test_the_order_of_children_does_not_matter(rows: list[Row], random: object) -> None:
     """The merged session does not depend on the order of the answers."""
