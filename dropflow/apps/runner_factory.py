@@ -41,6 +41,7 @@ def make_runner(
     *,
     pool: WorkerPool | None = None,
     until: float = 0.0,
+    folder: str = "",
 ) -> Runner:
     """Return the runner of one session.
 
@@ -58,6 +59,8 @@ def make_runner(
         Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
     until : float
         Walltime, in seconds since the epoch; 0 for none.
+    folder : str
+        Working directory of worker processes; by default ``files`` in the session directory.
 
     Raises
     ------
@@ -76,6 +79,7 @@ def make_runner(
         templates=tuple(with_time_limit(template) for template in graph.templates),
         links=graph.links,
         prefix=graph.prefix,
+        folder=folder,
         durable=workspace.durable,
         until=until,
         tag=workspace.tag,

@@ -168,7 +168,9 @@ class WorkerProcesses:
         failed = _FirstFailure()
         instruments: tuple[Instrument, ...] = (failed,) if instrument is None else (failed, instrument)
         try:
-            runner = make_runner(graph, repository.workspace, "processes", self.workers, pool=self._pool)
+            runner = make_runner(
+                graph, repository.workspace, "processes", self.workers, pool=self._pool, folder=_working_directory()
+            )
             session = make_session(graph, repository, runner, clock=clock, instruments=instruments)
             failed.session = session
             if instrument is not None:
@@ -220,6 +222,14 @@ class _FirstFailure(Instrument):
     def forget(self) -> None:
         """Forget session and exception: the traceback refers to the session, and that to this object."""
         self.session = self.error = None
+
+
+def _working_directory() -> str:
+    """Return the working directory of the program, where the relative paths of its tasks lead; empty if it is gone."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
 
 
 def _error(session: Session, graph: PhysicalGraph, drop: int, key: Hashable) -> BaseException:

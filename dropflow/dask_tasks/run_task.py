@@ -1,7 +1,16 @@
 """Runs one task of dask: from the contents of its inputs to the content of its output."""
 
+import os
+import shutil
+import socket
+import tempfile
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 from typing import Any
+
+from dask._task_spec import _execute_subgraph
+from dask.task_spec import Task
+from dask.utils import funcname
 
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.dask_tasks.fused_blocks import run_node
@@ -14,6 +23,10 @@ from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Template
 
 __all__ = ["TaskRunner"]
+
+_SHOWN = 5
+_HOST = socket.gethostname()
+_ABSOLUTE = "give absolute paths that lead to the same directory on all nodes, or return the data"
 
 
 class TaskRunner:
@@ -33,6 +46,8 @@ class TaskRunner:
         self._tasks = TaskPages(tasks, template.name)
         self._labels = labels
         self._shape = template.shape
+        self._folder: _OwnFolder | None = None
+        self._is_begun = False
 
     def run(self, context: Context) -> None:
         """Compute the value of the task, and write it to its output."""
@@ -40,8 +55,10 @@ class TaskRunner:
         values = {self._key(one.oid, entry.keys): _value(one) for one in context.inputs}
         for alias, key in entry.aliases.items():
             values[alias] = values[key]
+        if not self._is_begun:
+            self._is_begun, self._folder = True, _own_folder(context)
         try:
-            value = run_node(entry.node, values)
+            value = run_node(entry.node, values) if self._folder is None else self._folder.run(entry.node, values)
         except BaseException as error:
             log_exception(context, error)
             raise
@@ -61,6 +78,73 @@ class TaskRunner:
             return key
         head, _, tail = oid.rpartition("_")
         return (self._labels[head], *map(int, tail.split("-")[1:]))
+
+
+class _OwnFolder:
+    """Working directory of the tasks of a session in a worker process of a node.
+
+    A relative path leads neither to the directory of the program nor to that of another task, and what is there is
+    removed with the session. So a task that leaves a file there fails.
+    """
+
+    def __init__(self, files: Path) -> None:
+        temporary = files.parent / "tmp"
+        temporary.mkdir(exist_ok=True)
+        self._files = str(files)
+        self._path = Path(tempfile.mkdtemp(prefix="tasks-", dir=temporary))
+
+    def run(self, node: Any, values: Mapping[Hashable, Any]) -> Any:
+        """Return the value of a node.
+
+        Raises
+        ------
+        AppError
+            It has left files with relative paths.
+        """
+        # One attempt at a time runs in a worker process.
+        os.chdir(self._path)  # noqa: TID251
+        try:
+            value = run_node(node, values)
+        except FileNotFoundError as error:
+            if error.filename is None or not os.path.isabs(error.filename):  # noqa: PTH117 - it may be bytes, or a number
+                error.add_note(f"a relative path leads to {self._path} on {_HOST}, where the task ran; {_ABSOLUTE}")
+            raise
+        finally:
+            os.chdir(self._files)  # noqa: TID251
+            left = self._taken_away()
+        if left:
+            more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+            raise AppError(
+                f"{_called(node)} has written {', '.join(left[:_SHOWN])}{more} with a relative path: it is in a "
+                f"temporary directory on {_HOST}, and would be lost",
+                hint=_ABSOLUTE,
+            )
+        return value
+
+    def _taken_away(self) -> list[str]:
+        """Return the relative paths of what is in the directory, and remove it."""
+        if not any(os.scandir(self._path)):
+            return []
+        found = [str(one.relative_to(self._path)) for one in sorted(self._path.rglob("*")) if not one.is_dir()]
+        found = found or [f"{one.name}/" for one in sorted(self._path.iterdir())]
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir(exist_ok=True)
+        return found
+
+
+def _own_folder(context: Context) -> _OwnFolder | None:
+    """Return a directory for tasks if they run in that of the session; elsewhere they run where the user expects."""
+    files = context.directory
+    return _OwnFolder(files) if files.is_dir() and files.samefile(".") else None
+
+
+def _called(node: Any) -> str:
+    """Return the names of the functions that a task calls."""
+    if not isinstance(node, Task):
+        return "a task"
+    if node.func is _execute_subgraph:
+        return ", ".join(dict.fromkeys(_called(one) for one in node.args[0].values() if isinstance(one, Task)))
+    return f"{funcname(node.func)}()"
 
 
 def _value(source: InputData) -> Any:

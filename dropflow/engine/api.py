@@ -204,6 +204,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     directory : str
         Absolute path of the session directory. Under it: ``files/`` (relative file drops; working directory of
         commands), ``logs/<oid>.log``, ``results/``, ``tmp/`` (uncommitted parts).
+    folder : str
+        Absolute path of the working directory of worker processes; ``files/`` if it is empty.
     templates, links : tuples
         Of the physical graph.
     prefix : str
@@ -225,6 +227,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     templates: tuple[Template, ...]
     links: tuple[Link, ...]
     prefix: str = ""
+    folder: str = ""
     log_limit: int = 1_000_000
     durable: bool = False
     until: float = 0.0

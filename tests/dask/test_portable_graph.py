@@ -2,6 +2,7 @@
 
 import operator
 import sys
+import threading
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from dropflow import local
 from dropflow.dask.lost_stores import refuse_lost_stores
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import TranslatedGraph, translate
-from dropflow.dask_tasks.logged_exceptions import exception_in_log, without_exceptions
+from dropflow.dask_tasks.logged_exceptions import exception_in_log, log_exception, without_exceptions
 from dropflow.dask_tasks.task_app import TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, TaskPages, encode_pages
 from dropflow.dask_tasks.value_encoding import read_value
@@ -32,6 +33,30 @@ from dropflow.errors import AppError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.templates import Kind
 from dropflow.states import SessionState
+
+
+class _ConfigError(Exception):
+    """Its constructor takes others than those that `args` has."""
+
+    def __init__(self, name: str = "", value: object = None) -> None:
+        super().__init__(f"{name}={value}")
+        self.value = value
+
+
+class _NotThereError(FileNotFoundError):
+    """An error of the system with a constructor of its own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(2, "not there", path)
+
+
+def _again(error: BaseException) -> BaseException:
+    """Return an exception as the client gets it from the log of a drop."""
+    lines: list[str] = []
+    log_exception(SimpleNamespace(log=lambda text, _level: lines.append(text)), error)  # type: ignore[arg-type]
+    found = exception_in_log("\n".join(lines).encode())
+    assert found is not None
+    return found
 
 
 def _translated(graph: Any, keys: list[Hashable]) -> TranslatedGraph:
@@ -246,3 +271,47 @@ def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
     assert without_exceptions(log).startswith(b"before\n")
     assert exception_in_log(without_exceptions(log)) is None
     assert exception_in_log(b"exception as a pickle: AAAA\n") is None
+
+
+def test_exceptions_come_back_as_themselves() -> None:
+    """Class, text and attributes: with another constructor, 100 kB of text, or attributes that cannot be pickled."""
+    config, path, lock = _ConfigError("k", 1), _NotThereError("/x"), _ConfigError("k", threading.Lock())
+    large, huge = ValueError("x" * 100_000), ValueError(np.random.default_rng(1).bytes(1_000_000).hex())
+    large.add_note("a note")
+
+    for error in (config, path, large, KeyError("missing"), lock):
+        assert (type(_again(error)), str(_again(error))) == (type(error), str(error))
+    assert vars(_again(config)) == {"value": 1}
+    assert _again(path).filename == "/x"  # type: ignore[attr-defined]
+    assert _again(large).__notes__ == ["a note"]
+    assert str(_again(lock).value) == repr(lock.value)  # type: ignore[attr-defined]
+    assert type(_again(huge)) is ValueError
+    assert "characters left out" in str(_again(huge))
+
+
+@pytest.mark.slow
+def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) -> None:
+    """On nodes, nobody would find what a task writes with relative paths: it fails, and names the call and the files.
+
+    A relative path that is not there is explained; what a task removes itself does not count.
+    """
+
+    def write(name: str) -> None:
+        Path("parts").mkdir()
+        Path("parts", name).write_text("x", encoding="utf-8")
+
+    def tidy() -> None:
+        Path("part").touch()
+        Path("part").unlink()
+
+    tasks = _translated({"w": (write, "a"), "r": (lambda: Path("cfg").read_bytes(),), "t": (tidy,)}, ["w", "r", "t"])
+
+    result = local.run(portable(tasks), directory=tmp_path / "run", runner="processes", workers=1)
+
+    texts = {report.drop: f"{report.text} {report.detail}" for report in result.failures}
+    assert set(texts) == {"dask_w.task_0", "dask_r.task_0"}
+    assert (
+        "write() has written parts/a with a relative path: it is in a temporary directory on" in texts["dask_w.task_0"]
+    )
+    assert "a relative path leads to" in texts["dask_r.task_0"]
+    assert [*(tmp_path / "run" / "files").iterdir()] == []

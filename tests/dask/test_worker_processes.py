@@ -185,6 +185,22 @@ def test_worker_processes(processes: Scheduler, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_relative_paths_lead_to_the_directory_of_the_program(
+    processes: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks in worker processes of this machine read and write where the program is, also after it has moved."""
+    for name in ("first", "then"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Path("cfg").write_text(name, encoding="utf-8")
+        da.to_npy_stack("stack", da.ones((4, 4), chunks=2))
+
+        assert processes.get({"x": (lambda: Path("cfg").read_text(encoding="utf-8"),)}, "x") == name
+        assert da.from_npy_stack("stack").sum().compute() == 16
+        assert len([*Path("stack").glob("*.npy")]) == 2
+
+
+@pytest.mark.slow
 def test_chunks_stay_in_the_directories_of_worker_processes(processes: Scheduler) -> None:
     """They are files there until nothing refers to them, or the processes end."""
     x = _check_persisted()

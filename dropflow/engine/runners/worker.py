@@ -348,8 +348,9 @@ class _Worker:
             return
         executor.worker = self._number
         executor.on_stream_opened = lambda opened: self._send_message(OutputOpened(message.runner, opened))
-        self._folders[message.runner] = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
         self._declared[message.runner] = tuple(needs_of(template).cpus for template in message.spec.templates)
+        files = os.path.join(message.spec.directory, "files")  # noqa: PTH118 - for chdir
+        self._folders[message.runner] = message.spec.folder or files
         self._executors[message.runner] = executor
         self._send_message(ExecutorReady(message.runner))
 
