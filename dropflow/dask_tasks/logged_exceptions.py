@@ -3,7 +3,7 @@
 import base64
 import pickle
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -86,7 +86,7 @@ def _or_text(value: Any, most: int) -> Any:
     return _Text(sendable(value if isinstance(value, str) else repr(value), _SHORT))
 
 
-def _made_again(kind: type[BaseException], args: Sequence[Any], attributes: Mapping[str, Any]) -> BaseException:
+def _made_again(kind: type[BaseException], args: Sequence[Any], attributes: dict[str, Any]) -> BaseException:
     plain = _plain_class(kind)
     error: BaseException = plain.__new__(kind, *args)
     plain.__init__(error, *args)

@@ -291,7 +291,7 @@ def test_exceptions_come_back_as_themselves() -> None:
 
 @pytest.mark.slow
 def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) -> None:
-    """On nodes, nobody would find what a task writes with relative paths: it fails, and names the call and the files.
+    """On nodes, what a task writes with relative paths would be lost: it fails, and names the call and the files.
 
     A relative path that is not there is explained; what a task removes itself does not count.
     """
