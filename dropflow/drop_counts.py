@@ -11,7 +11,7 @@ import msgspec
 from dropflow.formatting import format_count, plural
 from dropflow.states import DropState
 
-__all__ = ["NO_DROPS", "DropCounts", "add_counts", "count_drops", "failed_words", "give_up"]
+__all__ = ["NO_DROPS", "DropCounts", "add_counts", "cancel", "count_drops", "failed_words", "give_up"]
 
 _DONE = (DropState.COMPLETED.name, DropState.EXPIRED.name, DropState.DELETED.name)
 
@@ -113,6 +113,12 @@ def give_up(counts: DropCounts) -> DropCounts:
     """Return the numbers when the drops that are not settled are lost."""
     lost = counts.lost + counts.running + counts.queued + counts.waiting
     return msgspec.structs.replace(counts, lost=lost, running=0, queued=0, waiting=0)
+
+
+def cancel(counts: DropCounts) -> DropCounts:
+    """Return the numbers when the drops that are not settled are cancelled."""
+    cancelled = counts.cancelled + counts.running + counts.queued + counts.waiting
+    return msgspec.structs.replace(counts, cancelled=cancelled, running=0, queued=0, waiting=0)
 
 
 def failed_words(counts: DropCounts) -> str:

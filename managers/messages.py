@@ -469,20 +469,23 @@ class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
 
     To the first member of the view. This asks the others in the same way whether they are still there, and each answers
     with the same message. A reminder only asks whether the session is over: a member where it is answers `SessionDone`.
+    `end` is an encoded `dropflow.rest.session_records.PartEnd`: how the part of the sender ended.
     """
 
     session: _Name
     epoch: _Natural
     view: _Natural
     is_reminder: bool = False
+    end: bytes = b""
 
 
 class SessionDone(msgspec.Struct, frozen=True, array_like=True, tag="session-done"):
-    """All members have done their part: the session is over."""
+    """All members have done their part: the session is over. `ends` has how each part ended, as `PartDone` has it."""
 
     session: _Name
     epoch: _Natural
     view: _Natural
+    ends: tuple[bytes, ...] = ()
 
 
 # Messages: copies of contents -----------------------------------------------------------------------------------------

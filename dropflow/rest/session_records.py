@@ -27,6 +27,7 @@ __all__ = [
     "LogicalNodeInfo",
     "Neighbour",
     "PageQuery",
+    "PartEnd",
     "ResultInfo",
     "SessionDetail",
     "SessionInfo",
@@ -192,15 +193,27 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.is_over or self.remaining is None else f"about {format_remaining(self.remaining)} left"
 
 
+class PartEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How the part of one node ended, as all nodes of the session know it; see `SessionInfo` for the fields."""
+
+    node: str
+    status: str
+    counts: DropCounts
+    states: dict[str, int]
+    logical: tuple[LogicalNodeInfo, ...] = ()
+
+
 class SessionDetail(SessionInfo, frozen=True, kw_only=True):
     """A session with its logical nodes and at most 100 root causes, the most harmful first.
 
-    Each node contributes at most 100; the operation `failures` lists all.
+    Each node contributes at most 100; the operation `failures` lists all. `ends` has the end of each part, once the
+    nodes have agreed that the session is over: so its end is known although a node does not answer any more.
     """
 
     logical: tuple[LogicalNodeInfo, ...] = ()
     failures: tuple[FailureInfo, ...] = ()
     notes: tuple[str, ...] = ()
+    ends: tuple[PartEnd, ...] = ()
 
     @property
     def unlisted(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from math import inf
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import msgspec
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.rest.manager_records import Child, ManagerStatus, NodeInfo
 from dropflow.rest.session_records import SessionInfo
+from dropflow.rest.status import UNKNOWN
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime
@@ -301,6 +302,11 @@ class CompositeMachine:
         others = [row.session for row in finished]
         self._sessions.note_list(view, status.sessions, others, since=since)
         changed = [row.session for row in finished if not self._cache.is_current(view.url, row)]
+        if not changed:
+            # The details of a session that is over here have the end of parts whose nodes do not answer.
+            old = [row.session for row in finished if self._cache.has_old_details(row.session, view.url)]
+            unknown = (name for name in old if (found := self._sessions.merged(name)) and found.status == UNKNOWN)
+            changed = list(islice(unknown, 1))
         if len(changed) == 1:
             self._begin_background("fetch", changed[0], view.url, self._fetch_one(view, changed[0]))
         elif changed:

@@ -51,7 +51,7 @@ from managers.composite.children import ChildView
 from managers.composite.composite_machine import Gathered
 from managers.composite.known_causes import KnownCauses
 from managers.composite.log_merging import merge_log_pages
-from managers.composite.merging import known_detail, lost_nodes, merge_failures, row_ranges
+from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
 from managers.composite.requests import SECONDS
 from managers.composite.sorted_drops import sorted_rows
 from managers.owner_thread import Owner
@@ -182,7 +182,9 @@ class ContentQueries(SessionTimes):
         answers = [page for _, page in first.replies.values]
         missing = [part for part in parts if part.missing]
         reported = lost_nodes(failure for page in answers for failure in page.failures)
-        remembered = [failure for part in missing for failure in known_detail(part, reported).failures]
+        ends = known_ends(parts)
+        details = [ended_detail(part, ends) or known_detail(part, reported) for part in missing]
+        remembered = [failure for detail in details for failure in detail.failures]
         causes = KnownCauses(answers, remembered)
         silent = [*(part.child for part in missing), *(view.name for view, _ in first.replies.refusals)]
         failures = causes.lost if query.columns else causes.page(query, partial(self._failures_in, session))

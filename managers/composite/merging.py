@@ -5,14 +5,14 @@ merged). It equals the report of one manager with all the drops. Tests compare b
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
-from dropflow.drop_counts import add_counts, give_up
-from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
+from dropflow.drop_counts import add_counts, cancel, give_up
+from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN, is_over
 from dropflow.states import DropState, SessionState
 
@@ -22,7 +22,9 @@ __all__ = [
     "RowRange",
     "SessionPart",
     "as_info",
+    "ended_detail",
     "known_detail",
+    "known_ends",
     "merge",
     "merge_failures",
     "merge_logical",
@@ -84,8 +86,9 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
     """Return the session that consists of `parts` (at least one).
 
     The session is over when all parts are over. Then it is FAILED if any part is, else CANCELLED if any part is. If a
-    part that was not over is silent and no other part runs, the session is UNKNOWN. Silence alone never makes it
-    FAILED: that takes the report of a node that has lost its part, or that has given up a silent node it needed.
+    part that was not over is silent and no other part runs, the session is UNKNOWN, unless the others report how that
+    part ended (`SessionDetail.ends`). Silence alone never makes it FAILED: that takes the report of a node that has
+    lost its part, or that has given up a silent node it needed.
 
     Parameters
     ----------
@@ -93,8 +96,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         Children that may have unknown parts. While drops are missing, the session is not over.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
-    is_done = any(part.detail.members and part.detail.status == SessionState.FINISHED.name for part in parts)
-    details = [_finished_part(part) if is_done else known_detail(part, reported) for part in parts]
+    ends = known_ends(parts)
+    details = [ended_detail(part, ends) or known_detail(part, reported) for part in parts]
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
     candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
@@ -104,6 +107,8 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
     status = _status([_status_of_known(detail) for detail in details])
     texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
     is_partial = drops < whole and bool(candidates) and status in _COMPLETE_ENDS
+    if is_partial and ends and sum(end.counts.total for end in ends.values()) == whole:
+        is_partial, status = False, _status([end.status for end in ends.values()])
     if is_partial:
         texts.append(
             f"{whole - drops} of its {whole} drops are unknown: {', '.join(candidates)} did not answer yet; "
@@ -155,6 +160,7 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
         logical=merge_logical(node for detail in details for node in detail.logical),
         failures=failures[:SHOWN_FAILURES],
         notes=tuple(dict.fromkeys([*missing, *(note for detail in details for note in detail.notes)])),
+        ends=tuple(ends[node] for node in sorted(ends)),
     )
 
 
@@ -281,6 +287,40 @@ def lost_nodes(failures: Iterable[FailureInfo]) -> frozenset[str]:
     return frozenset(failure.name for failure in failures if not failure.drop)
 
 
+def _is_cancelled(members: Sequence[str], ends: Mapping[str, PartEnd]) -> bool:
+    """Return whether so many members have cancelled a session that the others cannot go on."""
+    cancelled = [node for node in members if node in ends and ends[node].status == SessionState.CANCELLED.name]
+    return len(cancelled) > len(members) // 2
+
+
+def _cancelled(detail: SessionDetail) -> SessionDetail:
+    """Return the report of a part that was cancelled since."""
+    states = Counter(detail.states)
+    for state in (DropState.INITIALIZED.name, DropState.WRITING.name):
+        states[DropState.CANCELLED.name] += states.pop(state, 0)
+    return msgspec.structs.replace(
+        detail,
+        status=SessionState.CANCELLED.name,
+        settled=detail.drops,
+        running=0,
+        queued=0,
+        ready=0,
+        counts=cancel(detail.counts),
+        states={state: count for state, count in states.items() if count},
+        logical=tuple(msgspec.structs.replace(node, running=0, counts=cancel(node.counts)) for node in detail.logical),
+        rate=0.0,
+        remaining=None,
+        text="",
+        unknown=(),
+        silent_children=(),
+    )
+
+
+def known_ends(parts: Iterable[SessionPart]) -> dict[str, PartEnd]:
+    """Return the ends of parts by node, as far as the nodes have agreed that the session is over."""
+    return {end.node: end for part in parts for end in part.detail.ends}
+
+
 def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     """Return the report of a part, changed to what is still known if the report is out of date.
 
@@ -316,14 +356,34 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     )
 
 
-def _finished_part(part: SessionPart) -> SessionDetail:
-    """Return the report of a part of a session that survives losses and has finished: so has each of its parts."""
+def ended_detail(part: SessionPart, ends: Mapping[str, PartEnd]) -> SessionDetail | None:
+    """Return the report of a part that was not over when its nodes answered last, if others know how it has ended."""
     detail = part.detail
-    if detail.is_over or part.freshness is Freshness.CURRENT or part.unsettled:
-        return known_detail(part, frozenset())
-    has_errors = bool(detail.states.get(DropState.ERROR.name))
-    status = SessionState.FAILED if has_errors else SessionState.FINISHED
-    return msgspec.structs.replace(detail, status=status.name, rate=0.0, remaining=None)
+    is_answering = part.freshness is Freshness.CURRENT and detail.status != UNKNOWN
+    # Nodes without an end were members of earlier views only: others have taken over their drops.
+    own = [ends[node] for node in detail.nodes if node in ends]
+    if detail.is_over or is_answering:
+        return None
+    if not own:
+        return _cancelled(detail) if _is_cancelled(detail.members, ends) else None
+    drops = sum(end.counts.total for end in own)
+    return msgspec.structs.replace(
+        detail,
+        status=_status([end.status for end in own]),
+        drops=drops,
+        settled=drops,
+        running=0,
+        queued=0,
+        ready=0,
+        counts=add_counts(end.counts for end in own),
+        states=dict(sum((Counter(end.states) for end in own), Counter[str]())),
+        logical=merge_logical(node for end in own for node in end.logical),
+        rate=0.0,
+        remaining=None,
+        text="",
+        unknown=(),
+        silent_children=(),
+    )
 
 
 def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:

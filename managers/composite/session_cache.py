@@ -319,4 +319,5 @@ def _detailed(info: SessionInfo, before: SessionDetail | None) -> SessionDetail:
     fields = msgspec.structs.asdict(info)
     if before is None or before.epoch != info.epoch:
         return SessionDetail(**fields)
-    return SessionDetail(**fields, logical=before.logical, failures=before.failures, notes=before.notes)
+    kept = {name: getattr(before, name) for name in ("logical", "failures", "notes", "ends")}
+    return SessionDetail(**fields, **kept)

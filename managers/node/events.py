@@ -222,12 +222,15 @@ class PartFinished(msgspec.Struct, frozen=True):
     ----------
     is_idle : bool
         Drops are left, and cannot end by the walltime of the session. Its thread goes on, for what others settle.
+    end : bytes
+        How the part ended, as in `managers.messages.PartDone`.
     """
 
     session: str
     epoch: int
     view: int
     is_idle: bool = False
+    end: bytes = b""
 
 
 class NotPlanned(msgspec.Struct, frozen=True):
@@ -375,11 +378,14 @@ class FinishSession(msgspec.Struct, frozen=True):
         Whether a thread is at work in it, or will be soon: then that one ends it, or reports that it has stopped.
     error : Exception or None
         Why it cannot go on, if that is why it ends. Only if no thread is at work in it.
+    ends : tuple of bytes
+        How each part ended, as in `managers.messages.PartDone`, if the members have agreed on that.
     """
 
     hosted: Any
     is_advancing: bool = False
     error: Exception | None = None
+    ends: tuple[bytes, ...] = ()
 
 
 class ShowWaiting(msgspec.Struct, frozen=True):

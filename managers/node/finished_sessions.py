@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+import msgspec
+
 from dropflow.data.surviving_contents import replaced_contents
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
@@ -77,6 +79,7 @@ class FinishedSession(_OverSession):
         self.end = end
         self.state = SessionState[end.detail.status]
         self.is_certain = end.is_certain
+        self.ends = tuple(msgspec.msgpack.encode(one) for one in end.detail.ends)
 
     @property
     def session(self) -> "FinishedSession":
@@ -205,6 +208,7 @@ class DamagedSession(_OverSession):
     whole = 0
     state = SessionState.FAILED
     is_certain = False
+    ends = ()
 
     def __init__(self, directory: SessionDirectory, node: str, error: Exception) -> None:
         name = directory.session

@@ -28,7 +28,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
 from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
-from dropflow.rest.session_records import SessionDetail, SessionInfo
+from dropflow.rest.session_records import PartEnd, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
 from dropflow.times.received import NodeReceipts
 from managers.deployment import Deployment
@@ -66,6 +66,7 @@ __all__ = ["HostedSession", "receipts_of"]
 _log = logging.getLogger(__name__)
 
 _MOST_FAILURES = 100
+_end_decoder = msgspec.msgpack.Decoder(PartEnd)
 
 
 class HostedSession:
@@ -136,6 +137,8 @@ class HostedSession:
         self.view = view or View(deployment.view, ())
         """The members and witnesses of the present view."""
         self._waiting = ""
+        self.ends: tuple[bytes, ...] = ()
+        """How each part ended, as in `managers.messages.PartDone`; set by the owner of the node's sessions."""
         self.lacks_witness = False
         """Whether reports show that no witness answers; set by the owner of the node's sessions."""
         self._shared: Mapping[int, SharedFile] = {}
@@ -186,7 +189,7 @@ class HostedSession:
             on_statistics=self._progress.count,
             continuation=continuation,
             before=before,
-            on_idle=lambda: self._report(PartFinished(self.name, self.epoch, exchange.view, is_idle=True)),
+            on_idle=lambda: self._report_part(exchange.view, is_idle=True),
         )
 
     # For the owner of the node's sessions.
@@ -315,10 +318,16 @@ class HostedSession:
         elif session.is_over and (not self._survives_losses or session.has_given_up or is_alone):
             self._finish()
         elif session.is_over and not session.is_frozen:
-            self._report(PartFinished(self.name, self.epoch, self.view.number))
+            self._report_part(self.view.number)
         else:  # it stopped because it was frozen, also if it was cancelled since
             report = report_of(session, self.piece, workers=self._resources.workers, shared=self._shared)
             self._report(Frozen(self.name, self.epoch, report))
+
+    def _report_part(self, view: int, *, is_idle: bool = False) -> None:
+        """Report that the part here is finished, and how. If it is idle, what is left will be cancelled."""
+        statistics = snapshot(self.session.core, 0.0)
+        end = session_views.part_end(self.piece.node, statistics, is_cancelled=is_idle)
+        self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
 
     def _finish(self) -> None:
         try:
@@ -431,7 +440,16 @@ class HostedSession:
             logical=session_views.logical_nodes(statistics, running),
             failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
+            ends=self._known_ends(progress, statistics),
         )
+
+    def _known_ends(self, progress: Progress, statistics: Statistics) -> tuple[PartEnd, ...]:
+        """Return how the parts of nodes ended; of a session that was cancelled, this node knows its own."""
+        if not progress.is_over:
+            return ()
+        if not self.ends and self._survives_losses and progress.state is SessionState.CANCELLED:
+            return (session_views.part_end(self.piece.node, statistics, is_cancelled=True),)
+        return tuple(map(_end_decoder.decode, self.ends))
 
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now_at = Attempts() if progress.is_over else self.session.attempts()

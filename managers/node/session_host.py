@@ -286,6 +286,7 @@ class SessionHost:
         self.owner.work(job)
 
     def _finish(self, action: FinishSession) -> None:
+        action.hosted.ends = action.ends
         if action.is_advancing:
             action.hosted.finish(is_advancing=True)
         else:

@@ -145,6 +145,11 @@ class FinishedRecord(Protocol):
         """Whether it ended so on all nodes, as far as its process knew."""
         ...
 
+    @property
+    def ends(self) -> tuple[bytes, ...]:
+        """How each part ended, as in `managers.messages.PartDone`; empty if this process did not know."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class SessionRecord:
@@ -212,6 +217,12 @@ class SessionRecord:
         Why it failed on this node only.
     parts_done : dict of int to set of str
         By view: members that have finished their parts, as far as this one knows.
+    own_end : bytes
+        How its part ended here, as in `managers.messages.PartDone`.
+    part_ends : dict of str to bytes
+        How the parts ended that members have told this one about.
+    ends : tuple of bytes
+        How each part ended, once the members have agreed on that.
     told_view : int
         The view in which it told that its part is finished.
     reminds_at : float
@@ -254,6 +265,9 @@ class SessionRecord:
     is_continuation: bool = False
     own_failure: Failure | None = None
     parts_done: dict[int, set[str]] = field(default_factory=dict)
+    own_end: bytes = b""
+    part_ends: dict[str, bytes] = field(default_factory=dict)
+    ends: tuple[bytes, ...] = ()
     told_view: int = -1
     reminds_at: float = inf
     asked_view: int = -1
@@ -288,6 +302,7 @@ class SessionTable:
                 is_hosted=False,
                 result=session.state,
                 is_certain=session.is_certain,
+                ends=session.ends,
             )
             for name, session in finished.items()
         }

@@ -27,9 +27,10 @@ from dropflow.rest.session_records import (
     LogicalNodeInfo,
     Neighbour,
     PageQuery,
+    PartEnd,
     ResultInfo,
 )
-from dropflow.states import DropState
+from dropflow.states import DropState, SessionState
 from managers.node.drop_pages import LiveSession, Running, SessionCaller, drop_info
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "failure_info",
     "failure_list",
     "logical_nodes",
+    "part_end",
     "results",
     "running_by_node",
     "totals",
@@ -101,6 +103,31 @@ def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[Logic
 def totals(statistics: Statistics) -> dict[str, int]:
     """Return the number of drops by the name of their state, without zeros."""
     return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
+
+
+def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
+    """Return how the part of a node ended; if it is cancelled, with all drops cancelled that are not settled."""
+    nodes = statistics.nodes
+    if is_cancelled:
+        nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
+    statistics = msgspec.structs.replace(statistics, nodes=nodes)
+    running = [0] * len(nodes)
+    return PartEnd(
+        node=node,
+        status=(SessionState.CANCELLED if is_cancelled else statistics.status).name,
+        counts=counts_of(statistics, running),
+        states=totals(statistics),
+        logical=logical_nodes(statistics, running),
+    )
+
+
+def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of drops in each state when those that are not settled are cancelled."""
+    found = list(counts)
+    for state in (DropState.INITIALIZED, DropState.WRITING):
+        found[DropState.CANCELLED] += found[state]
+        found[state] = 0
+    return tuple(found)
 
 
 def failure_info(report: FailureReport, node: str) -> FailureInfo:

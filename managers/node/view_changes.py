@@ -208,9 +208,9 @@ class ViewChanges:
             case PartDone(is_reminder=True):
                 pass  # the session goes on here
             case PartDone():
-                self._part_done(record, event.peer, message.view, now)
+                self._part_done(record, event.peer, message.view, message.end, now)
             case SessionDone():
-                self._finish(record)
+                self._finish(record, ends=message.ends)
             case _:
                 self.on_view_message(record, event.peer, message, now)
 
@@ -303,7 +303,7 @@ class ViewChanges:
         elif views.is_frozen or record.joining is not None:
             self._freeze(record)  # the request to freeze came too late
         elif event.view == views.view.number:
-            record.part_finished = event.view
+            record.part_finished, record.own_end = event.view, event.end
             self._tell_part_done(record, views.view, now)
 
     def _tell_part_done(self, record: SessionRecord, view: View, now: float) -> None:
@@ -320,9 +320,9 @@ class ViewChanges:
         record.told_view, record.reminds_at = view.number, now + REMINDER_SECONDS
         leader = view.members[0].node
         if leader == self._node:
-            self._part_done(record, self._node, view.number, now)
+            self._part_done(record, self._node, view.number, record.own_end, now)
         else:
-            self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, view.number)))
+            self._actions.append(SendToPeer(leader, _own_part_done(record, view.number)))
 
     def carry_out_copies(self, record: SessionRecord, actions: list[CopyAction], now: float) -> None:
         """Carry out what the copies of a session need. Its part here may be finished then."""
@@ -389,7 +389,7 @@ class ViewChanges:
 
     def _adopt(self, record: SessionRecord, action: AdoptDecision, now: float) -> None:
         if action.decision.is_over:
-            self._finish(record)
+            self._finish(record, ends=action.decision.ends)
             return
         if record.joining is not None:
             if not record.joining.is_stopped:
@@ -450,7 +450,7 @@ class ViewChanges:
             record.requests.refuse("goes on without this node")
         self._sessions.withdraw(record, now)
 
-    def _part_done(self, record: SessionRecord, member: str, view: int, now: float) -> None:
+    def _part_done(self, record: SessionRecord, member: str, view: int, end: bytes, now: float) -> None:
         """Have the session end once all members are done, and have answered again.
 
         Only the first member of a view gets to know. It asks the others again, since one that was lost meanwhile has
@@ -459,6 +459,7 @@ class ViewChanges:
         if record.views is None:
             return
         record.parts_done.setdefault(view, set()).add(member)
+        record.part_ends[member] = end
         current = record.views.view
         members = {place.node for place in current.members}
         leader = current.members[0].node
@@ -466,18 +467,20 @@ class ViewChanges:
             return
         if leader != self._node:
             if member == leader and record.told_view == view:
-                self._actions.append(SendToPeer(leader, PartDone(record.name, record.epoch, view)))
+                self._actions.append(SendToPeer(leader, _own_part_done(record, view)))
         elif not members <= record.parts_done[view]:
             return
         elif record.asked_view == view or len(members) == 1:
-            self._carry_out(record, record.views.end(now), now)
+            # Each member has confirmed its end in this view, so the last one that came from it is of this view.
+            ends = tuple(record.part_ends[name] for name in sorted(members))
+            self._carry_out(record, record.views.end(now, ends), now)
         else:
             record.asked_view, record.parts_done[view] = view, {self._node}
             ask = PartDone(record.name, record.epoch, view)
             self._actions += [SendToPeer(name, ask) for name in sorted(members - {self._node})]
 
-    def _finish(self, record: SessionRecord, error: Exception | None = None) -> None:
-        """Have a session end that is over on all members, or cannot go on because of `error`.
+    def _finish(self, record: SessionRecord, error: Exception | None = None, *, ends: tuple[bytes, ...] = ()) -> None:
+        """Have a session end that is over on all members, with these ends, or cannot go on because of `error`.
 
         A thread that is at work in it ends it, or reports that it has stopped before; only then a job may end it.
         """
@@ -486,7 +489,12 @@ class ViewChanges:
             return
         record.is_stopping = True
         record.work = record.work if is_advancing else Work.END
-        self._actions.append(FinishSession(record.instance, is_advancing, error))
+        record.ends = ends
+        self._actions.append(FinishSession(record.instance, is_advancing, error, ends))
+
+
+def _own_part_done(record: SessionRecord, view: int) -> PartDone:
+    return PartDone(record.name, record.epoch, view, end=record.own_end)
 
 
 def _still_open(records: Iterable[SessionRecord], table: SessionTable) -> list[SessionRecord]:
@@ -516,7 +524,7 @@ def _end_answer(record: SessionRecord, event: PeerSent, node: str) -> list[Actio
         return [SendToPeer(event.peer, StopSession(record.name, record.epoch, "", node, record.own_failure))]
     if isinstance(event.message, SessionDone):
         return []
-    return [SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view))]
+    return [SendToPeer(event.peer, SessionDone(record.name, record.epoch, event.message.view, record.ends))]
 
 
 def _absence_answer(event: PeerSent, node: str) -> list[Action]:

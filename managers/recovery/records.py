@@ -204,7 +204,9 @@ class ViewDecision(msgspec.Struct, frozen=True):
     is_forced : bool
         Whether no majority was needed, because that was asked for.
     is_over : bool
-        Whether the session is over: all members had finished their parts. Nothing but the view is used then.
+        Whether the session is over: all members had finished their parts. Only the view and `ends` are used then.
+    ends : tuple of bytes
+        How each part ended, as in `managers.messages.PartDone`.
     repeated : bytes
         int32, rows: drops that settle again because their failure, or that of a drop before them, is tried again, or
         because a user has them run again. Packed.
@@ -231,6 +233,7 @@ class ViewDecision(msgspec.Struct, frozen=True):
     repeated: bytes = b""
     retried: tuple[int, ...] = ()
     reason: str = ""
+    ends: tuple[bytes, ...] = ()
 
     @property
     def why(self) -> str:

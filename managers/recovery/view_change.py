@@ -97,6 +97,8 @@ class ViewChange:
         """Whether the session is stopped here, and waits for a decision."""
         self.is_over = False
         """Whether it is decided that the session is over."""
+        self.ends: tuple[bytes, ...] = ()
+        """How each part ended then."""
         self._node = node
         self._session = session
         self._epoch = epoch
@@ -182,7 +184,7 @@ class ViewChange:
             self._propose(candidacy, msgspec.msgpack.encode(decision))
         return self._finish(now)
 
-    def end(self, now: float) -> list[ViewAction]:
+    def end(self, now: float, ends: tuple[bytes, ...] = ()) -> list[ViewAction]:
         """Propose that the session is over, since all members have finished their parts. For the first member.
 
         Nothing happens if a candidate has begun to change the view: members finish again in the next one.
@@ -190,7 +192,7 @@ class ViewChange:
         if self._node == self.view.members[0].node and self._promised == _NONE:
             over = msgspec.structs.replace(self.view, number=self.view.number + 1)
             self._candidacy = _Candidacy(_END, is_planning=True)
-            self._propose(self._candidacy, msgspec.msgpack.encode(ViewDecision(over, (), b"", is_over=True)))
+            self._propose(self._candidacy, msgspec.msgpack.encode(ViewDecision(over, (), b"", is_over=True, ends=ends)))
         return self._finish(now)
 
     def tick(self, now: float) -> list[ViewAction]:
@@ -358,7 +360,7 @@ class ViewChange:
         decision = _decoder.decode(message.decision)
         if decision.view.number <= self.view.number:
             return
-        self.view, self.is_over = decision.view, decision.is_over
+        self.view, self.is_over, self.ends = decision.view, decision.is_over, decision.ends
         self._latest = message
         self._lost = {}
         self._wanted = {}

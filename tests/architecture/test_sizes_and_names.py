@@ -1,12 +1,10 @@
-"""Sizes of classes, and names of classes and files."""
+"""Names of classes and files."""
 
 import ast
 from collections import Counter
 from itertools import pairwise
 
 from tests.architecture.sources import PRODUCT, files, parsed
-
-_MOST_METHODS = 25
 
 _SIMILAR_FILES = {
     # Commands, each in the file of its name.
@@ -26,23 +24,12 @@ def _classes() -> list[tuple[str, ast.ClassDef]]:
     ]
 
 
-def _methods(node: ast.ClassDef) -> int:
-    return sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body)
-
-
 def _stem(name: str) -> str:
     """Return a word without the longest of the usual endings, and without the e before it."""
     for ending in sorted(_ENDINGS, key=len, reverse=True):
         if name.endswith(ending) and len(name) - len(ending) >= 3:
             return name.removesuffix(ending).rstrip("e")
     return name.rstrip("e")
-
-
-def test_no_class_has_more_than_25_methods() -> None:
-    """A class with more methods has several subjects."""
-    large = {f"{path}:{node.name}" for path, node in _classes() if _methods(node) > _MOST_METHODS}
-
-    assert sorted(large) == []
 
 
 def test_no_two_classes_share_a_name() -> None:

@@ -73,6 +73,7 @@ class Finished(msgspec.Struct, frozen=True):
     epoch: int = 1
     state: SessionState = SessionState.FINISHED
     is_certain: bool = True
+    ends: tuple[bytes, ...] = ()
 
 
 class Node:

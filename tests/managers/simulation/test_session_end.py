@@ -1,9 +1,11 @@
 """The end of sessions whose members are lost, cut off or started again while it is told."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from managers.machine_calls import Answered
 from managers.messages import AdoptView, ProposeView
@@ -18,6 +20,71 @@ def _cluster(seed: int, directory: Path, nodes: int) -> SimulatedCluster:
     cluster = SimulatedCluster(seed, directory, islands=1, nodes=nodes, workload=Workload(seconds=0.2))
     assert cluster.wait_for_nodes()
     return cluster
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("asks", ["session", "sessions"])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_session_is_over_although_a_node_died_before_its_island_asked(
+    tmp_path: Path, *, fails: bool, asks: str, is_restarted: bool
+) -> None:
+    """The nodes agree how each part ended; island and master report that of a node that does not answer any more.
+
+    Also if that node is the only one where drops failed, and if the master was started again since.
+    """
+    workload = Workload(seconds=0.2, fails=lambda _, node: fails and node == "n1-3")
+    cluster = SimulatedCluster(4, tmp_path, islands=1, nodes=3, workload=workload)
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    cluster.simulation.wait(0.3)
+    island = cluster.islands["i1"].process
+    before = cluster.call("session", url=cluster.top, session="s")
+    assert isinstance(before, Answered)
+    assert before.value.status == "RUNNING"
+    island.pause()
+    cluster.simulation.wait(20.0)
+    status = "FAILED" if fails else "FINISHED"
+    (lost,) = [name for name, own in _statuses(cluster).items() if own == status][-1:]
+    assert not fails or list(_statuses(cluster).values()).count("FAILED") == 1
+    whole: Counter[str] = Counter()
+    for node in cluster.nodes.values():
+        whole.update(node.sessions["s"].info().states)
+    cluster.nodes[lost].process.crash()
+    island.resume()
+    if is_restarted:
+        cluster.master.process.crash()
+        cluster.start_master()
+    cluster.simulation.wait(5.0)
+
+    for url in (cluster.top, "http://i1:8000"):
+        answer = cluster.call(asks, url=url, **({"session": "s"} if asks == "session" else {}))
+        assert isinstance(answer, Answered)
+        found = answer.value if asks == "session" else answer.value[0]
+        assert (found.status, found.unknown, found.states) == (status, (), whole)
+        assert found.settled == found.drops == found.counts.total == found.counts.settled
+
+
+def test_a_session_is_cancelled_although_a_node_died_before_its_island_asked(tmp_path: Path) -> None:
+    """If most of its nodes have cancelled it, the others cannot go on: island and master report it as CANCELLED."""
+    cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=3, workload=Workload(seconds=5.0))
+    assert cluster.wait_for_nodes()
+    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    cluster.simulation.wait(2.0)
+    island = cluster.islands["i1"].process
+    island.pause()
+    cluster.nodes["n1-3"].process.crash()
+    for name in ("n1-1", "n1-2"):
+        url = cluster.nodes[name].url
+        assert isinstance(cluster.call("cancel", url=url, session="s", reason="", grace=1.0), Answered)
+    cluster.simulation.wait(20.0)
+    assert _statuses(cluster) == {"n1-1": "CANCELLED", "n1-2": "CANCELLED", "n1-3": "RUNNING"}
+    island.resume()
+    cluster.simulation.wait(5.0)
+
+    answer = cluster.call("session", session="s")
+    assert isinstance(answer, Answered)
+    assert (answer.value.status, answer.value.unknown) == ("CANCELLED", ())
+    assert answer.value.settled == answer.value.drops == answer.value.counts.settled
 
 
 def _is_end(action: Any, kind: type[AdoptView] | type[ProposeView]) -> bool:
