@@ -18,7 +18,7 @@ from dropflow.cli.tables import columns
 from dropflow.formatting import format_duration, format_size, plural
 
 if TYPE_CHECKING:
-    from dropflow.times.statistics import NodeProfile, SlowAttempt
+    from dropflow.times.statistics import AttemptProfile, NodeProfile
     from translator.planning.measured import MeasuredNode
 
 __all__ = ["command"]
@@ -31,7 +31,7 @@ class ProfileReply(msgspec.Struct, frozen=True, kw_only=True):
     graph: str
     attempts: int
     nodes: "tuple[NodeProfile, ...]"
-    slowest: "tuple[SlowAttempt, ...]"
+    slowest: "tuple[AttemptProfile, ...]"
 
     def lines(self) -> Iterator[str]:
         """One line for each logical node, then the slowest attempts."""

@@ -101,10 +101,18 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
             f" and waited {format_brief(found.critical_waited)}{cut}:"
         )
         rows = [
-            (one.name, one.drop, one.node, one.waited_for, format_brief(one.waited), format_brief(one.ran))
+            (
+                one.name,
+                one.drop,
+                one.node,
+                one.waited_for,
+                format_brief(one.moved),
+                format_brief(one.waited - one.moved),
+                format_brief(one.ran),
+            )
             for one in found.critical
         ]
-        yield from columns(rows, header=("node", "drop", "on", "after", "waited", "ran"))
+        yield from columns(rows, header=("node", "drop", "on", "after", "moving", "for worker", "ran"))
 
 
 _SHOWN_PAIRS = 20
@@ -134,12 +142,14 @@ def command(
     RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. Of a session of
     managers, its directories on its nodes may be given together. Attempts that have not ended are not counted.
 
-    'ready' is the median from when an attempt could begin until it was given to the workers, 'queued' from then until
-    one began it. Each step of the critical path began 'after' data, after a worker was free, or after an attempt of the
-    same drop that had failed. Workers were idle 'for' data, for a message that the data are there, or for a worker,
-    although the attempt that they ran next was ready; 'for rest' is after their last attempt. What was 'moved between
-    nodes' is counted by the nodes that received it; 'in place' was read where it is, on a file system that both see,
-    and 'planned' follows from the volumes that the graph declares.
+    'ready' is the median from when an attempt could begin until it was given to the workers, 'queued' from then
+    until one began it. Each step of the critical path began 'after' data, after a worker was free, or after an
+    attempt of the same drop that had failed; 'moving' is how long its data or a message about them took to its
+    node, 'for worker' how long it then waited until a worker had room, or had started. Workers were idle 'for'
+    data, for a message that the data are there, or for a worker, although the attempt that they ran next was ready;
+    'for rest' is after their last attempt. What was 'moved between nodes' is counted by the nodes that received it;
+    'in place' was read where it is, on a file system that both see, and 'planned' follows from the volumes that the
+    graph declares.
     """
     here = are_directories(manager, runs)
     output.answer(_of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps))

@@ -16,6 +16,7 @@ from dropflow.ids import SESSION_NAME
 from dropflow.rest.status import is_over
 from dropflow.rest.submit_options import SubmitOptions
 from dropflow.states import SessionState
+from dropflow.times.statistics import AttemptProfile
 
 __all__ = [
     "FIRST_PAGE",
@@ -324,7 +325,10 @@ class DropPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """A drop at the other end of an edge. `port` is the name of the port, if the graph has one."""
+    """A drop at the other end of an edge. `port` is the name of the port, if the graph has one.
+
+    `size` is that of its content, and `path` where that is, if it is a file; as far as the node has them.
+    """
 
     drop: int
     oid: str
@@ -332,6 +336,8 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     node: str
     port: str = ""
+    size: int | None = None
+    path: str = ""
 
 
 class DropDetail(DropInfo, frozen=True, kw_only=True):
@@ -349,6 +355,8 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
         Whether there is a log, and content that can be downloaded.
     parameters : dict of str to str
         Its logical node's parameters, as text.
+    attempts : tuple of AttemptProfile
+        Its attempts on its node that have ended, and the one that runs.
     """
 
     reasons: tuple[str, ...] = ()
@@ -360,6 +368,7 @@ class DropDetail(DropInfo, frozen=True, kw_only=True):
     has_log: bool = False
     has_data: bool = False
     parameters: dict[str, str] = {}
+    attempts: tuple[AttemptProfile, ...] = ()
 
 
 class ResultInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,6 +93,7 @@ from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.clock import VirtualClock
 from dropflow.testing.fake_session import FakeSession, rows_of
 from dropflow.testing.shapes import fan
+from dropflow.times.by_template import described
 from dropflow.times.octets import TimesSection, pack_times
 
 __all__ = ["FakeManager", "manager_with_sessions"]
@@ -480,7 +481,10 @@ class FakeManager(_SessionLives):
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop with its neighbours."""
         found = self._find(session)
-        return found.drop_detail(_row(found, drop), query)
+        detail = found.drop_detail(_row(found, drop), query)
+        records = [one.records[one.records["drop"] == detail.drop] for one in self._sections.get(session, ())]
+        attempts = tuple(attempt for one in records for attempt in described(found.graph, one))
+        return msgspec.structs.replace(detail, attempts=attempts)
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of all drops, or nothing if the session has not changed."""

@@ -15,7 +15,7 @@ from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
 from dropflow.times.planned import planned_seconds
 from dropflow.times.statistics import CriticalStep, LaneUse, NodeTraffic, TimesStatistics
-from dropflow.times.waits import WAITED_FOR, WORKER, Waits, waits_of
+from dropflow.times.waits import DATA, REPETITION, WAITED_FOR, WORKER, Waits, waits_of
 
 __all__ = [
     "Analysis",
@@ -75,7 +75,11 @@ def statistics_of(
     """
     attempts, path = found.attempts, found.waits.path
     ran = attempts.ended - attempts.began
-    waited = attempts.began - _freed(found)
+    freed = _freed(found)
+    waited = attempts.began - freed
+    moved = np.where(
+        np.isin(found.waits.kind, (DATA, REPETITION)), np.clip(attempts.ready, freed, attempts.began) - freed, 0
+    )
     on_path = ran[path] + waited[path]
     longest = np.sort(np.argsort(-on_path, kind="stable")[:most_steps])
     return TimesStatistics(
@@ -85,10 +89,11 @@ def statistics_of(
         ended=attempts.end,
         templates=profile(found.graph, attempts.records),
         slowest=slowest(found.graph, attempts.records, most),
-        critical=tuple(_step(found, one, float(waited[one])) for one in path[longest].tolist()),
+        critical=tuple(_step(found, one, float(waited[one]), float(moved[one])) for one in path[longest].tolist()),
         critical_steps=len(path),
         critical_ran=float(ran[path].sum()),
         critical_waited=float(waited[path].sum()),
+        critical_moved=float(moved[path].sum()),
         lanes=_lane_uses(found),
         traffic=traffic[:_MOST_PAIRS],
         missing=missing,
@@ -142,7 +147,7 @@ def _freed(found: Analysis) -> npt.NDArray[np.float64]:
     return np.minimum(np.where(waits.before >= 0, freed, attempts.ready), attempts.began)
 
 
-def _step(found: Analysis, one: int, waited: float) -> CriticalStep:
+def _step(found: Analysis, one: int, waited: float, moved: float) -> CriticalStep:
     graph, attempts = found.graph, found.attempts
     drop = int(attempts.drop[one])
     return CriticalStep(
@@ -152,6 +157,7 @@ def _step(found: Analysis, one: int, waited: float) -> CriticalStep:
         attempt=int(attempts.attempt[one]),
         waited_for=WAITED_FOR[int(found.waits.kind[one])],
         waited=waited,
+        moved=moved,
         ran=float(attempts.ended[one] - attempts.began[one]),
         began=float(attempts.began[one]),
         row=drop,

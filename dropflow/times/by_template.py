@@ -9,9 +9,9 @@ import numpy.typing as npt
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.times.planned import planned_seconds
-from dropflow.times.statistics import NodeProfile, SlowAttempt
+from dropflow.times.statistics import AttemptProfile, NodeProfile
 
-__all__ = ["profile", "slowest"]
+__all__ = ["described", "profile", "slowest"]
 
 
 def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfile, ...]:
@@ -28,11 +28,15 @@ def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfil
     return tuple(sorted(found, key=lambda node: (-node.seconds, node.name)))
 
 
-def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple[SlowAttempt, ...]:
+def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple[AttemptProfile, ...]:
     """Return the attempts that ran longest, the longest first."""
-    order = np.argsort(-records["ran"], kind="stable")[:most]
+    return described(graph, records[np.argsort(-records["ran"], kind="stable")[:most]])
+
+
+def described(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[AttemptProfile, ...]:
+    """Return the attempts of some records."""
     return tuple(
-        SlowAttempt(
+        AttemptProfile(
             drop=oid(graph, int(one["drop"])),
             attempt=abs(int(one["attempt"])),
             failed=bool(one["attempt"] < 0),
@@ -41,8 +45,13 @@ def slowest(graph: PhysicalGraph, records: npt.NDArray[Any], most: int) -> tuple
             began=float(one["ready"] + one["waited"] + one["queued"]),
             name=graph.templates[int(graph.template[int(one["drop"])])].name,
             row=int(one["drop"]),
+            worker=int(one["worker"]),
+            processor=float(one["processor"]),
+            memory=int(one["memory"]),
+            read=int(one["read"]),
+            written=int(one["written"]),
         )
-        for one in records[order]
+        for one in records
     )
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ["NO_TIMES", "CriticalStep", "LaneUse", "NodeProfile", "NodeTraffic", "SlowAttempt", "TimesStatistics"]
+__all__ = ["NO_TIMES", "AttemptProfile", "CriticalStep", "LaneUse", "NodeProfile", "NodeTraffic", "TimesStatistics"]
 
 
 class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +53,8 @@ class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
     written: int
 
 
-class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt.
+class AttemptProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt that has ended, or that runs.
 
     Attributes
     ----------
@@ -66,23 +66,38 @@ class SlowAttempt(msgspec.Struct, frozen=True, kw_only=True):
     waited : float
         Seconds from when it could begin until it began.
     ran : float
-        Seconds that it ran.
+        Seconds that it ran, until now if it runs.
     began : float
         When it began, in seconds since the epoch.
     name : str
         Name of its logical node.
     row : int
         Row of the drop in the whole graph.
+    worker : int
+        Number of its worker process on its node; 0 for none.
+    processor : float
+        Processor seconds, of its child processes too; 0 while it runs.
+    memory : int
+        Largest resident memory of its process meanwhile, in bytes; 0 if it is not known.
+    read, written : int
+        Bytes of its inputs and outputs.
+    is_running : bool
     """
 
     drop: str
     attempt: int
-    failed: bool
+    failed: bool = False
     waited: float
     ran: float
     began: float
     name: str = ""
     row: int = -1
+    worker: int = 0
+    processor: float = 0.0
+    memory: int = 0
+    read: int = 0
+    written: int = 0
+    is_running: bool = False
 
 
 class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +113,9 @@ class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
         ``beginning``, ``data``, ``repetition`` or ``worker``: what happened last before it could begin.
     waited : float
         Seconds from then until it began.
+    moved : float
+        How many of these passed until it was ready: its data moved to its node, or a message was on its way. It waited
+        for a worker during the others.
     ran : float
         Seconds that it ran.
     began : float
@@ -112,6 +130,7 @@ class CriticalStep(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     waited_for: str
     waited: float
+    moved: float = 0.0
     ran: float
     began: float
     row: int = -1
@@ -185,13 +204,13 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
         When the first attempt was ready, and the last one was committed; seconds since the epoch.
     templates : tuple of NodeProfile
         By logical node, those that took most together first.
-    slowest : tuple of SlowAttempt
+    slowest : tuple of AttemptProfile
     critical : tuple of CriticalStep
         The critical path as executed, the longest steps of it in the order of time.
     critical_steps : int
         Attempts on all of it.
-    critical_ran, critical_waited : float
-        Seconds that these ran, and waited.
+    critical_ran, critical_waited, critical_moved : float
+        Seconds that these ran, waited, and waited until they were ready.
     lanes : tuple of LaneUse
     traffic : tuple of NodeTraffic
         Between each two nodes, most bytes first; empty if nothing was to be moved.
@@ -206,11 +225,12 @@ class TimesStatistics(msgspec.Struct, frozen=True, kw_only=True):
     began: float
     ended: float
     templates: tuple[NodeProfile, ...]
-    slowest: tuple[SlowAttempt, ...]
+    slowest: tuple[AttemptProfile, ...]
     critical: tuple[CriticalStep, ...]
     critical_steps: int
     critical_ran: float
     critical_waited: float
+    critical_moved: float = 0.0
     lanes: tuple[LaneUse, ...]
     traffic: tuple[NodeTraffic, ...] = ()
     missing: tuple[str, ...] = ()

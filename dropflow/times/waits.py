@@ -1,8 +1,9 @@
 """What each attempt waited for, the critical path of a session as it was executed, and the slack of every attempt.
 
 An attempt begins when the last of three has happened: its inputs are there; an earlier attempt of its drop has failed;
-and, if it was ready before that, its lane is free. The one that happened last is what it waited for. The critical path
-follows these from the attempt that ended last back to the beginning.
+and, if it was ready before that, another attempt has ended, which had its lane or, if its lane was free, what it needed
+on its node. The one that happened last is what it waited for. The critical path follows these from the attempt that
+ended last back to the beginning.
 
 The slack of an attempt is how much later it could have ended without the session ending later, if all attempts took as
 long as they did, and those that waited for a worker still ran on it in the same order. On the critical path it is zero.
@@ -18,7 +19,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.times.attempts import AttemptColumns
 from dropflow.times.lanes import Lanes
 
-__all__ = ["BEGINNING", "DATA", "REPETITION", "WAITED_FOR", "WORKER", "Waits", "waits_of"]
+__all__ = ["BEGINNING", "DATA", "REPETITION", "WAITED_FOR", "WORKER", "Waits", "executed_path", "waits_of"]
 
 BEGINNING, DATA, REPETITION, WORKER = range(4)
 WAITED_FOR = ("beginning", "data", "repetition", "worker")
@@ -37,7 +38,7 @@ class Waits:
     inputs : float64 array, shape (attempts,)
         When the last input was committed, in seconds since the epoch; -inf without inputs that were computed.
     before : int64 array
-        The attempt that it waited for: of another drop whose output it read, of its own, or the one before on its lane.
+        The attempt that it waited for: of another drop whose output it read, of its own, or of `freer`.
     kind : uint8 array
         `BEGINNING`, `DATA`, `REPETITION` or `WORKER`.
     slack : float64 array
@@ -46,6 +47,8 @@ class Waits:
         The attempts of the critical path, the first one first.
     previous : int64 array
         The attempt before it on its lane.
+    freer : int64 array
+        The attempt that had its worker, or what it needed of its node, when it was ready.
     """
 
     inputs: _Seconds
@@ -54,6 +57,7 @@ class Waits:
     slack: _Seconds
     path: _Indices
     previous: _Indices
+    freer: _Indices
 
 
 def waits_of(graph: PhysicalGraph, attempts: AttemptColumns, lanes: Lanes) -> Waits:
@@ -72,28 +76,49 @@ def waits_of(graph: PhysicalGraph, attempts: AttemptColumns, lanes: Lanes) -> Wa
     inputs, producer = _last_inputs(graph, attempts, last)
     repeated = _previous_in(attempts.drop, attempts.committed)
     previous = _previous_in(lanes.lane, attempts.ended)
-    # The lane is what it waited for only if it was ready while the lane was not free.
-    waited = (previous >= 0) & (attempts.ended[previous] > attempts.ready)
-    times = np.stack(
-        [
-            np.full(len(attempts), -np.inf),
-            np.where(producer >= 0, inputs, -np.inf),
-            np.where(repeated >= 0, attempts.committed[repeated], -np.inf),
-            np.where(waited, attempts.ended[previous], -np.inf),
-        ]
-    )
-    before = np.stack([np.full(len(attempts), -1), producer, repeated, previous])
-    kind = times.argmax(axis=0)
-    chosen = before[kind, np.arange(len(attempts))]
-    # Clocks of nodes differ, and readers of streams begin before their writers end: time must not run backwards.
+    freer = _freers(attempts, previous)
+    happened = np.stack([inputs, attempts.committed[repeated], attempts.ended[freer]])
+    before = np.stack([producer, repeated, freer])
+    # Clocks of nodes differ, and drops run again after a loss: what began later was not waited for.
     rank = _ranks(attempts)
-    chosen[(chosen >= 0) & (rank[chosen] >= rank)] = -1
-    kind[chosen < 0] = BEGINNING
-    on_lane = np.where(waited, previous, -1)
+    happened[(before < 0) | (rank[before] >= rank)] = -np.inf
+    kind = happened.argmax(axis=0) + 1
+    kind[happened.max(axis=0) == -np.inf] = BEGINNING
+    chosen = np.where(kind == BEGINNING, -1, before[kind - 1, np.arange(len(attempts))])
     free = np.where(kind == WORKER, attempts.ended[chosen], attempts.committed[chosen])
     begun = np.where(chosen >= 0, free, attempts.began)
-    slack = _slack(graph, attempts, begun, repeated, on_lane)
-    return Waits(inputs, chosen, kind.astype(np.uint8), slack, _path(attempts, chosen), previous)
+    slack = _slack(graph, attempts, begun, repeated, freer)
+    return Waits(inputs, chosen, kind.astype(np.uint8), slack, _path(attempts, chosen), previous, freer)
+
+
+def executed_path(graph: PhysicalGraph, attempts: AttemptColumns, waits: Waits) -> npt.NDArray[np.int32]:
+    """Return the drops of the critical path, first to last, with the data between them."""
+    out, into = graph.successors, graph.predecessors
+    drops: list[int] = []
+    for drop in attempts.drop[waits.path].tolist():
+        if drops and drop != drops[-1]:
+            written = out.neighbour[out.ptr[drops[-1]] : out.ptr[drops[-1] + 1]]
+            drops += np.intersect1d(written, into.neighbour[into.ptr[drop] : into.ptr[drop + 1]]).tolist()
+        if not drops or drop != drops[-1]:
+            drops.append(drop)
+    return np.array(drops, dtype=np.int32)
+
+
+def _freers(attempts: AttemptColumns, previous: _Indices) -> _Indices:
+    """Return the attempt whose end each attempt waited for although it was ready, -1 for none.
+
+    It is the one before on its lane. If the lane was free, because the attempt needed more of the node than that, it is
+    the last one that had ended on the node when the attempt was given to the runner.
+    """
+    last = np.full(len(attempts), -1, np.int64)
+    for node in range(len(attempts.nodes)):
+        here = np.flatnonzero(attempts.node == node)
+        ends = here[np.argsort(attempts.ended[here], kind="stable")]
+        place = np.searchsorted(attempts.ended[ends], attempts.given[here], side="right") - 1
+        last[here] = np.where(place >= 0, ends[place], -1)
+    on_lane = (previous >= 0) & (attempts.ended[previous] > attempts.ready)
+    found = np.where(on_lane, previous, last)
+    return np.where((found >= 0) & (attempts.ended[found] > attempts.ready), found, -1)
 
 
 def _last_attempts(graph: PhysicalGraph, attempts: AttemptColumns) -> _Indices:
@@ -144,9 +169,9 @@ def _previous_in(group: npt.NDArray[np.integer], ended: _Seconds) -> _Indices:
 
 
 def _ranks(attempts: AttemptColumns) -> _Indices:
-    """Return the position of each attempt in the order of their commits."""
+    """Return the position of each attempt in the order of their begins."""
     found = np.empty(len(attempts), np.int64)
-    found[np.lexsort((attempts.began, attempts.committed))] = np.arange(len(attempts))
+    found[np.lexsort((attempts.committed, attempts.began))] = np.arange(len(attempts))
     return found
 
 
@@ -155,9 +180,9 @@ def _slack(
     attempts: AttemptColumns,
     begun: _Seconds,
     repeated: _Indices,
-    on_lane: _Indices,
+    freer: _Indices,
 ) -> _Seconds:
-    """Return the slack of each attempt, walking from the last end to the first.
+    """Return the slack of each attempt, walking from the last begin to the first.
 
     An attempt passes the latest time at which it could have begun to what it waited for. `latest` has it for each
     attempt, and `data` for each data drop, from which the attempts that write to it take it.
@@ -166,8 +191,8 @@ def _slack(
     ----------
     begun : float64 array
         When what each attempt waited for happened.
-    repeated, on_lane : int64 arrays
-        The attempt of the same drop before it, and that on its lane if it waited for that.
+    repeated, freer : int64 arrays
+        The attempt of the same drop before it, and the one that had its worker.
     """
     end, rank, last = attempts.end, _ranks(attempts), _last_attempts(graph, attempts)
     took = np.maximum(attempts.committed - begun, 0.0).tolist()
@@ -177,7 +202,7 @@ def _slack(
     data = [end] * graph.drops
     is_last = (last[attempts.drop] == np.arange(len(attempts))).tolist()
     drops, ranks = attempts.drop.tolist(), rank.tolist()
-    back, lane = repeated.tolist(), on_lane.tolist()
+    back, worker = repeated.tolist(), freer.tolist()
     out_ptr, outputs = graph.successors.ptr.tolist(), graph.successors.neighbour.tolist()
     in_ptr, in_drops = graph.predecessors.ptr.tolist(), graph.predecessors.neighbour.tolist()
     for one in np.argsort(-rank).tolist():
@@ -190,7 +215,7 @@ def _slack(
         other = back[one]
         if other >= 0 and ranks[other] < ranks[one]:
             latest[other] = min(latest[other], begin)
-        other = lane[one]
+        other = worker[one]
         if other >= 0 and ranks[other] < ranks[one]:
             latest[other] = min(latest[other], begin + late[other])
         for source in in_drops[in_ptr[drop] : in_ptr[drop + 1]]:

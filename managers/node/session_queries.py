@@ -38,9 +38,11 @@ from dropflow.rest.state_records import DropStates
 from dropflow.session_views.find_drop import find_drop
 from dropflow.session_views.session_times import SessionTimes
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.by_template import described
 from dropflow.times.octets import TimesSection, pack_times
 from dropflow.times.received import read_receipts
 from dropflow.times.records import RUNNING, TIMES_FILE, read_times
+from dropflow.times.statistics import AttemptProfile
 from managers.node import drop_pages, session_views
 from managers.node.batch_download import batch
 from managers.node.content_previews import content_picture, content_preview
@@ -95,9 +97,10 @@ class SessionQueries(SessionTimes):
     def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
         """Return one drop."""
         found, row = self._find(session), self._row(session, drop)
-        return session_views.detail_of(
+        detail = session_views.detail_of(
             found.session, found.piece, row, found.directory.logs, query, running=_running(found)
         )
+        return msgspec.structs.replace(detail, attempts=_attempts(found, row))
 
     def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
         """Cancel one drop, and return it as it is then."""
@@ -292,6 +295,26 @@ def _running(found: NodeSession) -> frozenset[int] | None:
     if found.state.is_terminal or not isinstance(found.session, Session):
         return None
     return frozenset(found.session.runner.running)
+
+
+def _attempts(found: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
+    """Return the attempts of the drop in this row of the slice: those that have ended, and the one that runs."""
+    now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
+    records, graph = read_times(found.directory.path / TIMES_FILE), found.piece.graph
+    own = records[records["drop"] == found.piece.drop[row]]
+    own["drop"] = row
+    attempts = described(graph, own)
+    for one, worker, given in running:
+        if one != row:
+            continue
+        before = records[(records["worker"] == worker) & (worker > 0)]
+        ends = before["ready"] + before["waited"] + before["queued"] + before["ran"]
+        began = max(given, float(ends.max(initial=0.0)))
+        times = AttemptProfile(
+            drop=oid(graph, row), attempt=len(own) + 1, waited=began - given, ran=now - began, began=began
+        )
+        attempts += (msgspec.structs.replace(times, worker=worker, is_running=True),)
+    return attempts
 
 
 def _others_at_work(found: NodeSession, sessions: Mapping[str, NodeSession]) -> tuple[str, ...]:

@@ -188,13 +188,17 @@ def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> Fail
 def detail_of(
     session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery, *, running: Running = None
 ) -> DropDetail:
-    """Return everything about one drop, with the page `query` of its neighbours; `running` as in `page`."""
+    """Return all but the attempts of one drop, with the page `query` of its neighbours; `running` as in `page`."""
     graph = piece.graph
     template = graph.templates[graph.template[row]]
     before, after = graph.predecessors, graph.successors
     ins, outs = _window(before, row, query), _window(after, row, query)
 
-    def look(live: LiveSession) -> tuple[Sequence[str], int, Handle | None, FailureReport | None, bytes]:
+    near = [*before.neighbour[ins].tolist(), *after.neighbour[outs].tolist()]
+
+    def look(
+        live: LiveSession,
+    ) -> tuple[Sequence[str], int, dict[int, Handle | None], FailureReport | None, bytes]:
         core = live.core
         cause = core.drops.cause(row)
         reports = [] if cause is None else live.failure_table.reports_in((_global(piece, cause),))
@@ -202,14 +206,17 @@ def detail_of(
         if live.known is not None:
             lines = (*lines, *explain_repeat(graph, live.known, row))
         states = bytes(core.drops.states)
-        return lines, core.drops.attempt(row), live.content(row), reports[0] if reports else None, states
+        contents = {other: live.content(other) for other in (row, *near)}
+        return lines, core.drops.attempt(row), contents, reports[0] if reports else None, states
 
-    reasons, attempt, handle, failure, states = session.call(look)
+    reasons, attempt, contents, failure, states = session.call(look)
+    handle = contents[row]
     name = oid(graph, row)
     is_app = template.kind is Kind.APP
     links = graph.links
 
     def neighbour(other: int, port: str) -> Neighbour:
+        content = contents[other]
         return Neighbour(
             drop=int(piece.drop[other]),
             oid=oid(graph, other),
@@ -217,6 +224,8 @@ def detail_of(
             state=DropState(states[other]).name,
             node=graph.places[graph.part[other]],
             port=port,
+            size=None if content is None else content.size,
+            path=content.location if content is not None and content.kind in ("file", "directory") else "",
         )
 
     info = drop_info(piece, row, states[row], attempt, handle, name=name, running=running)

@@ -24,10 +24,7 @@ from dropflow.rest.session_records import DropQuery, PageQuery
 from dropflow.rest.status import STATUSES
 from dropflow.session_views.report import report_page
 from dropflow.session_views.session_report import session_report
-from dropflow.times.analysis import Analysis, analyse
-from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.executed import executed_picture, executed_trace
-from dropflow.times.octets import read_sections
 from dropflow.times.picture import write_svg
 from managers.api import Manager
 from managers.state_hub import StateHub
@@ -45,7 +42,7 @@ from managers.web.addresses import (
     timeline_url,
 )
 from managers.web.compare_page import compare_routes
-from managers.web.graph_pages import graph_routes
+from managers.web.graph_pages import graph_routes, read_analysis
 from managers.web.log_page import log_routes
 from managers.web.origin_page import origin_routes
 from managers.web.page_templates import manager_templates
@@ -239,22 +236,15 @@ def _report(manager: Manager, call: Request) -> Response:
     return Response(body=page, content_type="text/html; charset=utf-8", headers=(attachment(f"{name}-report.html"),))
 
 
-def _executed(manager: Manager, session: str) -> Analysis:
-    attempts = attempts_of(list(read_sections(manager.times(session).chunks, where=session)))
-    graph = manager.graph(session)
-    check_rows(graph, attempts, session)
-    return analyse(graph, attempts)
-
-
 def _trace(manager: Manager, call: Request) -> Response:
     name = call.path["session"]
-    body = executed_trace(_executed(manager, name))
+    body = executed_trace(read_analysis(manager, name))
     return Response(body=body, content_type="application/json", headers=(attachment(f"{name}-trace.json"),))
 
 
 def _timeline_svg(manager: Manager, call: Request) -> Response:
     name, stream = call.path["session"], BytesIO()
-    write_svg(executed_picture(_executed(manager, name)), stream)
+    write_svg(executed_picture(read_analysis(manager, name)), stream)
     headers = (attachment(f"{name}-timeline.svg"),)
     return Response(body=stream.getvalue(), content_type="image/svg+xml", headers=headers)
 

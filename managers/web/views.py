@@ -19,6 +19,7 @@ from dropflow.rest.session_records import (
     DropDetail,
     DropPage,
     DropQuery,
+    Neighbour,
     PageQuery,
     ResultInfo,
     SessionDetail,
@@ -56,6 +57,8 @@ __all__ = [
 _T = TypeVar("_T")
 _YOUNGEST = 10
 _FIRST_RESULTS = 100
+_FIRST_INPUTS = 5
+"""Inputs of a failed drop whose size is asked of their nodes."""
 _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
 """States of drops that run when a session that is over is resumed."""
 
@@ -401,6 +404,9 @@ def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = 
     detail, optional = manager.drop(session, drop, PageQuery(offset=query.offset, limit=query.limit)), _OptionalParts()
     log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
     data = optional.read(lambda: manager.preview(session, detail.oid, query.look), None) if detail.has_data else None
+    if detail.failure is not None and detail.failure.drop == detail.oid:
+        first = (_sized(manager, session, one, optional) for one in detail.inputs[:_FIRST_INPUTS])
+        detail = msgspec.structs.replace(detail, inputs=(*first, *detail.inputs[_FIRST_INPUTS:]))
     return DropView(
         manager=manager.info(),
         session=msgspec.convert(manager.session(session), SessionInfo, from_attributes=True),
@@ -410,3 +416,11 @@ def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = 
         data=data,
         warnings=tuple(optional.warnings),
     )
+
+
+def _sized(manager: Manager, session: str, data: Neighbour, optional: _OptionalParts) -> Neighbour:
+    """Return an input with the size of its content, also if that is on another node."""
+    if data.size is not None:
+        return data
+    found = optional.read(lambda: manager.drop(session, data.oid), None)
+    return data if found is None else msgspec.structs.replace(data, size=found.size)

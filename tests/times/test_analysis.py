@@ -16,7 +16,7 @@ from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics
 from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows
 from dropflow.times.lanes import lanes_of
 from dropflow.times.octets import pack_times, read_sections
-from dropflow.times.waits import BEGINNING, DATA, REPETITION, WORKER
+from dropflow.times.waits import BEGINNING, DATA, REPETITION, WORKER, executed_path
 from tests.times.made_times import executed, records_of, sections_of
 
 
@@ -62,7 +62,7 @@ def test_slack_is_what_no_later_attempt_needs(graph: PhysicalGraph, seed: int) -
     """It equals the definition by recursion, and is zero exactly on paths to the end of the session."""
     found = _analysed(graph, seed)
     attempts, waits = found.attempts, found.waits
-    order = sorted(range(len(attempts)), key=lambda one: (attempts.committed[one], attempts.began[one], one))
+    order = sorted(range(len(attempts)), key=lambda one: (attempts.began[one], attempts.committed[one], one))
     place = {one: number for number, one in enumerate(order)}
     last = {int(attempts.drop[one]): one for one in order}
     slack: dict[int, float] = {}
@@ -81,7 +81,7 @@ def test_slack_is_what_no_later_attempt_needs(graph: PhysicalGraph, seed: int) -
             ]
             if earlier and earlier[-1] == one:
                 needs.append(attempts.committed[one])
-            if waits.previous[later] == one and attempts.ended[one] > attempts.ready[later]:
+            if waits.freer[later] == one:
                 needs.append(attempts.ended[one])
             left = min([left, *(slack[later] + begun - need for need in needs)])
         slack[one] = max(left, 0.0)
@@ -132,12 +132,59 @@ def test_the_critical_path_goes_through_data_workers_and_repetitions() -> None:
 
     assert found.waits.path.tolist() == [0, 1, 2, 3]
     assert [step.waited_for for step in told.critical] == ["beginning", "repetition", "worker", "worker"]
-    assert [step.waited for step in told.critical] == [0, 1, 0, 1]
-    assert (told.critical_ran, told.critical_waited) == (11, 2)
+    assert [(step.waited, step.moved) for step in told.critical] == [(0, 0), (1, 1), (0, 0), (1, 0)]
+    assert (told.critical_ran, told.critical_waited, told.critical_moved) == (11, 2, 1)
     assert [(slow.name, slow.ran) for slow in told.slowest] == [("C", 4), ("E", 3)]
     (lane,) = told.lanes
     assert (lane.lane, lane.attempts, lane.busy, lane.data, lane.message, lane.worker) == ("worker 1", 4, 11, 1, 0, 1)
     assert statistics_of(found, most_steps=1).critical[0].name == "C"
+
+
+@given(st.sampled_from([0.001, 1.0, 3600.0]), st.integers(0, 100))
+def test_the_critical_path_of_many_equal_attempts_is_whole(ran: float, seed: int) -> None:
+    """It has every attempt of the worker that ended last, whenever results are committed: no wait is left unexplained.
+
+    So what its attempts ran and waited is the time of the session, up to the commit of the last one.
+    """
+    random = np.random.default_rng(seed)
+    rows = [
+        {"drop": 1 + drop, "worker": 1, "queued": drop * ran, "ran": ran, "committed": random.uniform(0, 10 * ran)}
+        for drop in range(60)
+    ]
+    found = analyse(fan(200), attempts_of(sections_of([rows])))
+    told, last = statistics_of(found), int(np.argmax(found.attempts.committed))
+
+    assert found.waits.path.tolist() == list(range(last + 1))
+    assert told.critical_ran == pytest.approx((last + 1) * ran)
+    assert told.critical_waited == pytest.approx(0, abs=1e-5 * ran * 60)
+
+
+def test_a_wait_for_what_a_node_has_is_on_the_critical_path() -> None:
+    """An attempt on a free worker, which another worker's attempt left no processors, waited for that one."""
+    rows = [
+        {"drop": 1, "worker": 1, "ready": 10, "ran": 5},
+        {"drop": 2, "worker": 2, "ready": 10, "waited": 6, "ran": 1},
+    ]
+    found = analyse(fan(8), attempts_of(sections_of([rows])))
+
+    assert found.waits.path.tolist() == [0, 1]
+    assert [step.waited_for for step in statistics_of(found).critical] == ["beginning", "worker"]
+
+
+def test_a_wait_on_the_critical_path_is_told_apart_by_what_it_was_for() -> None:
+    """Until the attempt was ready its data moved; from then until it began it waited for a worker."""
+    graph = draw("A -> b -> C")
+    first, last = row(graph, "A"), row(graph, "C")
+    found = analyse(
+        graph,
+        attempts_of(
+            sections_of([[{"drop": first, "worker": 1, "ran": 5}], [{"drop": last, "ready": 7, "queued": 4, "ran": 1}]])
+        ),
+    )
+    step = statistics_of(found).critical[1]
+
+    assert (step.waited_for, step.waited, step.moved) == ("data", 6, 2)
+    assert executed_path(graph, found.attempts, found.waits).tolist() == [first, row(graph, "b"), last]
 
 
 def test_waiting_to_be_given_out_is_told_apart_from_queueing() -> None:

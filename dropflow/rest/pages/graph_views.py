@@ -76,12 +76,15 @@ class GraphSource(msgspec.Struct, frozen=True, kw_only=True):
         Returns the present state of each drop, by row; None before deployment.
     island : callable
         Returns the island of a node.
+    executed : callable
+        Returns the drops of the critical path as executed; none before anything has run.
     """
 
     key: tuple[object, ...]
     read: Callable[[], PhysicalGraph]
     states: Callable[[], npt.NDArray[np.uint8]] | None = None
     island: Callable[[], Mapping[str, str]] = dict
+    executed: Callable[[], IntColumn] = lambda: np.zeros(0, dtype=np.int32)
 
 
 class _Kept:
@@ -211,6 +214,9 @@ def _selected(graph: PhysicalGraph, query: SelectionQuery, source: GraphSource) 
         found = _BY_TEXT[query.of](graph, query.text)
         return found, plural(len(found), "drop") + (f" with {query.text!r} in id or name" if query.of == "text" else "")
     if query.of == "critical":
+        path = source.executed()
+        if len(path):
+            return path, "critical path, as executed so far"
         return selections.critical(graph), "critical path, by the estimates of the graph"
     name = _name(graph, query.drop)
     if query.of in _BY_DROP:

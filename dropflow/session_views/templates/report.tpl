@@ -125,9 +125,9 @@
 <section aria-labelledby="critical"><h2 id="critical">Critical path</h2>
 <p class="muted small">{{plural(statistics.critical_steps, "attempt")}}; the longest {{format_count(len(statistics.critical))}} are listed.</p>
 <div class="table tall" tabindex="0" role="region" aria-label="Table of the critical path"><table>
-<thead><tr><th scope="col">Drop</th><th scope="col">Node</th><th scope="col">Began after</th><th scope="col" class="number">Waited</th><th scope="col" class="number">Ran</th></tr></thead><tbody>
+<thead><tr><th scope="col">Drop</th><th scope="col">Node</th><th scope="col">Began after</th><th scope="col" class="number" title="Until its data, or a message about them, had come to its node">Moving</th><th scope="col" class="number" title="From then until a worker began it: it had to end another attempt, or to start">For a worker</th><th scope="col" class="number">Ran</th></tr></thead><tbody>
 % for one in statistics.critical:
-<tr><th scope="row"><bdi>{{shown_name(one.name, 120)}}</bdi><span class="sub mono"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td><bdi>{{shown_name(one.node, 80)}}</bdi></td><td>{{dict(beginning="the beginning", data="data", repetition="a failed attempt", worker="a worker").get(one.waited_for, one.waited_for)}}</td><td class="number">{{format_brief(one.waited)}}</td><td class="number">{{format_brief(one.ran)}}</td></tr>
+<tr><th scope="row"><bdi>{{shown_name(one.name, 120)}}</bdi><span class="sub mono"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td><bdi>{{shown_name(one.node, 80)}}</bdi></td><td>{{dict(beginning="the beginning", data="data", repetition="a failed attempt", worker="a worker").get(one.waited_for, one.waited_for)}}</td><td class="number">{{format_brief(one.moved)}}</td><td class="number">{{format_brief(one.waited - one.moved)}}</td><td class="number">{{format_brief(one.ran)}}</td></tr>
 % end
 </tbody></table></div></section>
 % end

@@ -75,6 +75,8 @@ export class Attempts {
     this.running = [];
     /** By node, the clock of the node less that of this page, in seconds. */
     this.clocks = [];
+    /** By node, the time of its last answer. */
+    this.answered = [];
     /** By node, the other sessions that its workers are busy with while this one waits for them. */
     this.busyWith = [];
     /** @type {string[]} */
@@ -111,6 +113,7 @@ export class Attempts {
       this.origin = Math.min(this.origin || Infinity, ...this.running[node].map(({ since }) => since || Infinity));
     }
     this.clocks[node] = (header.now ?? 0) - performance.now() / 1000;
+    this.answered[node] = header.now ?? 0;
     this.#grow(this.count + added);
     if (added) this.#begin(columns.ready.reduce((least, time) => Math.min(least, time), Infinity));
     for (let from = 0; from < added; from += 1) {
@@ -152,9 +155,21 @@ export class Attempts {
     return this.clocks[node] + performance.now() / 1000 - this.origin;
   }
 
-  /** The latest time of all: now, if anything runs. */
+  /**
+   * Until when an attempt runs, as far as that is known: it grows by as much as it had run in the last answer of its
+   * node. One that had just begun then may have ended since, and is not drawn until now.
+   */
+  until({ begin }, node) {
+    const known = this.answered[node] - this.origin;
+    return Math.max(Math.min(this.now(node), 2 * known - begin), begin);
+  }
+
+  /** The latest time of all. */
   get latest() {
-    return this.running.reduce((most, list, node) => (list.length ? Math.max(most, this.now(node)) : most), this.last);
+    return this.running.reduce(
+      (most, list, node) => list.reduce((least, { since }) => Math.max(least, this.until({ begin: since - this.origin }, node)), most),
+      this.last,
+    );
   }
 
   /** When an attempt was to begin and to end; null without a plan. */

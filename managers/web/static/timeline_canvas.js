@@ -210,10 +210,10 @@ function drawLane(context, scene, row, top, x) {
   return drawn;
 }
 
-/** What has begun and not ended: to now, with an open end. */
+/** What has begun and not ended: as long as it is known to run, with an open end. */
 function drawRunning(context, { attempts, colours, palette, shadeOf, left, width }, { lane, height }, at, high, x) {
   const { begin, template } = lane.running;
-  const now = attempts.now(lane.node);
+  const now = attempts.until(lane.running, lane.node);
   const [from, to] = [Math.max(x(begin), left), Math.min(x(now), width)];
   if (to <= from || from > width) return 0;
   context.fillStyle = palette[shadeOf(template)];

@@ -176,7 +176,7 @@ export class Timeline {
     const { spans, running } = lane;
     const time = this.timeAt(x);
     const near = 1.5 * this.pixel;
-    if (running && time >= running.begin && time <= attempts.now(lane.node) + near) {
+    if (running && time >= running.begin && time <= attempts.until(running, lane.node) + near) {
       return { span: -1, free: 0, lane, running, isGap: false };
     }
     const number = firstAfter(spans, attempts.end, time - near);

@@ -87,7 +87,7 @@ export function explain(timeline) {
 function explainRunning({ attempts, panel, root }, { lane, running }) {
   const head = headOf(attempts.templates[running.template]?.name ?? "attempt");
   head.append(` on ${attempts.nodes[lane.node].name}, ${lane.name}, `, linkTo(root, running.drop));
-  const facts = [["Runs", `since ${duration(Math.max(attempts.now(lane.node) - running.begin, 0))}`]];
+  const facts = [["Runs", `since ${duration(attempts.until(running, lane.node) - running.begin)}`]];
   facts.push(["Began", `${duration(running.begin)} after the start`]);
   const { planned } = attempts.templates[running.template] ?? {};
   if (planned) facts.push(["Planned", duration(planned)]);

@@ -39,10 +39,31 @@
 </div>
 % end
 </div>
+% if drop.attempts:
+<section class="block" aria-labelledby="attempts-title"><h2 id="attempts-title">Attempts</h2>
+<div class="table tall" tabindex="0" role="region" aria-label="Table of attempts"><table>
+<thead><tr><th scope="col" class="number">Attempt</th><th scope="col">Began</th><th scope="col" class="number">Waited</th><th scope="col" class="number">Ran</th><th scope="col" class="number">Processor</th><th scope="col" class="number at-middle">Memory</th><th scope="col" class="number at-wide">Read</th><th scope="col" class="number at-wide">Written</th><th scope="col" class="at-middle">Worker</th></tr></thead>
+<tbody>
+% for one in drop.attempts:
+<tr data-row="{{one.attempt}}"><td class="number">{{one.attempt}}{{", failed" if one.failed else ""}}</td><td class="short">{{format_time(one.began)}}</td><td class="number">{{format_brief(one.waited)}}</td><td class="number">{{format_brief(one.ran)}}{{" so far" if one.is_running else ""}}</td><td class="number">{{"–" if one.is_running else format_brief(one.processor)}}</td><td class="number at-middle">{{format_size(one.memory) if one.memory else "–"}}</td><td class="number at-wide">{{format_size(one.read)}}</td><td class="number at-wide">{{format_size(one.written)}}</td><td class="at-middle">{{f"worker {one.worker}" if one.worker else "a thread"}} <span class="muted">on <bdi>{{shown_name(drop.node, 80)}}</bdi></span></td></tr>
+% end
+</tbody></table></div>
+</section>
+% end
 % if drop.failure:
 <section class="block" aria-labelledby="failure-title"><h2 id="failure-title">{{"Failure" if drop.failure.drop == drop.oid else "Root cause"}}</h2>
 % for cause in causes((drop.failure,)):
 % include("failure.tpl", cause=cause, session=name)
+% end
+% if drop.failure.drop == drop.oid and drop.inputs:
+<p>It read {{plural(drop.input_count, "input")}}\\
+% for number, other in enumerate(drop.inputs[:10]):
+{{"," if number else ":"}} <a href="{{drop_url(name, other.oid)}}"><bdi>{{shown_name(drop_label(other.name, other.oid), 120)}}</bdi></a>\\
+% if other.size is not None:
+ ({{format_size(other.size)}}{{f", {single_line(other.path, 1000)}" if other.path else ""}})\\
+% end
+% end
+{{", …" if drop.input_count > 10 else "."}}</p>
 % end
 % if drop.state == "ERROR":
 <p class="block-small"><a class="button" href="{{retry_url(name, drop.oid)}}">Try again…</a></p>

@@ -16,12 +16,12 @@
 % end
 % if is_whole and times.critical:
 <section class="block">
-<div class="section-head"><h2>Critical path</h2><span class="muted">{{format_count(times.critical_steps)}} {{"attempt" if times.critical_steps == 1 else "attempts"}} ran {{format_brief(times.critical_ran)}} and waited {{format_brief(times.critical_waited)}}{{f"; the {len(times.critical)} longest steps" if len(times.critical) < times.critical_steps else ""}}</span></div>
+<div class="section-head"><h2>Critical path</h2><span class="muted">{{format_count(times.critical_steps)}} {{"attempt" if times.critical_steps == 1 else "attempts"}} ran {{format_brief(times.critical_ran)}} and waited {{format_brief(times.critical_waited)}}, {{format_brief(times.critical_waited - times.critical_moved)}} of it for workers{{f"; the {len(times.critical)} longest steps" if len(times.critical) < times.critical_steps else ""}}</span></div>
 <div class="table tall" tabindex="0" role="region" aria-label="Critical path"><table data-sortable>
-<thead><tr><th scope="col">Drop</th><th scope="col" class="at-middle">Node</th><th scope="col">Began after</th><th scope="col" class="number">Waited</th><th scope="col" class="number">Ran</th></tr></thead>
+<thead><tr><th scope="col">Drop</th><th scope="col" class="at-middle">Node</th><th scope="col">Began after</th><th scope="col" class="number" title="Until its data, or a message about them, had come to its node">Moving</th><th scope="col" class="number" title="From then until a worker began it: it had to end another attempt, or to start">For a worker</th><th scope="col" class="number">Ran</th></tr></thead>
 <tbody>
 % for one in times.critical:
-<tr data-row="{{one.row}}/{{one.attempt}}"><th scope="row"><a data-attempt="{{one.row}}/{{one.attempt}}" href="{{drop_url(session, one.drop)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td class="at-middle"><bdi>{{shown_name(one.node, 80)}}</bdi></td><td>{{dict(beginning="the beginning", data="data", repetition="a failed attempt", worker="a worker").get(one.waited_for, one.waited_for)}}</td><td class="number">{{format_brief(one.waited)}}</td><td class="number">{{format_brief(one.ran)}}</td></tr>
+<tr data-row="{{one.row}}/{{one.attempt}}"><th scope="row"><a data-attempt="{{one.row}}/{{one.attempt}}" href="{{drop_url(session, one.drop)}}"><bdi class="clip">{{shown_name(one.name, 120)}}</bdi></a><span class="sub mono clip at-middle"><bdi>{{shown_name(one.drop, 120)}}</bdi></span></th><td class="at-middle"><bdi>{{shown_name(one.node, 80)}}</bdi></td><td>{{dict(beginning="the beginning", data="data", repetition="a failed attempt", worker="a worker").get(one.waited_for, one.waited_for)}}</td><td class="number">{{format_brief(one.moved)}}</td><td class="number">{{format_brief(one.waited - one.moved)}}</td><td class="number">{{format_brief(one.ran)}}</td></tr>
 % end
 </tbody></table></div>
 </section>

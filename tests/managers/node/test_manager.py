@@ -164,6 +164,26 @@ def test_a_named_file_is_on_the_node_of_its_drop(make_cluster: Make) -> None:
     assert cluster["b"].results("s").results == ()
 
 
+def test_a_drop_tells_its_attempts_and_what_it_read(make_cluster: Make) -> None:
+    """Its detail has when each attempt began and what it used, and size and place of the contents that it read."""
+    cluster = make_cluster(1)
+    drawing = GraphBuilder("line").app("MAKE", **_bash("echo 1 > %o0"))
+    drawing.data("data", component=FILE, arguments=(Argument(name="filepath", value="kept.txt"),)).app(
+        "TAKE", **_bash("exit 3")
+    )
+    cluster.run(drawing.connect("MAKE", "data").connect("data", "TAKE").build())
+    failed = cluster["a"].drop("s", "line_TAKE_0")
+    (attempt,) = failed.attempts
+
+    assert (attempt.drop, attempt.attempt, attempt.failed, attempt.is_running) == ("line_TAKE_0", 1, True, False)
+    assert attempt.ran > 0
+    assert attempt.began > 0
+    assert attempt.read == 2
+    (read,) = failed.inputs
+    assert read.size == 2
+    assert Path(read.path).read_text(encoding="utf-8") == "1\n"
+
+
 def test_an_error_crosses_nodes_with_its_cause(make_cluster: Make) -> None:
     """Drops behind a failure elsewhere end in ERROR. Its node reports the reason, other nodes the row of the drop."""
     cluster = make_cluster(2)

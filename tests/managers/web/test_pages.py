@@ -37,6 +37,7 @@ from managers.web.views import (
     sessions_view,
 )
 from tests.managers.web.reading import ask, read
+from tests.times.made_times import sections_of
 
 PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/cancel")
 HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
@@ -113,6 +114,18 @@ def test_no_form_can_be_sent_before_the_script_that_completes_it_has_run(serve: 
     (script,) = re.findall(r"<script[^>]*/key\.js[^>]*>", head)
 
     assert not re.search("defer|async|module", script)
+
+
+def test_the_page_of_a_drop_has_its_attempts_and_what_a_failure_read(serve: Any) -> None:
+    """It tells when each attempt began, how long it waited and ran, and on which worker; and names its inputs."""
+    manager = manager_with_sessions()
+    times = {"drop": 1, "attempt": -1, "worker": 7, "queued": 2, "ran": 3, "processor": 1, "memory": 5e6}
+    manager.set_times("failed", sections_of([[times, times | {"drop": 2, "worker": 9}]]))
+    text = ask(serve(manager), "/sessions/failed/drops/fan_a_0-0").text
+
+    for words in ("Table of attempts", "1, failed", "2.00 s", "3.00 s", "5.0 MB", "worker 7", "It read 1 input:"):
+        assert words in text
+    assert "worker 9" not in text
 
 
 def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:

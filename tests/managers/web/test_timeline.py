@@ -38,6 +38,15 @@ _GAPS = """async () => {
 }"""
 
 
+_BEGUN_BEFORE_THE_ANSWER = """async (seconds) => {
+  const { Attempts, sections } = await import("/static/attempts.js");
+  const attempts = new Attempts();
+  const answer = await fetch("/api/v1/sessions/s/times");
+  for (const section of sections(await answer.arrayBuffer())) attempts.add(section);
+  const known = attempts.answered[0] - attempts.origin;
+  attempts.clocks[0] += 10;
+  return attempts.until({ begin: known - seconds }, 0) - known;
+}"""
 _FRAMES = """() => new Promise((resolve) => {
   const canvas = document.querySelector("canvas");
   const ends = [];
@@ -68,7 +77,8 @@ def _half(sections: list[TimesSection]) -> list[TimesSection]:
         records, after = np.split(section.records, [len(section.records) // 2])
         now = float(max(records["ready"] + records["waited"] + records["queued"] + records["ran"]))
         running = np.array([(after["drop"][0], 1, records["worker"][0], now)], RUNNING)
-        found.append(msgspec.structs.replace(section, total=len(records), records=records, running=running, now=now))
+        known = {"running": running, "now": now + 60}
+        found.append(msgspec.structs.replace(section, total=len(records), records=records, **known))
     return found
 
 
@@ -116,7 +126,9 @@ def _check_growth(page: Any) -> None:
 
 
 def _check_running(page: Any, expect: Any) -> None:
-    """Assert that what runs grows, and that the lane of a node where nothing runs, the last one, has the reason."""
+    """Assert that what runs grows by as much as it had run, and that a lane where nothing runs has the reason."""
+    assert page.evaluate(_BEGUN_BEFORE_THE_ANSWER, 0.001) == pytest.approx(0.001)
+    assert page.evaluate(_BEGUN_BEFORE_THE_ANSWER, 60) == pytest.approx(10, rel=0.5)
     _check_growth(page)
     canvas, reason = page.locator("canvas"), "n2: its workers are busy with session other"
     expect(page.get_by_text(f"{reason}.")).to_be_visible()
@@ -130,7 +142,8 @@ def _check_running(page: Any, expect: Any) -> None:
 def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> None:
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
-    Attempts that run grow without requests. Each lane has how much later than planned it ended; the plan can be hidden.
+    Attempts that run grow without requests, by as much as they are known to have run: one that had just begun may have
+    ended. Each lane has how much later than planned it ended; the plan can be hidden.
     What the page computes of each worker agrees with the statistics of the manager. A node where nothing runs has a
     lane, with the reason.
     """

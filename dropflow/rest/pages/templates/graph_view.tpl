@@ -20,7 +20,7 @@
 <button type="button" class="square" data-do="out" aria-label="Zoom out" title="Zoom out (-)">−</button>
 <button type="button" class="square" data-do="in" aria-label="Zoom in" title="Zoom in (+)">+</button>
 <button type="button" data-do="fit" title="Show the whole graph (f)">Fit</button>
-<button type="button" data-do="critical" title="The longest chain of work, by the estimates of the graph">Critical path</button>
+<button type="button" data-do="critical" title="The chain of attempts and waits that ended last; before anything has run, the longest by the estimates of the graph">Critical path</button>
 </div>
 <form id="graph-find" role="search"><input id="graph-text" type="search" aria-label="Find drops by id or name" placeholder="Find drops  /" maxlength="200" autocomplete="off"></form>
 % if events:
