@@ -43,7 +43,10 @@ def quantity(value: Any, units: Mapping[str, float]) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return None if math.isnan(value) else float(value)
+        try:
+            return None if math.isnan(value) else float(value)
+        except OverflowError:
+            return None
     found = _NUMBER.fullmatch(value) if isinstance(value, str) else None
     factor = units.get(found[2]) if found else None
     return None if found is None or factor is None else float(found[1]) * factor

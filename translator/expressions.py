@@ -273,6 +273,6 @@ def _number(text: str) -> Number:
 
 
 def _bounded(value: Number) -> Number:
-    if not math.isfinite(value) or abs(value) >= _LARGEST:
+    if abs(value) >= _LARGEST or not math.isfinite(value):  # in this order: huge integers have no float
         raise NoValueError("its value is too large")
     return value

@@ -20,10 +20,9 @@ from dropflow.graph.drawing.drawn_places import place_note
 from dropflow.graph.interchange import read_pg_stream
 from dropflow.graph.logical_note import META as LOGICAL
 from dropflow.graph.logical_note import note_logical
-from dropflow.graph.order import find_cycle
+from dropflow.graph.order import cycle_problem
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import oids
-from dropflow.problems import Problem, refuse_errors
+from dropflow.problems import Problem, Severity, refuse_errors
 from translator.component_check import check_components
 from translator.drawn_places import drawn_places
 from translator.estimate_expressions import META, take_estimates, with_estimates
@@ -33,7 +32,7 @@ from translator.formats import Family, Reading, read_file, read_logical
 from translator.logical import LogicalGraph
 from translator.partition.registry import partition
 from translator.placement import place
-from translator.problem_codes import REPEATABLE, problem
+from translator.problem_codes import REPEATABLE
 from translator.rehearsal import REHEARSED, rehearsed
 from translator.same_files import same_files
 from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
@@ -46,7 +45,6 @@ __all__ = ["Checked", "Translation", "check", "examine", "finish", "translate"]
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
-_LONGEST = 8
 
 
 @dataclass(frozen=True)
@@ -291,7 +289,7 @@ def _planned(
         planned, notes = replace(planned, templates=rehearsed(planned.templates)), (REHEARSED,)
     places = {node.key or node.id: node.pointer for node in logical.nodes}
     shared = same_files(planned.templates, planned.links, places)
-    problems = _once([*notes, *found, *validate(logical), *planned.problems, *shared])
+    problems = _once([*notes, *found, *validate(logical), *planned.problems, *_waiting(planned), *shared])
     problems = tuple(check_components(planned.templates, planned.links, component_options).once(problems, logical))
     return Checked(family, problems, logical, planned)
 
@@ -327,7 +325,7 @@ def _unrolled(
     problems = (
         *notes,
         *findings,
-        *_cyclic(graph),
+        *_cycles(graph),
         *shared,
         *check_components(graph.templates, graph.links, component_options).problems,
     )
@@ -347,14 +345,16 @@ def _head(source: Path | bytes) -> bytes:
         return b""  # `read_file` meets the same error and reports it
 
 
-def _cyclic(graph: PhysicalGraph) -> tuple[Problem, ...]:
-    """Return LG050 if the graph has a cycle: no drop on it, or after it, would ever run."""
-    cycle = find_cycle(graph)
-    if not cycle:
+def _waiting(planned: UnrollPlan) -> tuple[Problem, ...]:
+    """Return LG050 if drops of a plan wait for themselves through a carry or a feedback, which only drops show."""
+    if planned.is_acyclic or any(found.severity is Severity.ERROR for found in planned.problems):
         return ()
-    names = " -> ".join(oids(graph, cycle[:_LONGEST]))
-    more = f" and {len(cycle) - _LONGEST} more" if len(cycle) > _LONGEST else ""
-    return (problem("LG050", f"the drops form a cycle: {names}{more}", hint="remove an edge of the cycle"),)
+    return _cycles(unroll(planned))
+
+
+def _cycles(graph: PhysicalGraph) -> tuple[Problem, ...]:
+    found = cycle_problem(graph)
+    return () if found is None else (found,)
 
 
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:

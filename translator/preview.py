@@ -28,6 +28,9 @@ __all__ = ["MOST_UNROLLED", "GraphPreview", "ParallelPhase", "preview"]
 MOST_UNROLLED = 2_000_000
 """Drops of a graph with one copy of each scatter up to which its times are computed."""
 
+_COUNTED = 10**18
+"""Copies of a node that are counted at most: products with weights stay numbers."""
+
 _SINGLE: Mapping[str, tuple[str, ...]] = {"Scatter": ("num_of_copies",), "MKN": ("k", "n")}
 _Floats = npt.NDArray[np.float64]
 
@@ -123,8 +126,8 @@ def preview(graph: LogicalGraph, planned: UnrollPlan, options: UnrollOptions | N
         data_drops=data,
         app_drops=planned.drops - data,
         edges=planned.edges,
-        volume=sum(size * _weight(template, Kind.DATA) for size, template in counted),
-        work=sum(size * _weight(template, Kind.APP) * template.cpus for size, template in counted),
+        volume=sum(min(size, _COUNTED) * _weight(template, Kind.DATA) for size, template in counted),
+        work=sum(min(size, _COUNTED) * _weight(template, Kind.APP) * template.cpus for size, template in counted),
     )
     reduced = whole or _reduced(graph, planned, options)
     if reduced is not None and whole is None:
@@ -186,7 +189,9 @@ def _times(graph: PhysicalGraph, sizes: Mapping[str, int]) -> _Times:
     seconds = np.where(graph.kinds[graph.template] == np.uint8(Kind.APP), graph.drop_weights, 0.0)
     start: _Floats = longest_before(graph, seconds)
     here = np.bincount(graph.template, minlength=len(graph.templates))
-    copies = np.array([sizes.get(one.key, 0) / max(count, 1) for one, count in zip(graph.templates, here, strict=True)])
+    copies = np.array(
+        [min(sizes.get(one.key, 0), _COUNTED) / max(count, 1) for one, count in zip(graph.templates, here, strict=True)]
+    )
     cpus = np.array([template.cpus for template in graph.templates], dtype=np.float64)
     running = np.flatnonzero(seconds > 0)
     template = graph.template[running]

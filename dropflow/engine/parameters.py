@@ -273,7 +273,10 @@ def _float(value: Any) -> float:
         value = _float_or_none(value.strip())
     if value is None or isinstance(value, bool) or not isinstance(value, int | float):
         raise Unusable("a Float")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Unusable("a Float") from None
 
 
 def _number(value: Any) -> float | None:

@@ -21,6 +21,7 @@ from dropflow.problems import Problem, Severity
 __all__ = [
     "CriticalPath",
     "critical_path",
+    "cycle_problem",
     "find_cycle",
     "leaves",
     "levels",
@@ -98,6 +99,12 @@ def find_cycle(graph: PhysicalGraph) -> list[DropId] | None:
     """Return the drops of a cycle, in order, or None. It is a shortest cycle through its first drop."""
     level = _sweep(graph)
     return _cycle(graph, level) if len(level) and level.min() < 0 else None
+
+
+def cycle_problem(graph: PhysicalGraph) -> Problem | None:
+    """Return LG050 if drops wait for each other: none of them, nor any drop after them, would ever run."""
+    cycle = find_cycle(graph)
+    return None if cycle is None else _problem_of(graph, cycle)
 
 
 def refuse_cycle(graph: PhysicalGraph) -> None:
@@ -262,11 +269,17 @@ def _cycle(graph: PhysicalGraph, level: IntColumn) -> list[DropId]:
     return [DropId(row) for row in (drop, *reversed(path[1:]))]
 
 
-def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
-    cycle = _cycle(graph, level)
+def _problem_of(graph: PhysicalGraph, cycle: list[DropId]) -> Problem:
     shown = [oid(graph, drop) for drop in cycle[:_SHOWN]]
     dots = ["..."] if len(cycle) > _SHOWN else []
     text = f"{len(cycle)} drops wait for each other: {' -> '.join([*shown, *dots, shown[0]])}"
-    hint = "remove one of these edges; an edge back to the start of a loop must be marked as closing the loop"
-    finding = Problem(code="LG050", severity=Severity.ERROR, where="", text=text, hint=hint)
-    raise BadGraphError(f"LG050 {text}", problems=(finding,), where=graph.name, hint=hint)
+    hint = (
+        "remove one of these edges; an edge back to the start of a loop must be marked as closing the loop, and all "
+        "nodes between the start and the end of a loop must be in it"
+    )
+    return Problem(code="LG050", severity=Severity.ERROR, where="", text=text, hint=hint)
+
+
+def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
+    found = _problem_of(graph, _cycle(graph, level))
+    raise BadGraphError(f"LG050 {found.text}", problems=(found,), where=graph.name, hint=found.hint)

@@ -108,6 +108,68 @@ HERE: dict[str, tuple[bytes, str]] = {
 """Problems of this host: errors for a run here, warnings for a translation for other hosts."""
 
 
+def wanted(*nodes: dict[str, Any], links: tuple[tuple[str, str], ...] = (), closing: str = "") -> bytes:
+    """Return a graph with these nodes; the link that starts from `closing` closes its loop."""
+    drawn = [link(*ends) | {"closesLoop": ends[0] == closing, "loop_aware": "1"} for ends in links]
+    return document(list(nodes), drawn)
+
+
+def sleeping(name: str, **more: Any) -> dict[str, Any]:
+    """Return an application that can run."""
+    return node(name, "DALiuGEApp", dropclass="dlg.apps.simple.SleepApp", **more)
+
+
+HUGE = 10**400
+_LOOP = (
+    node("l", "Loop", num_of_iter=2),
+    sleeping("start", parent="l", group_start=True),
+    node("outside", "Memory"),
+    sleeping("middle", parent="l"),
+    node("end", "Memory", parent="l", group_end=True),
+)
+_AROUND = (("start", "outside"), ("outside", "middle"), ("middle", "end"), ("end", "start"))
+
+STRUCTURE: dict[str, tuple[bytes, str]] = {
+    "no end of an edge": (wanted(sleeping("a"), links=(("a", "b"),)), "LG003"),
+    "copies in words": (wanted(node("s", "Scatter", num_of_copies="many"), sleeping("a", parent="s")), "LG020"),
+    "copies beyond all numbers": (wanted(node("s", "Scatter", num_of_copies=HUGE), sleeping("a", parent="s")), "LG020"),
+    "negative copies": (wanted(node("s", "Scatter", num_of_copies=-1), sleeping("a", parent="s")), "LG020"),
+    "more copies than memory": (wanted(node("s", "Scatter", num_of_copies=2**62), sleeping("a", parent="s")), "LG120"),
+    "iterations beyond all numbers": (wanted(node("l", "Loop", num_of_iter=HUGE), sleeping("a", parent="l")), "LG020"),
+    "unknown category": (wanted(node("a", "Nonsense")), "LG030"),
+    "cycle": (wanted(sleeping("a"), node("b", "Memory"), links=(("a", "b"), ("b", "a"))), "LG050"),
+    "cycle through the carry of a loop": (wanted(*_LOOP, links=_AROUND, closing="end"), "LG050"),
+    "loop without end": (wanted(node("l", "Loop", num_of_iter=2), sleeping("a", parent="l")), "LG060"),
+    "scatters that do not fit": (
+        wanted(
+            node("s", "Scatter", num_of_copies=2),
+            node("t", "Scatter", num_of_copies=3),
+            sleeping("a", parent="s"),
+            node("b", "Memory", parent="t"),
+            links=(("a", "b"),),
+        ),
+        "LG070",
+    ),
+    "content of a gather without input, in a scatter": (
+        wanted(
+            node("g", "Gather", num_of_inputs=2),
+            node("s", "Scatter", num_of_copies=2),
+            node("u", "Memory", parent="g"),
+            sleeping("a", parent="s", group_start=True),
+            links=(("u", "a"),),
+        ),
+        "LG070",
+    ),
+    "group-by without scatter": (
+        wanted(node("d", "Memory"), node("k", "GroupBy"), sleeping("a", parent="k"), links=(("d", "k"),)),
+        "LG081",
+    ),
+    "no graph": (b"{", "LG001"),
+    "digits without end": (document([node("s", "Scatter")], []).replace(b'"s"', b"9" * 5000, 1), "LG001"),
+}
+"""Faults of structure, with the code of the first problem; `preview` shows also graphs that are too large."""
+
+
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process, and return its exit status and its answer."""
@@ -145,6 +207,54 @@ def translated(content: bytes, folder: Path) -> tuple[str, dict[str, Any]]:
     return report.state, {
         "problems": [{"code": one.code, "text": one.text, "severity": one.severity} for one in report.problems]
     }
+
+
+@pytest.mark.parametrize("kind", STRUCTURE)
+def test_faults_of_structure_are_one_answer_of_all_commands(
+    command: Command, tmp_path: Path, node_url: str, kind: str
+) -> None:
+    """Every command and the service refuse the graph with the same problems, and exit status 2."""
+    content, code = STRUCTURE[kind]
+    path = tmp_path / "g.graph"
+    path.write_bytes(content)
+    status, said = command("check", path)
+    expected = sorted(found(said))
+
+    assert (status, code in [one for one, _ in expected]) == (2, True), expected
+    for arguments in (
+        ("unroll", path, "--summary"),
+        ("partition", path, "-k", "2"),
+        ("info", path),
+        ("run", path),
+        ("submit", path, "--to", node_url),
+        *([] if code == "LG120" else [("preview", path)]),
+    ):
+        status, answer = command(*arguments)
+        assert (status, sorted(found(answer))) == (2, expected), arguments
+    state, report = translated(content, tmp_path / "service")  # its limits are its own, and so are their texts
+    assert (state, sorted(one for one, _ in found(report))) == ("refused", [one for one, _ in expected])
+
+
+def test_an_edge_out_of_a_gather_without_input_is_an_ordinary_edge(command: Command, tmp_path: Path) -> None:
+    """A gather or MKN that nothing enters has one instance, which feeds the start of a loop and other applications."""
+    for category in ("Gather", "MKN"):
+        path = tmp_path / "g.graph"
+        path.write_bytes(
+            wanted(
+                node("g", category, num_of_inputs=2, m=2, k=1, n=1),
+                node("u", "Memory", parent="g"),
+                sleeping("after", group_start=True),
+                node("l", "Loop", num_of_iter=2),
+                sleeping("start", parent="l", group_start=True),
+                node("end", "Memory", parent="l", group_end=True),
+                links=(("u", "after"), ("u", "start"), ("start", "end"), ("end", "start")),
+                closing="end",
+            )
+        )
+        status, answer = command("unroll", path, "--summary")
+
+        assert (status, answer["drops"], answer["edges"]) == (0, 6, 5), answer
+        assert found(answer) == []
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)

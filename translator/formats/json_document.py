@@ -60,7 +60,11 @@ def parse(data: bytes, options: ReadOptions) -> JsonDocument:
         )
     try:
         return JsonDocument(msgspec.json.decode(data), ())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+    except (
+        msgspec.DecodeError,
+        ValueError,
+        RecursionError,
+    ) as fault:  # ValueError: an integer of 5,000 digits, bad UTF-8
         return _explain(data, fault)
 
 

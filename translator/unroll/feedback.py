@@ -64,7 +64,10 @@ def _leaving(source: Levels, target: Levels) -> Level | None:
 def _taken(layout: Layout, gather: str) -> Levels:
     """Return the levels of its input that a gather counts through; those of the first link that has any."""
     context = layout.context(gather)
-    found = [gathered_levels(layout.levels_of(link.source), context, layout.options) for link in layout.entries[gather]]
+    found = [
+        gathered_levels(layout.levels_of(link.source), context, layout.options)
+        for link in layout.entries.get(gather, ())
+    ]
     return next((levels for levels in found if levels), ())
 
 
@@ -106,12 +109,14 @@ def feedback_map(layout: Layout, units: dict[str, Unit], wire: Wire) -> IndexMap
     )
 
 
-def feedback_hint(source: Levels, target: Levels) -> str:
+def feedback_hint(layout: Layout, source: Levels, target: Levels) -> str:
     """Return how to run the copies of a scatter chunk by chunk; empty if the edge does not come from a gather."""
     level = _leaving(source, target)
     right = [target[position] for position in part(source, target).right]
     if level is None or any(one.kind == LOOP for one in right):
         return ""
+    if level.construct not in layout.entries:
+        return f"link what {level.label} is to gather to it, as it has no input"
     return (
         f"if {level.label} gathers these copies and the next ones are to wait for it, set group_start on the "
         "application that the edge leads to"

@@ -13,16 +13,18 @@ from collections.abc import Set as AbstractSet
 import msgspec
 import rustworkx
 
+from dropflow.graph.templates import Link
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.stage_options import UnrollOptions
+from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout
-from translator.unroll.levels import Level
+from translator.unroll.levels import LOOP, Level
 from translator.unroll.link_maps import carry_level, join
 from translator.unroll.values import Findings, is_on
 from translator.unroll.wires import Unit, Wire
 
-__all__ = ["close_loops", "cycles"]
+__all__ = ["close_loops", "cycles", "never_waits"]
 
 _IN, _OUT = ("InputPort", "InputOutput"), ("OutputPort", "InputOutput")
 _ANY = ("", "Object", "Unknown")
@@ -71,6 +73,51 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
             lead = min(range(len(circle)), key=lambda place: order[circle[place]])
             found.append([*circle[lead:], *circle[:lead]])
     return sorted(found, key=lambda names: order[names[0]])
+
+
+def never_waits(links: Sequence[Link], maps: Sequence[IndexMap]) -> bool:
+    """Whether it is certain, without the drops, that none of them waits for itself through carries and feedback.
+
+    A cycle of links is harmless in a loop that all of them stay in: each of its links leads to the same iteration or
+    to the next one, and without the latter there is no cycle, or again a harmless one.
+    """
+    return _in_order([(link.source, link.target, edges) for link, edges in zip(links, maps, strict=True)])
+
+
+def _in_order(links: list[tuple[int, int, IndexMap]]) -> bool:
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph(multigraph=False)
+    rows: dict[int, int] = {}
+    for source, target, _ in links:
+        for end in (source, target):
+            if end not in rows:
+                rows[end] = graph.add_node(end)
+        graph.add_edge(rows[source], rows[target], None)
+    groups = rustworkx.strongly_connected_components(graph)
+    group_of = {graph[row]: number for number, group in enumerate(groups) for row in group}
+    inside: dict[int, list[tuple[int, int, IndexMap]]] = {}
+    for source, target, edges in links:
+        if group_of[source] == group_of[target] and edges.edges:
+            inside.setdefault(group_of[source], []).append((source, target, edges))
+    return all(_carried(group) for group in inside.values())
+
+
+def _carried(links: list[tuple[int, int, IndexMap]]) -> bool:
+    """Whether the links, between nodes that reach each other, stay in a loop of which one is the carry."""
+    steps = [_steps(edges) for _, _, edges in links]
+    for loop in set.intersection(*(set(found) for found in steps)):
+        rest = [link for link, found in zip(links, steps, strict=True) if not found[loop]]
+        if len(rest) < len(links):
+            return _in_order(rest)
+    return len(links) == 0
+
+
+def _steps(edges: IndexMap) -> dict[str, int]:
+    """Return the loops that a link stays in, and by how many iterations it leads on in each."""
+    return {
+        counter.level.construct: counter.level.size - counter.size
+        for counter in edges.counters
+        if counter.level.kind == LOOP and counter.source and counter.target and not counter.flat
+    }
 
 
 def _checked(units: dict[str, Unit], wire: Wire, findings: Findings) -> Wire:

@@ -59,7 +59,7 @@ def find_applications(mkn: Mkn, graph: LogicalGraph, home: Mapping[str, str | No
         owner = graph.by_id.get(construct)
         if owner is None or owner.category != "MKN":
             continue
-        count = whole(owner, "n", 1, findings, lowest=1)
+        count = whole(owner, "n", 1, findings, lowest=1, highest=2**63)  # LG120 judges the size
         mkn.copies[construct] = (_level(owner, SCATTER, count, 2),) if count > 1 else ()
         for app in apps:
             mkn.apps[app.id] = construct

@@ -22,7 +22,7 @@ from translator.unroll.index_map import IndexMap
 from translator.unroll.layout import Layout, lay_out
 from translator.unroll.levels import LOOP, MPI, spelled
 from translator.unroll.link_maps import Unpairable, carry_level, join, link_map
-from translator.unroll.loop import close_loops, cycles
+from translator.unroll.loop import close_loops, cycles, never_waits
 from translator.unroll.service import add_services
 from translator.unroll.values import Findings
 from translator.unroll.wires import Unit, Wire, draw_wires, list_units
@@ -77,6 +77,11 @@ class UnrollPlan:
     def edges(self) -> int:
         """Number of edges."""
         return sum(edges.edges for edges in self.maps)
+
+    @property
+    def is_acyclic(self) -> bool:
+        """Whether it is certain that no drop waits for itself. If not, only the unrolled graph shows it."""
+        return never_waits(self.links, self.maps)
 
 
 def plan(graph: LogicalGraph, options: UnrollOptions | None = None) -> UnrollPlan:
@@ -192,7 +197,7 @@ def _map_of(layout: Layout, units: dict[str, Unit], wire: Wire, findings: Findin
     try:
         edges = feedback_map(layout, units, wire) if wire.feedback else _levels_map(layout, wire, units)
     except Unpairable as verdict:
-        findings.append(_unpairable(layout.options, units, wire, verdict))
+        findings.append(_unpairable(layout, units, wire, verdict))
         return None
     if wire.aware and not wire.feedback:
         findings += _unaware(layout, wire, units)
@@ -242,7 +247,7 @@ def _unaware(layout: Layout, wire: Wire, units: dict[str, Unit]) -> list[Problem
     return [problem("LG064", text, where=wire.pointer, hint=hint)]
 
 
-def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verdict: Unpairable) -> Problem:
+def _unpairable(layout: Layout, units: dict[str, Unit], wire: Wire, verdict: Unpairable) -> Problem:
     """Return LG070: why the levels of the two ends cannot be paired, and what to change."""
     source, target = units[wire.source], units[wire.target]
     names = f"{source.template.name!r} to {target.template.name!r}"
@@ -256,14 +261,14 @@ def _unpairable(options: UnrollOptions, units: dict[str, Unit], wire: Wire, verd
     else:
         text += "there is no rule for pairing their copies"
     ways = []
-    aware = join(source.levels, target.levels, aware=True, options=options)
+    aware = join(source.levels, target.levels, aware=True, options=layout.options)
     if not (wire.aware or (aware.left and aware.right)):
         ways.append(
             "mark the edge as loop-aware: it then leaves loops from the last iteration and enters them at the first"
         )
     if hint := zip_hint(verdict.left, verdict.right):
         ways.append(hint)
-    if hint := feedback_hint(source.levels, target.levels):
+    if hint := feedback_hint(layout, source.levels, target.levels):
         ways.append(hint)
     ways.append(f"gather {source.template.name!r} first")
     if verdict.left[-1].kind != MPI:

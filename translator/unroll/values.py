@@ -11,6 +11,7 @@ __all__ = ["Findings", "is_on", "multiplicity", "pointer", "quantity", "whole"]
 
 _ON = frozenset({"1", "true", "yes", "y", "on"})
 _LARGEST = 2**63
+_LARGEST_FIELD = 2**31 - 1
 _SHOWN = 60
 
 Findings = list[Problem]
@@ -36,7 +37,8 @@ def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
     found = _integer(value)
     where = pointer(node, name)
     if found is None or not 0 <= found < _LARGEST:
-        said = "is missing" if value is None else f"is {_shown(value)}, which is not a non-negative integer"
+        wrong = "too large" if found is not None and found > 0 else "not a non-negative integer"
+        said = "is missing" if value is None else f"is {_shown(value)}, which is {wrong}"
         findings.append(
             problem(
                 "LG020", f"{name} of {node.category} {node.name!r} {said}", where=where, hint="set it to an integer"
@@ -49,8 +51,10 @@ def multiplicity(node: LogicalNode, name: str, findings: Findings) -> int:
     return found
 
 
-def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, lowest: int) -> int:
-    """Return an integer of at least `lowest`; the default, with a finding, if the field is not valid."""
+def whole(
+    node: LogicalNode, name: str, default: int, findings: Findings, *, lowest: int, highest: int = _LARGEST_FIELD
+) -> int:
+    """Return an integer from `lowest` to `highest`; the default, with a finding, if the field is not valid."""
     value = node.value(name)
     if value is None:
         return default
@@ -58,8 +62,9 @@ def whole(node: LogicalNode, name: str, default: int, findings: Findings, *, low
     if found is None:
         findings.append(_unconvertible(node, name, value, default, "whole number"))
         return default
-    if found < lowest:
-        findings.append(_replaced(node, name, value, default, f"at least {lowest}"))
+    if not lowest <= found <= highest:
+        wanted = f"at least {lowest}" if found < lowest else f"at most {highest}"
+        findings.append(_replaced(node, name, value, default, wanted))
         return default
     return found
 
