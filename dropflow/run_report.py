@@ -1,5 +1,6 @@
 """The report of the directory of a run, from its graph, its journal, its times and its summary."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -7,20 +8,19 @@ import numpy as np
 
 from dropflow.clock import SystemClock
 from dropflow.engine.journal import ReplayedSession, is_blank, replay
-from dropflow.engine.reports import cause_reports
+from dropflow.engine.reports import FailureReport, cause_reports
 from dropflow.engine.statistics import by_name, snapshot
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.measured_run import read_parts
 from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import LogicalNodeInfo, ResultInfo, SessionDetail
-from dropflow.session_views.cause_groups import failure_infos
+from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
 from dropflow.session_views.report import SessionReport
 from dropflow.times.analysis import analyse
 from dropflow.times.attempts import attempts_of
 
-__all__ = ["run_report"]
+__all__ = ["failure_infos", "run_report"]
 
 
 class _Ending(msgspec.Struct, frozen=True):
@@ -122,3 +122,25 @@ def _ending(directory: Path) -> _Ending:
         return msgspec.json.decode((directory / "summary.json").read_bytes(), type=_Ending)
     except (OSError, msgspec.DecodeError):
         return _Ending()
+
+
+def failure_infos(reports: Sequence[FailureReport]) -> list[FailureInfo]:
+    """Return the failures of a run on this machine as those of a session."""
+    return [
+        FailureInfo(
+            drop=one.drop,
+            name=one.name,
+            node="",
+            code=one.code,
+            kind=one.kind,
+            text=one.text,
+            hint=one.hint,
+            detail=one.detail,
+            count=one.count,
+            took_along=one.took_along,
+            attempts=one.attempts,
+            drops=one.drops,
+            row=one.row,
+        )
+        for one in reports
+    ]

@@ -14,7 +14,8 @@ from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
 from dropflow.formatting import plural
 from dropflow.rest.session_records import DropDetail, FailureInfo
-from dropflow.session_views.cause_groups import causes, failure_infos
+from dropflow.run_report import failure_infos
+from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState
 
 if TYPE_CHECKING:

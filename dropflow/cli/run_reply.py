@@ -12,7 +12,7 @@ from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.cli.tables import shell_command
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import plural
-from dropflow.session_views.cause_groups import failure_infos
+from dropflow.run_report import failure_infos
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:

@@ -7,17 +7,13 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from dropflow.formatting import format_count, plural
 from dropflow.rest.session_records import FailureInfo
 
-if TYPE_CHECKING:
-    from dropflow.engine.reports import FailureReport
-
-__all__ = ["Cause", "causes", "failure_infos", "without_numbers"]
+__all__ = ["Cause", "causes", "without_numbers"]
 
 _NUMBER = re.compile(r"(?:(?<!\w)-)?(?:0[xX][0-9a-fA-F]+|\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _ANY = "{n}"
@@ -94,28 +90,6 @@ def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
         for first, *rest in alike.values()
     ]
     return tuple(sorted(found, key=lambda cause: -cause.count))
-
-
-def failure_infos(reports: "Sequence[FailureReport]") -> list[FailureInfo]:
-    """Return the failures of a run on this machine as those of a session."""
-    return [
-        FailureInfo(
-            drop=one.drop,
-            name=one.name,
-            node="",
-            code=one.code,
-            kind=one.kind,
-            text=one.text,
-            hint=one.hint,
-            detail=one.detail,
-            count=one.count,
-            took_along=one.took_along,
-            attempts=one.attempts,
-            drops=one.drops,
-            row=one.row,
-        )
-        for one in reports
-    ]
 
 
 def without_numbers(text: str) -> str:
