@@ -18,7 +18,8 @@ from dropflow.engine.external.content_relay import ContentRelay
 from dropflow.engine.external.content_store import ContentStore
 from dropflow.engine.external.engine import Engine
 from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.engine.runners.capacity import memory_of_host, unusual_needs
+from dropflow.engine.host_memory import host_memory
+from dropflow.engine.runners.capacity import unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
@@ -132,7 +133,7 @@ def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) 
     if parse_runner(kind).kind not in ("threads", "processes"):
         return ()  # one attempt at a time, or hosts that are not known here
     used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
-    return unusual_needs(used, workers or len(os.sched_getaffinity(0)), memory_of_host())
+    return unusual_needs(used, workers or len(os.sched_getaffinity(0)), host_memory().limit.bytes)
 
 
 def _waits(template: Template) -> bool:

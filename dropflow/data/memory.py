@@ -6,7 +6,7 @@ process of this machine can read it; it uses no memory of the session's process.
 
 Shared memory is a mapped file in a directory of tmpfs. The segments of the standard library cannot be used: before
 Python 3.13 they are removed by the first process that exits after attaching. If tmpfs is full, the content moves to
-disk.
+disk. If most of the memory that this process may use is in use, the content is written there from the beginning.
 """
 
 import os
@@ -20,6 +20,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.component import Component, Parameter, Port
+from dropflow.engine.host_memory import host_memory
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryStore", "MemoryWriter"]
@@ -92,10 +93,10 @@ class MemoryWriter:
         """
         if self._file is not None:
             return self._file.write(data, text=text)
-        block = bytes(data)
-        if self._size + len(block) > self._small:
+        if self._size + memoryview(data).nbytes > self._small:
             self._spill(self._shared_path())
-            return self.write(block, text=text)
+            return self.write(data, text=text)
+        block = bytes(data)
         self._blocks.append(block)
         self._size += len(block)
         self._text = self._text and text
@@ -142,6 +143,8 @@ class MemoryWriter:
         # The repository makes the directory in shared memory; without a repository (tests, tools) the disk is used.
         workspace = slot.workspace
         if slot.kept or not os.path.isdir(workspace.shared) or os.path.exists(workspace.full):  # noqa: PTH110, PTH112 - text
+            return self._disk_path()
+        if host_memory().pressure():
             return self._disk_path()
         return slot.workspace.shared_part_name(slot.drop, slot.attempt, slot.number)
 

@@ -19,6 +19,7 @@ from dropflow.data.special_files import refuse_reading
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
+from dropflow.engine.host_memory import host_memory
 from dropflow.errors import GoneError, StorageError
 from dropflow.fsync import force_to_disk
 from dropflow.times.received import read_receipts
@@ -172,7 +173,7 @@ class ContentExchange:
             if content.producer < 0:
                 self._bodies[content.drop] = fetched
             return fetched
-        path = self._path(content)
+        path = self._path(content, is_copy=True)
         yield from self._fetch_to(path, content, give_up)
         if content.producer < 0:
             self._copies[content.drop] = path
@@ -301,9 +302,11 @@ class ContentExchange:
             raise
         return msgspec.structs.replace(handle, location=path)
 
-    def _path(self, content: Content) -> str:
+    def _path(self, content: Content, *, is_copy: bool = False) -> str:
+        """Return where a content of another node is here; a new copy is on the disk if memory is nearly used up."""
         handle = content.handle
-        folder = self._workspace.shared if handle.kind == "shm" else self._workspace.tmp
+        is_shared = handle.kind == "shm" and not (is_copy and host_memory().pressure())
+        folder = self._workspace.shared if is_shared else self._workspace.tmp
         # A file of an earlier view may have readers, so it is not written again.
         name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "")
         # Programs recognise files by the ends of their names.

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
+from dropflow.engine.host_memory import host_memory
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
     ConflictError,
@@ -331,14 +330,14 @@ class NodeManager(MemberCalls):
         return self._host.sessions
 
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
-        memory, disk = psutil.virtual_memory(), shutil.disk_usage(self._root)
+        memory, disk = host_memory(), shutil.disk_usage(self._root)
         return Load(
             cores=len(os.sched_getaffinity(0)),
             workers=self._workers,
             busy=sum(found.info().running for found in sessions if not found.state.is_terminal),
             processor=self._processor_use.percent(),
-            memory=memory.total,
-            memory_free=memory.available,
+            memory=int(memory.limit.bytes),
+            memory_free=int(memory.free()),
             disk=disk.total,
             disk_free=disk.free,
             received=self._links.statistics().fetched,

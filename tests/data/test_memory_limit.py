@@ -12,6 +12,7 @@ from dropflow.data.read_content import read
 from dropflow.data.registry import store_for
 from dropflow.data.store import Slot
 from dropflow.engine.api import Handle
+from dropflow.engine.host_memory import HostMemory, Pressure
 from dropflow.graph.templates import Template
 
 Node = Callable[..., Template]
@@ -72,3 +73,18 @@ def test_results_and_lost_commits_do_not_count(limited: MemoryLimitedRepository,
     assert read(result) == b"x" * LARGE
     assert limited.held == 0
     assert _is_shared(limited, _committed(limited, template, 2, LARGE))
+
+
+@pytest.mark.parametrize("pressure", [Pressure.CONTENTS, Pressure.ATTEMPTS])
+def test_large_contents_go_to_the_disk_while_most_memory_is_in_use(
+    limited: MemoryLimitedRepository, node: Node, pressure: Pressure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever uses the memory: the processes, the contents, or others."""
+    template = node("dlg.data.drops.memory.InMemoryDROP")
+    with monkeypatch.context() as patched:
+        patched.setattr(HostMemory, "pressure", lambda _: pressure)
+        content = _committed(limited, template, 0, LARGE)
+
+    assert not _is_shared(limited, content)
+    assert read(content) == b"x" * LARGE
+    assert _is_shared(limited, _committed(limited, template, 1, LARGE))

@@ -7,15 +7,12 @@ Libraries that compute in threads of their own are limited to as many as the att
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import psutil
 
 from dropflow.formatting import format_size, plural
 from dropflow.graph.resource_needs import ResourceNeeds, needs_of, unreadable_memory
 from dropflow.graph.templates import Template
 
-__all__ = ["THREAD_VARIABLES", "Capacity", "memory_of_host", "thread_variables", "unusual_needs"]
+__all__ = ["THREAD_VARIABLES", "Capacity", "thread_variables", "unusual_needs"]
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -30,7 +27,6 @@ THREAD_VARIABLES = (
 )
 """Environment variables with which libraries are told how many threads they may use, at the latest when they are
 loaded. Without them, each process uses one for each core."""
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class Capacity:
@@ -79,17 +75,6 @@ def thread_variables(cpus: int, environment: Mapping[str, str]) -> dict[str, str
         return {}
     threads = str(max(1, min(cpus, len(os.sched_getaffinity(0)))))
     return {name: threads for name in THREAD_VARIABLES if name not in environment}
-
-
-def memory_of_host() -> float:
-    """Return the bytes of memory that this process may use: those of the host, or of its control group."""
-    limits = [float(psutil.virtual_memory().total)]
-    for path in _CGROUP_LIMITS:
-        try:
-            limits.append(float(Path(path).read_text(encoding="ascii")))
-        except (OSError, ValueError):  # there is no such group, or its limit is "max"
-            continue
-    return min(limits)
 
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:

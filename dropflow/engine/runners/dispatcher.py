@@ -16,7 +16,6 @@ the place of the first one that is idle.
 """
 
 import itertools
-import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -25,6 +24,7 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, StreamOpened, Task
 from dropflow.engine.chained_tasks import not_begun
+from dropflow.engine.host_memory import HostMemory, Pressure
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.backlog import NO_ROOM
 from dropflow.engine.runners.capacity import Capacity
@@ -56,17 +56,17 @@ class Dispatcher:
         The time of the pool.
     factory : str
         ``package.module:function`` that makes an `Executor` from a spec.
-    memory : float
-        Bytes that attempts may declare together.
+    memory : HostMemory
+        What attempts may declare together, and whether it is nearly used up.
     """
 
-    def __init__(
-        self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str, *, memory: float = math.inf
-    ) -> None:
+    def __init__(self, workers: Sequence[WorkerProcess], clock: PoolClock, factory: str, *, memory: HostMemory) -> None:
         self._workers = workers
         self._memory = memory
         self._clock = clock
         self._factory = factory
+        self.is_paused = False
+        """Whether attempts wait because memory is nearly used up."""
         self._runners: dict[int, RunnerQueue] = {}
         self._turns: deque[RunnerQueue] = deque()
         self._next: RunnerQueue | None = None
@@ -146,7 +146,8 @@ class Dispatcher:
 
     def assign(self, now: float) -> None:
         """Give attempts that wait to the workers that have room for them."""
-        if not self._workers or not self._assign_suspects(now):
+        self.is_paused = self._must_pause()
+        if not self._workers or self.is_paused or not self._assign_suspects(now):
             return
         if self._next is not None and not self._next.needs_own_worker:
             self._next = None  # what waited for a worker was aborted, or its runner has left
@@ -175,6 +176,14 @@ class Dispatcher:
                 return
             self._give(worker, runner, runner.take(count, seconds), now, needs)
             waiting -= not runner.pending
+            self.is_paused = self._must_pause()
+            if self.is_paused:
+                return
+
+    def _must_pause(self) -> bool:
+        """Return whether attempts wait until those that run have ended, because memory is nearly used up."""
+        is_busy = self.has_waiting and any(worker.assigned for worker in self._workers)
+        return is_busy and self._memory.pressure() is Pressure.ATTEMPTS
 
     def _end_long_chains(self, waiting: RunnerQueue, now: float) -> None:
         """End the chains of long attempts that should not go on before the attempt that `waiting` has first."""
@@ -186,11 +195,11 @@ class Dispatcher:
                     worker.end_chain()
 
     def _admitted(self, needs: ResourceNeeds) -> ResourceNeeds:
-        return Capacity(len(self._workers), self._memory).admitted(needs)
+        return Capacity(len(self._workers), self._memory.limit.bytes).admitted(needs)
 
     def _worker_for(self, needs: ResourceNeeds) -> WorkerProcess | None:
         """Return an idle worker if as many processors and as much memory as an attempt declares are free."""
-        capacity = Capacity(len(self._workers), self._memory)
+        capacity = Capacity(len(self._workers), self._memory.limit.bytes)
         for worker in self._workers:
             capacity.take(worker.taken)
         return next((one for one in self._workers if one.is_idle), None) if capacity.fits(needs) else None

@@ -34,8 +34,8 @@ import msgspec
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
+from dropflow.engine.host_memory import host_memory
 from dropflow.engine.runners.backlog import MOST_AHEAD
-from dropflow.engine.runners.capacity import memory_of_host
 from dropflow.engine.runners.dispatcher import Dispatcher
 from dropflow.engine.runners.marker import IDLE
 from dropflow.engine.runners.oom_killer import OomKiller, counter_files
@@ -64,6 +64,8 @@ __all__ = ["PooledRunner", "WorkerPool"]
 _LOG = logging.getLogger(__name__)
 
 _READ = 1 << 20
+_PAUSE_SECONDS = 0.2
+"""How often memory is looked at while attempts wait for it. The end of an attempt wakes the pool at once."""
 _CLOSE_SECONDS = 1.0
 _KILL_SECONDS = 5.0
 """How long to wait for the end of a worker that was killed when the pool is closed."""
@@ -89,7 +91,7 @@ class WorkerPool:
         self._workers: list[WorkerProcess] = []
         self._clock = SystemClock()
         self._time = PoolClock(self._clock)
-        self._dispatcher = Dispatcher(self._workers, self._time, factory, memory=memory_of_host())
+        self._dispatcher = Dispatcher(self._workers, self._time, factory, memory=host_memory())
         self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of, self._abandon)
         self._output_logs = OutputLogs(logs, self._dispatcher, self._clock)
         self._oom_killer = OomKiller(counter_files())
@@ -204,6 +206,8 @@ class WorkerPool:
         if any(worker.is_idle for worker in self._workers):
             waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
             deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
+        if self._dispatcher.is_paused:
+            deadlines.append(self._time.now + _PAUSE_SECONDS)
         if self._may_start:
             deadlines.append(self._backoff.not_before)
         if self._has_attempts:

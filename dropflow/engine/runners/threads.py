@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, ResultSink, StreamOpened, Task
 from dropflow.engine.chained_tasks import LONG_SECONDS, largest_needs, members, not_begun, with_input
+from dropflow.engine.host_memory import host_memory
 from dropflow.engine.priority_queue import PriorityQueue
 from dropflow.engine.runners.aborted import aborted
-from dropflow.engine.runners.capacity import Capacity, memory_of_host
+from dropflow.engine.runners.capacity import Capacity
 from dropflow.errors import InternalError
 from dropflow.exception_text import summary_of
 from dropflow.failure import Failure
@@ -43,7 +44,7 @@ class ThreadRunner:
     def __init__(self, executor: Executor, *, threads: int, templates: Sequence[Template] = ()) -> None:
         self.window = 4 * threads
         self._executor = executor
-        self._capacity = Capacity(threads, memory_of_host())
+        self._capacity = Capacity(threads, host_memory().limit.bytes)
         self._needs = tuple(self._capacity.admitted(needs_of(template)) for template in templates)
         # Guards the queue, the capacity and what is below. Threads wait at it for an attempt that may begin.
         self._changed = threading.Condition()

@@ -25,6 +25,7 @@ import termios
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -69,6 +70,7 @@ _EXIT_SECONDS = 0.8
 _HEARTBEAT_SECONDS = 1.0
 _UNREAD_SECONDS = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 """Pauses in which the pool reads the output of an attempt: 0.2 s in all."""
+_OOM_SCORE = "500"
 _LINE_BUFFERED = 1  # _IOLBF of C
 _NOTHING = (-1, -1, -1)
 
@@ -389,6 +391,9 @@ def main() -> None:
     link.set_inheritable(False)  # programs that attempts start must not hold it
     marker = Marker(page)
     os.close(page)
+    with contextlib.suppress(OSError):  # not Linux
+        # If memory is used up, the kernel should end this process and not that of the sessions.
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
     adopt_orphans()
     _buffer_lines()
     _Worker(link, marker, number, sys.argv[4:]).run()

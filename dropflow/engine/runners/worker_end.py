@@ -3,6 +3,7 @@
 import signal
 from dataclasses import dataclass
 
+from dropflow.engine.host_memory import host_memory
 from dropflow.errors import WorkerDiedError
 from dropflow.formatting import format_size
 
@@ -67,7 +68,11 @@ class WorkerEnd:
         if not self.is_over:
             return "a file system or a device does not answer: look at its state, and at the kernel's log (dmesg)"
         if self.by_oom_killer:
-            return "run fewer attempts at a time (--workers), or give the application more memory"
+            limit = host_memory().limit
+            return (
+                f"{limit.reason} allows {format_size(int(limit.bytes))} for all processes together: declare what the "
+                "application needs in its field 'memory', run fewer attempts at a time (--workers), or allow more"
+            )
         number = -self.status
         if number in _CRASHES:
             return "a crash in compiled code that the application calls; see the log of the drop"

@@ -1,6 +1,5 @@
 """Which attempts run at a time, and in which order they begin, in every runner."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Runner
+from dropflow.engine.host_memory import MemoryLimit, Pressure
 from dropflow.engine.priority_queue import PriorityQueue
-from dropflow.engine.runners.capacity import Capacity, memory_of_host, unusual_needs
+from dropflow.engine.runners.capacity import Capacity, unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
@@ -36,6 +36,22 @@ def _runner(kind: str, graph: PhysicalGraph, directory: Path, workers: int = _WO
     if kind == "threads":
         return ThreadRunner(ScriptedExecutor(spec), threads=workers, templates=spec.templates)
     return ProcessRunner(spec, workers=workers, factory=FACTORY)
+
+
+class _Memory:
+    """Memory of a host of this test."""
+
+    def __init__(self, size: float, pressure: Pressure = Pressure.LOW) -> None:
+        self.limit = MemoryLimit(size, "the test")
+        self._pressure = pressure
+
+    def pressure(self) -> Pressure:
+        return self._pressure
+
+
+def _set_memory(monkeypatch: pytest.MonkeyPatch, memory: _Memory) -> None:
+    for module in ("pool", "threads"):
+        monkeypatch.setattr(f"dropflow.engine.runners.{module}.host_memory", lambda: memory)
 
 
 def _tracked(count: int, chain: str = "A{0} -> b{0}", **fields: dict[str, object]) -> PhysicalGraph:
@@ -82,8 +98,7 @@ def test_running_attempts_declare_no_more_memory_than_there_is(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that run together declare at most the memory of the host; one that declares more runs alone."""
-    for module in ("pool", "threads"):
-        monkeypatch.setattr(f"dropflow.engine.runners.{module}.memory_of_host", lambda: 1000.0)
+    _set_memory(monkeypatch, _Memory(1000.0))
     sizes = (400, 700, 400, 1500, 300, 0, 400, 600)
     fields = {f"A{number}": {"arguments": (Argument(name="memory", value=size),)} for number, size in enumerate(sizes)}
     graph = _tracked(len(sizes), **fields)
@@ -94,6 +109,16 @@ def test_running_attempts_declare_no_more_memory_than_there_is(
     assert result.status is SessionState.FINISHED
     assert len(together) == len(sizes)
     assert all(len(names) == 1 or sum(memory[name] for name in names) <= 1000 for names in together)
+
+
+def test_attempts_wait_while_memory_is_nearly_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts then run one at a time, and all of them do."""
+    _set_memory(monkeypatch, _Memory(1000.0, Pressure.ATTEMPTS))
+    graph = _tracked(8, **{f"A{number}": {"cpus": 1 + number % 2} for number in range(8)})
+    result = session_of(graph, _runner("processes", graph, tmp_path), tmp_path).run()
+
+    assert result.status is SessionState.FINISHED
+    assert [len(names) for names in _most_at_a_time(graph, tmp_path)] == [1] * 8
 
 
 @pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
@@ -166,8 +191,3 @@ def test_notes_name_unusual_needs() -> None:
         "Large asks for 3.0 GB",
         "Vague: 'plenty' is not a size",
     ]
-
-
-def test_the_memory_of_the_host_is_known() -> None:
-    """The memory that may be used is a finite number of bytes."""
-    assert 0 < memory_of_host() < math.inf

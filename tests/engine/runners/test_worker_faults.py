@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -249,6 +250,14 @@ def test_a_timeout_is_a_failure_of_the_application(tmp_path: Path, monkeypatch: 
     assert (failure.code, failure.attempts, result.infrastructure_faults) == ("DF110", 2, 0)
 
 
+_BEYOND = """
+import dask.array as da, dropflow.dask
+with dropflow.dask.scheduler(runner="processes", workers=2):
+    x = da.random.default_rng(1).random((30, 2_500_000), chunks=(1, 2_500_000))
+    print(round(float(((x - x.mean(axis=0)) ** 2).mean().compute()), 2))
+"""
+
+
 @pytest.fixture
 def small_group() -> Iterator[Path]:
     """A control group whose processes may use 300 MB together."""
@@ -267,17 +276,34 @@ def small_group() -> Iterator[Path]:
     group.rmdir()
 
 
+def _inside(group: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a control group."""
+    inside = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command]
+    return subprocess.run(inside, capture_output=True, check=False, text=True)
+
+
+def test_contents_beyond_the_memory_of_a_control_group_go_to_the_disk(small_group: Path) -> None:
+    """Arrays of 600 MB that are needed twice, in a group of 600 MB: right, and the kernel kills no process."""
+    pytest.importorskip("dask.array")
+    limit = next(one for name in ("memory.max", "memory.limit_in_bytes") if (one := small_group / name).exists())
+    limit.write_text("600M")
+    done = _inside(small_group, sys.executable, "-c", _BEYOND)
+    counts = [re.search(r"oom_kill (\d+)", one.read_text()) for one in [small_group / counter_files()[0].name]]
+
+    assert done.stdout == "0.08\n", done.stderr
+    assert [count and count[1] for count in counts] == ["0"]
+
+
 def test_the_oom_killer_is_named(small_group: Path, tmp_path: Path) -> None:
     """Of an application that uses up the memory of its control group, the reason names the OOM killer."""
     save(functions(GREEDY="x = []\n    while True: x.append(bytes(1 << 20) + b'x' * (1 << 20))"), tmp_path / "g.dfg")
-    command = [sys.executable, "-m", "dropflow", "run", str(tmp_path / "g.dfg"), "--keep", str(tmp_path / "run")]
-    inside = ["sh", "-c", f'echo $$ > {small_group}/cgroup.procs && exec "$@"', "sh"]
-    options = ["--workers", "1", "--infrastructure-retries", "1", "--output", "json"]
-    done = subprocess.run([*inside, *command, *options], capture_output=True, check=False, text=True)
-    answer = msgspec.json.decode(done.stdout)
+    options = ("--workers", "1", "--infrastructure-retries", "1")
+    command = (sys.executable, "-m", "dropflow", "run", str(tmp_path / "g.dfg"), "--keep", str(tmp_path / "run"))
+    answer = msgspec.json.decode(_inside(small_group, *command, "--output", "json", *options).stdout)
 
-    assert answer["status"] == "FAILED", done.stderr
+    assert answer["status"] == "FAILED", answer
     text = answer["failures"][0]["text"]
     assert "ended its worker process 2 times" in text
     assert "killed by the kernel's OOM killer" in text
+    assert small_group.name in answer["failures"][0]["hint"]
     assert answer["infrastructure_faults"] == 2

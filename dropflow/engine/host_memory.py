@@ -1,0 +1,171 @@
+"""How much memory this process and those that it starts may use together, and whether that is nearly used up.
+
+The limit is the smallest of the memory of the machine, those of the control groups (cgroup, version 1 or 2) that this
+process is in, with all groups around them, and the limits of this process (``ulimit -v`` and ``-d``). What is in use is
+measured where the limit is: in a group, all its processes count, and files in shared memory (tmpfs) that they wrote.
+Cached files of the disk do not count, because the kernel takes their memory back.
+
+As memory fills up, first new contents go to the disk and not to shared memory, then no attempts begin beside those that
+run. Both are decided where they happen, in each process by itself, by a measurement that is at most 50 ms old.
+"""
+
+import enum
+import os
+import resource
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from dropflow.clock import SystemClock
+
+__all__ = ["HostMemory", "MemoryLimit", "Pressure", "control_groups", "host_memory"]
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+_LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
+_VALID_SECONDS = 0.05
+_GROUP_SHARES = (0.6, 0.8)
+"""Of the limit of a group: above the first, contents go to the disk; above the second, attempts wait."""
+_MACHINE_SHARES = (0.8, 0.9)
+"""Of the machine: much of it may be used by others, and attempts should not wait for those."""
+_NOT_RECLAIMABLE = frozenset({b"inactive_anon", b"active_anon", b"unevictable"})
+"""Pages of processes and of shared memory, in the statistics of a group."""
+
+
+class Pressure(enum.IntEnum):
+    """How full memory is."""
+
+    LOW = 0
+    CONTENTS = 1
+    """Contents go to the disk."""
+    ATTEMPTS = 2
+    """Attempts do not begin beside others."""
+
+
+class MemoryLimit(NamedTuple):
+    """Bytes of memory, and what limits it.
+
+    Attributes
+    ----------
+    bytes : float
+        How many.
+    reason : str
+        What limits it, such as ``the machine``.
+    """
+
+    bytes: float
+    reason: str
+
+
+class HostMemory:
+    """The memory that this process and those that it starts may use. The limits are read once.
+
+    Parameters
+    ----------
+    proc, cgroups : Path
+        Where the system shows processes and control groups.
+    """
+
+    def __init__(self, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> None:
+        self._meminfo = proc / "meminfo"
+        total, _ = self._machine()
+        limits = [MemoryLimit(total, "the machine")]
+        self._groups: list[tuple[Path, float]] = []
+        for folder in control_groups("memory", proc, cgroups):
+            limit = min((found for name in _LIMITS if (found := _number(folder / name))), default=total)
+            if limit < total:
+                self._groups.append((folder / "memory.stat", limit))
+                inside = folder.relative_to(cgroups)
+                limits.append(
+                    MemoryLimit(limit, f"the control group {inside}" if inside.parts else "the control group")
+                )
+        for kind, option in ((resource.RLIMIT_AS, "-v"), (resource.RLIMIT_DATA, "-d")):
+            soft, _ = resource.getrlimit(kind)
+            if soft != resource.RLIM_INFINITY:
+                limits.append(MemoryLimit(soft, f"ulimit {option}"))
+        self.limit = min(limits, key=lambda limit: limit.bytes)
+        """What may be used, and why not more."""
+        self._clock = SystemClock()
+        self._measured, self._pressure = -_VALID_SECONDS, Pressure.LOW
+
+    def pressure(self) -> Pressure:
+        """Return how full memory is. Any thread may call this."""
+        now = self._clock.monotonic()
+        if now - self._measured >= _VALID_SECONDS:
+            self._measured, self._pressure = now, self._measure()
+        return self._pressure
+
+    def free(self) -> float:
+        """Return the bytes that may be used in addition."""
+        _, available = self._machine()
+        return max(
+            0.0, min(available, *(limit - _used(statistics) for statistics, limit in self._groups), self.limit.bytes)
+        )
+
+    def _measure(self) -> Pressure:
+        total, available = self._machine()
+        found = _pressure(total - available, total, _MACHINE_SHARES)
+        for statistics, limit in self._groups:
+            found = max(found, _pressure(_used(statistics), limit, _GROUP_SHARES))
+        return found
+
+    def _machine(self) -> tuple[float, float]:
+        """Return the bytes of the machine, and those of them that can be used."""
+        try:
+            lines = self._meminfo.read_bytes().splitlines()
+            values = {name: float(rest.split()[0]) * 1024 for name, _, rest in (line.partition(b":") for line in lines)}
+            return values[b"MemTotal"], values[b"MemAvailable"]
+        except (OSError, KeyError, ValueError, IndexError):
+            total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+            return total, total
+
+
+@cache
+def host_memory() -> HostMemory:
+    """Return the memory that this process may use, read when this is called first."""
+    return HostMemory()
+
+
+def control_groups(controller: str, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> list[Path]:
+    """Return the directories of the control groups that this process is in, of one controller, the innermost first.
+
+    In a container whose groups have other names inside than outside, only the outermost directory exists: its own.
+    """
+    try:
+        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and controller not in controllers.split(","):
+            continue
+        base = cgroups / controller if controllers else cgroups
+        parts = [part for part in path.split("/") if part]
+        found += [base.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+    return [folder for folder in found if folder.is_dir()]
+
+
+def _number(path: Path) -> float:
+    """Return the number in a file; 0 if there is none."""
+    try:
+        return float(path.read_bytes())
+    except (OSError, ValueError):  # no such file, or "max"
+        return 0.0
+
+
+def _used(statistics: Path) -> float:
+    """Return the bytes that a group, with those in it, uses and the kernel cannot take back; 0 if that is unknown."""
+    try:
+        rows = [line.split() for line in statistics.read_bytes().splitlines()]
+    except OSError:
+        return 0.0
+    values = {row[0]: float(row[1]) for row in rows}
+    # Version 1 counts a group and all in it under other names.
+    prefix = b"total_" if b"total_inactive_anon" in values else b""
+    return sum(values.get(prefix + name, 0.0) for name in _NOT_RECLAIMABLE)
+
+
+def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressure:
+    return Pressure(sum(used > share * limit for share in shares))
