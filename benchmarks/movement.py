@@ -1,11 +1,12 @@
 """Bytes that plans for least movement move, beside METIS, Mt-KaHyPar and KaHyPar alone; prints a Markdown table.
 
-METIS is called with both of its methods on the graph of applications, with eight seeds for small graphs. Mt-KaHyPar
-(``pip install mtkahypar``, two presets) and KaHyPar (``pip install kahypar``) partition the hypergraph of data, with
+METIS is called with both of its methods on the graph of applications, with four seeds for small graphs. Mt-KaHyPar
+(``pip install mtkahypar``) and KaHyPar (``pip install kahypar``) partition the hypergraph of data, with
 three seeds. All have the same allowed imbalance as `auto --objective movement`. Of what each finds, the partition that
 moves the least counts, among those that keep the imbalance and, as ours, leave no part empty. Where no partition of a
-graph keeps it, the limit is that of the plan of `auto`. One judge counts for all: a data drop moves once to each part
-that reads it. The package of KaHyPar has no configuration; its repository has, as ``config/km1_kKaHyPar_sea20.ini``.
+graph keeps it, the limit is that of the plan of `auto`. One judge counts for all: a data drop that an application makes
+moves once to each part that reads it, and other data do not count. The package of KaHyPar has no configuration; its
+repository has, as ``config/km1_kKaHyPar_sea20.ini``.
 
     python benchmarks/movement.py [--nodes 4 8 32] [--sizes 1000 10000] [--no-workflows] [--kahypar CONFIGURATION]
                                   [--graphs FILE...]
@@ -13,7 +14,7 @@ that reads it. The package of KaHyPar has no configuration; its repository has, 
 
 import argparse
 import multiprocessing
-import time
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,9 @@ import numpy.typing as npt
 from partition import chains, corner_turn, scatter_gather, workflows
 
 from dropflow.graph.physical import PhysicalGraph
-from translator.partition.kahypar import has_kahypar
-from translator.partition.kahypar_process import Hypergraph, kahypar_cuts
+from translator.partition.kahypar import has_kahypar, kahypar_cuts
 from translator.partition.metis import metis_cuts
-from translator.partition.refinement import moved_bytes
+from translator.partition.refinement import limits_for, moved_bytes
 from translator.partition.registry import plan
 from translator.partition.weights import scaled
 from translator.pipeline import translate
@@ -47,28 +47,20 @@ def alone(tasks: TaskGraph, parts: int, configuration: str = "") -> dict[str, li
     """Return the partitions of the tools; those of KaHyPar if its configuration is given."""
     options = PartitionOptions(parts=parts, imbalance=IMBALANCE)
     found = {"METIS": metis_cuts(tasks, options, equal_machines(parts))}
-    nets = tasks.nets
-    graph = Hypergraph(
-        ptr=nets.ptr,
-        task=nets.task,
-        volumes=scaled(nets.volume, least=1, most=1_000_000),
-        weights=scaled(_loads(tasks), least=0, most=1_000_000),
-    )
-    can_be_cut = len(nets.volume) > 0 and tasks.tasks > parts
+    can_be_cut = len(tasks.nets.volume) > 0 and tasks.tasks > parts
     if has_kahypar():
-        none = np.zeros(0, dtype=np.int64)
-        made = kahypar_cuts(graph, parts, imbalance=IMBALANCE, most=none, seed=100, tries=SEEDS) if can_be_cut else []
-        found["Mt-KaHyPar"] = made
+        limits = limits_for(tasks, equal_machines(parts), IMBALANCE)
+        found["Mt-KaHyPar"] = kahypar_cuts(tasks, limits, seed=100) if can_be_cut else []
     if configuration:
-        found["KaHyPar"] = _kahypar_itself(graph, parts, configuration) if can_be_cut else []
+        found["KaHyPar"] = _kahypar_itself(tasks, parts, configuration) if can_be_cut else []
     return found
 
 
-def _kahypar_itself(graph: Hypergraph, parts: int, configuration: str) -> list[_Parts]:
+def _kahypar_itself(tasks: TaskGraph, parts: int, configuration: str) -> list[_Parts]:
     """Return what KaHyPar finds in a process of its own, since an assertion of it would end this one."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_kahypar_process, args=(theirs, graph, parts, configuration))
+    process = context.Process(target=_kahypar_process, args=(theirs, tasks, parts, configuration))
     process.start()
     theirs.close()
     found = []
@@ -80,9 +72,12 @@ def _kahypar_itself(graph: Hypergraph, parts: int, configuration: str) -> list[_
     return found
 
 
-def _kahypar_process(pipe: Any, graph: Hypergraph, parts: int, configuration: str) -> None:
+def _kahypar_process(pipe: Any, tasks: TaskGraph, parts: int, configuration: str) -> None:
     import kahypar  # noqa: PLC0415 - only if it is asked for
 
+    nets = tasks.nets.made
+    volumes = scaled(nets.volume, least=1, most=1_000_000).tolist()
+    weights = scaled(_loads(tasks), least=0, most=1_000_000).tolist()
     for seed in range(100, 100 + SEEDS):
         context = kahypar.Context()
         context.loadINIconfiguration(configuration)
@@ -91,16 +86,16 @@ def _kahypar_process(pipe: Any, graph: Hypergraph, parts: int, configuration: st
         context.setSeed(seed)
         context.suppressOutput(True)
         given = kahypar.Hypergraph(
-            len(graph.weights),
-            len(graph.volumes),
-            graph.ptr.tolist(),
-            graph.task.tolist(),
+            len(weights),
+            len(volumes),
+            nets.ptr.tolist(),
+            nets.task.tolist(),
             parts,
-            graph.volumes.tolist(),
-            graph.weights.tolist(),
+            volumes,
+            weights,
         )
         kahypar.partition(given, context)
-        pipe.send([given.blockID(task) for task in range(len(graph.weights))])
+        pipe.send([given.blockID(task) for task in range(len(weights))])
 
 
 def _loads(tasks: TaskGraph) -> npt.NDArray[np.float64]:
@@ -115,27 +110,28 @@ def _imbalance(tasks: TaskGraph, part: _Parts, parts: int) -> float:
 def row(name: str, graph: PhysicalGraph, parts: int, configuration: str) -> str:
     """Return one row of the table."""
     options = PartitionOptions(algorithm="auto", objective="movement", parts=parts, imbalance=IMBALANCE)
-    begun = time.process_time()
+    begun = sum(os.times()[:4])
     made = plan(graph, options).graph
-    seconds = time.process_time() - begun
+    seconds = sum(os.times()[:4]) - begun
     verdict = judge(made, equal_machines(parts))
+    moved = verdict.bytes_moved - verdict.bytes_given
     tasks = task_graph(work_of(graph))
     most = max(IMBALANCE, verdict.imbalance) + ALMOST
     whole = min(parts, tasks.tasks)
     cells = []
     for found in alone(tasks, parts, configuration).values():
         kept = [
-            moved_bytes(tasks.nets, part)
+            moved_bytes(tasks.nets.made, part)
             for part in found
             if _imbalance(tasks, part, parts) <= most and len(np.unique(part)) >= whole
         ]
         if not kept:
             cells.append("none keeps it" if found else "")
         elif not min(kept):
-            cells.append("1.000" if not verdict.bytes_moved else "inf")
+            cells.append("1.000" if not moved else "inf")
         else:
-            cells.append(f"{verdict.bytes_moved / min(kept):.3f}")
-    figures = f"{verdict.bytes_moved:.4g} | {verdict.imbalance:.1f} | {' | '.join(cells)} | {seconds:.1f}"
+            cells.append(f"{moved / min(kept):.3f}")
+    figures = f"{moved:.4g} | {verdict.imbalance:.1f} | {' | '.join(cells)} | {seconds:.1f}"
     return f"| {name} | {graph.drops:,} | {parts} | {figures} |"
 
 

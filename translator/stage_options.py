@@ -7,6 +7,7 @@ import msgspec
 
 __all__ = [
     "DEFAULT_ALGORITHM",
+    "DEFAULT_IMBALANCE",
     "ComponentOptions",
     "PartitionOptions",
     "ReadOptions",
@@ -16,6 +17,9 @@ __all__ = [
 
 DEFAULT_ALGORITHM = "auto"
 """How graphs are partitioned, by commands, the Python interface, REST and pages, if nothing else is asked for."""
+
+DEFAULT_IMBALANCE = 1.0
+"""Percentage by which a part may exceed its share, under algorithms that balance."""
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +104,9 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
         Name of an algorithm of `translator.partition.registry`, or of DALiuGE's for it.
     parts : int
         Number of parts, at least 1.
-    imbalance : float
-        Percentage by which the most loaded part may exceed its share.
+    imbalance : float or None
+        Percentage by which the most loaded part may exceed its share, and the loads of any two islands may differ.
+        None: 1 for algorithms that balance, and no limit for others; see `allowed_imbalance`.
     seed : int
         Seed of random choices.
     objective : str
@@ -128,7 +133,7 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
-    imbalance: float = 1.0
+    imbalance: float | None = None
     seed: int = 0
     objective: Literal["time", "movement", "nodes", "balanced"] = "time"
     dop: int = 0
@@ -139,3 +144,8 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = -1
     memory: float = math.inf
     islands: int = 1
+
+    @property
+    def allowed_imbalance(self) -> float:
+        """The imbalance for algorithms that balance, in percent."""
+        return DEFAULT_IMBALANCE if self.imbalance is None else self.imbalance

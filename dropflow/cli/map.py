@@ -55,7 +55,7 @@ def command(
     A graph without parts is partitioned first, into one part per node.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.partition.registry import machines_for, plan
+    from translator.partition.registry import machines_for, plan, promised_imbalance
     from translator.placement import place
     from translator.planning.judge import judge
 
@@ -73,7 +73,7 @@ def command(
         written.write(placed)
         if written.is_standard_output:
             return Exit.FINISHED
-    verdict = judge(placed, machines_for(options, described))
+    verdict = judge(placed, machines_for(options, described), imbalance=promised_imbalance(options))
     reply = detailed(reply_of(algorithm, verdict, seconds), placed, verdict, note)
     output.answer(msgspec.structs.replace(reply, places=placed.places))
     return Exit.FINISHED

@@ -77,7 +77,7 @@ def command(
     """
     from dropflow.cli.graph_files import graph_target
     from dropflow.errors import UsageError
-    from translator.partition.registry import machines_of_plan, plan
+    from translator.partition.registry import machines_of_plan, plan, promised_imbalance
     from translator.planning.judge import judge
 
     if compare and target is not None:
@@ -97,7 +97,7 @@ def command(
         written.write(made.graph)
         if written.is_standard_output:
             return Exit.FINISHED
-    verdict = judge(made.graph, machines_of_plan(whole, options, where))
+    verdict = judge(made.graph, machines_of_plan(whole, options, where), imbalance=promised_imbalance(options))
     reply = reply_of(made.algorithm, verdict, seconds)
     output.answer(detailed(reply, made.graph, verdict, made.note) if details else _noted(output, reply, made.note))
     return Exit.FINISHED
@@ -129,6 +129,8 @@ def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", 
         reply,
         note=note,
         bound_with_moves_s=verdict.bound_with_moves_s,
+        bytes_given=verdict.bytes_given,
+        island_imbalance=verdict.island_imbalance,
         bytes_between_islands=verdict.bytes_between_islands,
         edges=quality.edges,
         cut_edges=quality.cut_edges,

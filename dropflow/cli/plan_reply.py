@@ -35,13 +35,17 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     seconds : float
         Seconds that planning took.
     violations : tuple of str
-        Constraints that the plan does not keep, such as those of an ExclusiveForceNode; absent if it keeps all.
+        Constraints that the plan does not keep, such as the imbalance that was asked for; absent if it keeps all.
     note : str
         Why this plan. This and the following are only present if details are asked for.
     bound_with_moves_s : float
         Seconds that no plan can beat, counting what any plan moves.
+    bytes_given : float
+        Those of the bytes moved that no application makes.
     bytes_between_islands : float
         Those of the bytes moved that go from one island to another.
+    island_imbalance : float
+        Excess of the heaviest island over the lightest one, in percent.
     loads, memory : tuple of float
         Core seconds of each part, and the largest sum of memory that its applications declare at a time.
     part_drops : tuple of int
@@ -70,7 +74,9 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...] | UnsetType = UNSET
     note: str | UnsetType = UNSET
     bound_with_moves_s: float | UnsetType = UNSET
+    bytes_given: float | UnsetType = UNSET
     bytes_between_islands: float | UnsetType = UNSET
+    island_imbalance: float | UnsetType = UNSET
     edges: int | UnsetType = UNSET
     cut_edges: int | UnsetType = UNSET
     acyclic: bool | UnsetType = UNSET

@@ -59,7 +59,7 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
     """How a graph is to be planned, as the options of a command say."""
 
     algorithm: str = DEFAULT_ALGORITHM
-    imbalance: float = 1.0
+    imbalance: float | None = None
     objective: Objective = "time"
     dop: int = 0
     deadline: float | None = None
@@ -109,12 +109,12 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
 
     @click.option(
+        "-p",
         "--imbalance",
         type=click.FloatRange(min=0),
-        default=1.0,
-        show_default=True,
         metavar="PERCENT",
-        help="How much the load of a part may exceed its share.",
+        help="How much the load of a part may exceed its share, and the loads of two islands may differ; 1 for "
+        "algorithms that balance, and no limit for the others, if it is not given.",
     )
     @click.option(
         "--objective",
@@ -148,7 +148,7 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def command(
         *arguments: Any,
-        imbalance: float,
+        imbalance: float | None,
         objective: Objective,
         dop: int,
         deadline: float | None,

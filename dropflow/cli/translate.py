@@ -65,7 +65,7 @@ def command(
     the plan is. A graph that has parts already keeps them.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.partition.registry import machines_of_plan, plan
+    from translator.partition.registry import machines_of_plan, plan, promised_imbalance
     from translator.placement import place
     from translator.planning.judge import judge
 
@@ -85,7 +85,7 @@ def command(
     if written.is_standard_output:
         return Exit.FINISHED
     options = choice.options(max(count, made.parts))
-    verdict = judge(made, machines_of_plan(made, options, where))
+    verdict = judge(made, machines_of_plan(made, options, where), imbalance=promised_imbalance(options))
     reply = detailed(reply_of(algorithm, verdict, seconds), made, verdict, note)
     output.answer(msgspec.structs.replace(reply, places=made.places) if made.places else reply)
     return Exit.FINISHED

@@ -3,10 +3,10 @@
 What it tries depends on the size of the graph and not on the speed of this machine, so the result is repeatable.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import log
 from types import MappingProxyType
 
 import msgspec
@@ -22,6 +22,7 @@ from translator.partition.kahypar import has_kahypar, kahypar
 from translator.partition.local_search import search
 from translator.partition.metis import metis
 from translator.partition.planned_parts import PlannedParts, Planner
+from translator.partition.refinement import fitting
 from translator.partition.sarkar import min_parts, sarkar
 from translator.planning.graph_work import GraphWork, work_of
 from translator.planning.judge import Verdict, lower_bound, verdict_of
@@ -50,7 +51,7 @@ _MOVE_COST = 10
 _MOST_STEPS = 1_500
 _MOST_ASSIGNMENTS = 300
 """Of a graph with no more assignments of its tasks to nodes, all are tried."""
-_SINGLE = 1e-9
+_SINGLE, _ALMOST = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) ->
 
 def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> Mapping[str, Planner]:
     drops, nodes = graph.drops, len(machines.nodes)
+    if options.objective == "movement":
+        best: Planner = kahypar if has_kahypar() and drops <= _MIDDLE else metis
+        return MappingProxyType({best.__name__: best} | ({"blocks": blocks} if drops > _LARGE else {}))
     found: dict[str, Planner] = {"metis": metis, "one node": _one_node}
     if drops <= _LARGE:
         found |= {"blocks": blocks, "breadth_first": breadth_first}
@@ -103,7 +107,7 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
             found["lookahead"] = lookahead
     if options.objective == "nodes" and drops <= _MIDDLE:
         found["min_parts"] = _fewest
-    if options.objective in ("movement", "balanced") and has_kahypar() and drops <= _MIDDLE:
+    if options.objective == "balanced" and has_kahypar() and drops <= _MIDDLE:
         found["kahypar"] = kahypar
         del found["metis"]  # which `kahypar` includes
     if drops > _LARGE:
@@ -119,12 +123,15 @@ def _one_node(graph: PhysicalGraph, _options: PartitionOptions, machines: Machin
 def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, bound: float) -> list[_Candidate]:
     """Return the quickest of all assignments of the tasks, if there are few."""
     nodes = len(machines.nodes)
-    most = int(log(_MOST_ASSIGNMENTS, nodes)) if nodes > 1 else 0
+    most = int(math.log(_MOST_ASSIGNMENTS, nodes)) if nodes > 1 else 0
     # Applications are counted first, since to find the tasks of a large graph takes long.
     if work.is_app.sum() > most or (tasks := task_graph(work)).tasks > most:
         return []
     best = None
+    fits = tasks.fits(machines)
     for assignment in product(range(nodes), repeat=tasks.tasks):
+        if not fits[range(tasks.tasks), assignment].all():
+            continue
         part = tasks.expanded(np.array(assignment, dtype=np.int64))
         made = PlannedParts(part, priorities(upward_ranks(graph, work, machines, part), work))
         run = simulate(work, machines, part, made.priority)
@@ -157,7 +164,7 @@ def _judged(
 ) -> _Candidate:
     # Only `min_parts` plans for a deadline; that of the best plan is checked at the end.
     wanted = options if planner is _fewest else msgspec.structs.replace(options, deadline=None)
-    made = planner(graph, wanted, machines)
+    made = fitting(work, machines, planner(graph, wanted, machines))
     if made.priority is None:
         made = replace(made, priority=priorities(upward_ranks(graph, work, machines, made.part), work))
     run = simulate(work, machines, made.part, made.priority)
@@ -197,16 +204,18 @@ def _searched(
 _Key = Callable[[_Candidate], tuple[float, ...]]
 
 
-def _by_time(_found: list[_Candidate], _options: PartitionOptions) -> _Key:
-    return lambda one: (one.verdict.makespan_s, one.verdict.bytes_moved)
+def _by_time(_found: list[_Candidate], options: PartitionOptions) -> _Key:
+    """The least time, within the imbalance if one is asked for."""
+    most = math.inf if options.imbalance is None else options.imbalance + _ALMOST
+    return lambda one: (max(one.verdict.imbalance - most, 0.0), one.verdict.makespan_s, one.verdict.bytes_moved)
 
 
 def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:
-    """Within the imbalance; if no plan keeps it, within a tenth of that of the evenest plan."""
-    evenest = min(one.verdict.imbalance for one in found)
-    most = (options.imbalance if evenest <= options.imbalance + 1e-6 else 1.1 * evenest) + 1e-6
+    """Within the imbalance; if no plan keeps it, within that of the evenest plan."""
+    most = max(options.allowed_imbalance, min(one.verdict.imbalance for one in found)) + _ALMOST
     return lambda one: (
         max(one.verdict.imbalance - most, 0.0),
+        one.verdict.bytes_moved - one.verdict.bytes_given,
         one.verdict.bytes_moved,
         one.verdict.makespan_s,
     )

@@ -9,7 +9,7 @@ import msgspec
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from translator.partition.kahypar import has_kahypar
-from translator.partition.registry import ALGORITHMS, machines_of_plan, plan
+from translator.partition.registry import ALGORITHMS, machines_of_plan, plan, promised_imbalance
 from translator.planning.judge import Verdict, judge
 from translator.planning.machines import Machines
 from translator.stage_options import PartitionOptions
@@ -87,4 +87,5 @@ def _planned(graph: PhysicalGraph, options: PartitionOptions, machines: Machines
     except UsageError as error:
         return ComparedPlan(options.algorithm, None, problem=error.text)
     seconds = time.perf_counter() - begun
-    return ComparedPlan(options.algorithm, judge(made.graph, machines_of_plan(graph, options, machines)), seconds)
+    verdict = judge(made.graph, machines_of_plan(graph, options, machines), imbalance=promised_imbalance(options))
+    return ComparedPlan(options.algorithm, verdict, seconds)

@@ -56,6 +56,7 @@ class _Search:
         self._apps = tasks.work.is_app[tasks.row]
         ptr, before = tasks.before_ptr.tolist(), tasks.before.tolist()
         self._before = [before[ptr[task] : ptr[task + 1]] for task in range(tasks.tasks)]
+        self._fits: list[list[bool]] = tasks.fits(machines).tolist()
         self._start, self._end = np.zeros(0), np.zeros(0)
         self.now = self._judge()
 
@@ -96,13 +97,16 @@ class _Search:
         draw, nodes = self._random, len(self._machines.nodes)
         kind = draw.random()
         if nodes > 1 and kind < _MOVE:
-            self._node[task] = self._other_node(task)
+            node = self._other_node(task)
+            if self._fits[task][node]:
+                self._node[task] = node
         elif nodes > 1 and kind < _EXCHANGE:
             # In exchange with a task that runs elsewhere at about the same time.
             near = np.flatnonzero((self._node != self._node[task]) & (self._end > self._start[task]) & self._apps)
             if len(near):
                 other = int(near[draw.randrange(len(near))])
-                self._node[task], self._node[other] = self._node[other], self._node[task]
+                if self._fits[task][self._node[other]] and self._fits[other][self._node[task]]:
+                    self._node[task], self._node[other] = self._node[other], self._node[task]
         else:
             self._advance(task)
 

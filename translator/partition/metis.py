@@ -1,10 +1,8 @@
 """Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci. Comput. 20, 1998), through pymetis.
 
 METIS gets the graph of tasks (`translator.planning.task_graph`). Both of its methods run, recursive bisection and
-direct k-way, with several seeds; measured, bisection moves up to twenty times less data on scatters, and sometimes
-k-way is better. It counts cut edges and may exceed the imbalance that it is given, so the best results are refined by
-the bytes that really move, within limits to time and memory. If none keeps the limits, a partition that fills the parts
-with the heaviest tasks first does so, where that is possible, and is refined in the same way.
+direct k-way, with several seeds. It counts cut edges and may exceed the imbalance that it is given, so the best results
+are refined by the bytes that really move, within the limits. If none keeps them, an even partition is refined.
 """
 
 import heapq
@@ -19,30 +17,21 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.standard_output import native_output_on_stderr
 from translator.partition.blocks import cut_evenly
 from translator.partition.planned_parts import PlannedParts, shares_of
-from translator.partition.recombination import recombined
-from translator.partition.refinement import PartLimits, heaviest_first, limits_for, moved_bytes, refined
+from translator.partition.refinement import PartLimits, evenest, limits_for, moved_bytes, polished, refined
 from translator.partition.weights import loads, scaled
 from translator.planning.graph_work import work_of
 from translator.planning.machines import Machines
-from translator.planning.task_graph import Nets, TaskGraph, task_graph
+from translator.planning.task_graph import TaskGraph, task_graph
 from translator.stage_options import PartitionOptions
 
-__all__ = ["filled", "least_movement", "metis", "metis_cuts", "numbered"]
+__all__ = ["feasible_limits", "filled", "least_movement", "metis", "metis_cuts", "numbered"]
 
 _MOST_LOAD = 10_000
 _MOST_VOLUME = 1_000_000
 _MOST_SUM = 1_000_000_000
 _LOAD_UNIT = 100
-_SEEDS, _MOST_SEEDS = 3, 8
+_SEEDS, _MOST_SEEDS = 3, 4
 _REFINED = 4
-"""How many results are refined, and the one that moves the least whatever its balance."""
-_REFINED_SMALL = 6
-_MOST_ROUNDS, _ROUND_BUDGET = 25, 50_000
-"""How often results of small graphs are improved by groups, and the tasks of nets of all rounds together."""
-_THOROUGH = 4
-"""How many times as often if movement is the objective: one to three seconds for 400 tasks."""
-_SLACKS = (1.1, 1.3, 1.05, 1.6, 1.2)
-"""Factors of the looser limits that a refinement passes through, one after the other."""
 _SMALL = 5_000
 """Graphs with at most so many tasks get most seeds."""
 _LARGE = 30_000
@@ -61,60 +50,46 @@ def metis(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -
     tasks = task_graph(work_of(graph))
     part = np.arange(graph.drops, dtype=np.int32)
     if options.parts < graph.drops:
-        found = metis_cuts(tasks, options, machines)
-        thorough = options.objective in ("movement", "balanced")
-        part = tasks.expanded(least_movement(tasks, options, machines, found, thorough=thorough))
+        limits = feasible_limits(tasks, options, machines)
+        part = tasks.expanded(least_movement(tasks, options, limits, metis_cuts(tasks, options, machines)))
         part = filled(graph, part, options.parts, order)
     return PlannedParts(numbered(part, order, machines))
 
 
+def feasible_limits(tasks: TaskGraph, options: PartitionOptions, machines: Machines) -> PartLimits:
+    """Return the limits for the imbalance of the options; as tight as is possible, if no partition keeps them."""
+    limits = limits_for(tasks, machines, options.allowed_imbalance)
+    return limits.looser(1 + _overfull(limits, evenest(limits)))
+
+
+def _overfull(limits: PartLimits, part: _Wide) -> float:
+    over = float((limits.sums(part) / np.maximum(limits.most, 1e-300)).max(initial=0.0)) - 1
+    return over + 1e-9 if over > 1e-9 else 0.0  # noqa: PLR2004 - rounding
+
+
 def least_movement(
-    tasks: TaskGraph, options: PartitionOptions, machines: Machines, found: list[_Wide], *, thorough: bool
+    tasks: TaskGraph, options: PartitionOptions, limits: PartLimits, found: list[_Wide], *, tries: int = _REFINED
 ) -> npt.NDArray[np.int64]:
     """Return the best of several partitions of the tasks after refinement: the limits count first, then bytes moved.
 
-    With `thorough`, small graphs are refined more often.
+    The `tries` best are refined, and the one that moves the least whatever its balance.
     """
     if not tasks.tasks:
         return np.zeros(0, dtype=np.int64)
-    memory = np.array([node.memory for node in machines.nodes], dtype=np.float64)
-    shares = shares_of(machines)
-    limits = limits_for(tasks, shares, options.imbalance, memory)
-    even = heaviest_first(tasks, limits)
-    if limits.excess(even) > 0:
-        # Less than what the evenest partition has cannot be asked for.
-        least = 100.0 * ((1 + options.imbalance / 100) * (1 + limits.excess(even)) - 1)
-        limits = limits_for(tasks, shares, least + 1e-6, memory)
     nets = tasks.nets
-    is_small = tasks.tasks <= _SMALL
+    passes = 0 if tasks.tasks > _LARGE else 6
     priced = sorted((limits.excess(part), moved_bytes(nets, part), number) for number, part in enumerate(found))
     least_moved = min(priced, key=lambda one: one[1:])
-    promising = dict.fromkeys([*priced[: _REFINED_SMALL if is_small else _REFINED], least_moved])
-    results = [_improved(tasks, found[number], limits) for _, _, number in promising]
+    results = [
+        refined(nets, found[number], limits, passes=passes)
+        for _, _, number in dict.fromkeys([*priced[:tries], least_moved])
+    ]
     if all(limits.excess(part) > 0 for part, _ in results):
-        results.append(_improved(tasks, even, limits))
+        results.append(refined(nets, evenest(limits), limits, passes=passes))
     if options.goal == "cut":
         return min(results, key=lambda one: (round(limits.excess(one[0]), 6), _cut_bytes(tasks, one[0])))[0]
-    if is_small:
-        rounds = min(_MOST_ROUNDS, _ROUND_BUDGET // max(len(nets.task), 1)) * (_THOROUGH if thorough else 1)
-        results.append(recombined(nets, results, limits, rounds=rounds, seed=options.seed))
     best, _ = min(results, key=lambda one: (round(limits.excess(one[0]), 6), one[1]))
-    return _polished(nets, best, limits) if is_small else best
-
-
-def _improved(tasks: TaskGraph, part: _Wide, limits: PartLimits) -> tuple[_Wide, float]:
-    return refined(tasks.nets, part, limits, passes=0) if tasks.tasks > _LARGE else refined(tasks.nets, part, limits)
-
-
-def _polished(nets: Nets, part: _Wide, limits: PartLimits) -> _Wide:
-    """Refine a partition again and again through looser limits, where single moves of heavy tasks are possible."""
-    best, moved = part, moved_bytes(nets, part)
-    for slack in _SLACKS:
-        loose, _ = refined(nets, best, PartLimits(limits.weights, limits.most * slack), passes=2)
-        again, fewer = refined(nets, loose, limits)
-        if (limits.excess(again), fewer) < (limits.excess(best), moved):
-            best, moved = again, fewer
-    return best
+    return polished(nets, best, limits) if tasks.tasks <= _SMALL else best
 
 
 def _cut_bytes(tasks: TaskGraph, part: _Wide) -> float:
@@ -134,10 +109,11 @@ def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) 
     shares = shares_of(machines)
     targets = None if np.allclose(shares, shares[0]) else shares.tolist()
     methods = {"best": (True, False), "recursive": (True,), "kway": (False,)}[options.method]
+    ufactor = min(max(1, round(10 * options.allowed_imbalance)), 10**6)
     found = []
-    for seed, shared in product(range(_seeds(tasks)), (False, True)):
+    for shared in (False, True):
         starts, adjacent, eweights = _undirected(tasks, shared=shared)
-        for recursive in methods:
+        for seed, recursive in product(range(_seeds(tasks)), methods):
             with native_output_on_stderr():
                 cut = pymetis.part_graph(
                     options.parts,
@@ -146,9 +122,7 @@ def metis_cuts(tasks: TaskGraph, options: PartitionOptions, machines: Machines) 
                     eweights=eweights,
                     tpwgts=targets,
                     recursive=recursive,
-                    options=pymetis.Options(
-                        seed=options.seed + seed, ufactor=min(max(1, round(10 * options.imbalance)), 10**6)
-                    ),
+                    options=pymetis.Options(seed=options.seed + seed, ufactor=ufactor),
                 )
             found.append(np.asarray(cut.vertex_part, dtype=np.int64))
     return found
@@ -164,17 +138,19 @@ def _seeds(tasks: TaskGraph) -> int:
 def _undirected(tasks: TaskGraph, *, shared: bool) -> tuple[_Wide, _Wide, _Wide]:
     """Return starts, neighbours and edge weights with every edge in both directions, as METIS needs them.
 
-    Tasks that read the same data without a producer are joined, each to the next. With `shared`, the volume of a data
-    drop is divided among its edges, as if only one of them could be cut.
+    With `shared`, the volume of a data drop is divided among its edges, as if only one of them could be cut. Tasks that
+    read the same data without a producer are joined, each to the next, if no task makes data for another.
     """
-    after = np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))
-    readers = np.repeat(np.arange(tasks.tasks), np.diff(tasks.root_ptr))
-    order = np.argsort(tasks.root_data, kind="stable")
-    data, readers = tasks.root_data[order], readers[order]
-    same = data[1:] == data[:-1]
-    first = np.concatenate([after, readers[:-1][same]])
-    second = np.concatenate([tasks.after, readers[1:][same]])
-    drop = np.concatenate([tasks.after_data, data[1:][same]]).astype(np.int64)
+    first = np.repeat(np.arange(tasks.tasks), np.diff(tasks.after_ptr))
+    second, drop = tasks.after, tasks.after_data
+    if not tasks.work.volume[drop].any():
+        readers = np.repeat(np.arange(tasks.tasks), np.diff(tasks.root_ptr))
+        order = np.argsort(tasks.root_data, kind="stable")
+        data, readers = tasks.root_data[order], readers[order]
+        same = data[1:] == data[:-1]
+        first = np.concatenate([first, readers[:-1][same]])
+        second = np.concatenate([second, readers[1:][same]])
+        drop = np.concatenate([drop, data[1:][same]]).astype(np.int64)
     volume = tasks.work.volume[drop]
     if shared:
         volume = volume / np.maximum(np.bincount(drop, minlength=tasks.work.drops)[drop], 1)

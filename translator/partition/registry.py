@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.placement_groups import placement_groups
 from dropflow.graph.planning_note import note_planning
 from dropflow.problems import Problem, refuse_errors
@@ -18,22 +18,25 @@ from translator.partition.blocks import blocks
 from translator.partition.breadth_first import breadth_first
 from translator.partition.exclusive import check_exclusive, partition_groups
 from translator.partition.heft import heft, lookahead, peft
-from translator.partition.islands import grouped_in_islands
+from translator.partition.islands import grouped_in_islands, island_of
 from translator.partition.kahypar import has_kahypar, kahypar
 from translator.partition.metis import metis
 from translator.partition.planned_parts import PlannedParts, Planner
+from translator.partition.refinement import fitting, limits_for, refined
 from translator.partition.sarkar import min_parts, sarkar
 from translator.partition.weights import check_weights
 from translator.planning.graph_work import work_of
 from translator.planning.machines import Machines, equal_machines
 from translator.planning.ranks import priorities, upward_ranks
 from translator.planning.simulation import simulate
+from translator.planning.task_graph import task_graph
 from translator.problem_codes import problem
 from translator.stage_options import PartitionOptions
 
 __all__ = [
     "ALGORITHMS",
     "ALIASES",
+    "BALANCED",
     "PlannedGraph",
     "algorithm_named",
     "check_partition",
@@ -41,6 +44,7 @@ __all__ = [
     "machines_of_plan",
     "partition",
     "plan",
+    "promised_imbalance",
 ]
 
 
@@ -67,6 +71,9 @@ ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
 
 `plan` keeps the constraints of placement groups for them.
 """
+
+BALANCED = ("metis", "kahypar")
+"""Algorithms that keep an imbalance."""
 
 ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "sarkar", "min_num_parts": "min_parts", "pso": "auto"})
 """Names of DALiuGE, and the algorithms that serve the same purpose here."""
@@ -99,7 +106,12 @@ def algorithm_named(name: str) -> str:
 def machines_for(options: PartitionOptions, machines: Machines | None = None) -> Machines:
     """Return the machines that the options mean: those given, or equal ones, with at most `dop` processors each."""
     if machines is None:
-        some = equal_machines(max(options.parts, 1), cores=max(options.dop, 1))
+        count = max(options.parts, 1)
+        some = equal_machines(count, cores=max(options.dop, 1))
+        if options.islands > 1:
+            named = [(one, f"island {island_of(part, count, options.islands)}") for part, one in enumerate(some.nodes)]
+            nodes = tuple(msgspec.structs.replace(one, island=name) for one, name in named)
+            some = msgspec.structs.replace(some, nodes=nodes)
     else:
         some = machines.first(options.parts)
     return some.limited(options.dop, options.memory)
@@ -148,7 +160,7 @@ def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list
     if machines is not None and options.parts > len(machines.nodes):
         text = f"{options.parts} parts for {len(machines.nodes)} nodes"
         found.append(problem("PT002", text, where="parts", hint="describe a node for each part"))
-    if not (math.isfinite(options.imbalance) and options.imbalance >= 0):
+    if not (math.isfinite(options.allowed_imbalance) and options.allowed_imbalance >= 0):
         text = f"imbalance {options.imbalance}"
         found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
     if options.deadline is not None and not options.deadline > 0:
@@ -194,15 +206,14 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     parts = options.parts
     where = machines_for(options, machines)
     chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
-    if chosen is _none or placement_groups(graph) is None:
+    if chosen is _none:
         made = chosen(graph, options, where)
+    elif placement_groups(graph) is None:
+        made = _within_limits(graph, options, where, chosen(graph, options, where), are_equal=machines is None)
     else:
         made = PlannedParts(
-            partition_groups(graph, options, lambda one, some: chosen(one, some, where.first(some.parts)).part)
+            partition_groups(graph, options, lambda one, some: _fitting(one, some, where.first(some.parts), chosen))
         )
-    if machines is None and options.islands > 1:
-        part = grouped_in_islands(graph, made.part, int(made.part.max(initial=0)) + 1, options.islands)
-        made = replace(made, part=part)
     work = work_of(graph)
     priority = made.priority
     if priority is None:
@@ -212,6 +223,44 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     made.part.flags.writeable = False
     planned = replace(graph, part=made.part, places=(), priority=priority)
     return PlannedGraph(note_planning(planned, _for_another(asked)), algorithm, made.note)
+
+
+def promised_imbalance(options: PartitionOptions) -> float | None:
+    """Return the imbalance that a plan has to keep or to report: that asked for, or that of algorithms that balance."""
+    algorithm = algorithm_named(options.algorithm)
+    balances = algorithm in BALANCED or (algorithm == "auto" and options.objective == "movement")
+    return options.allowed_imbalance if balances or options.imbalance is not None else None
+
+
+def _fitting(graph: PhysicalGraph, options: PartitionOptions, machines: Machines, chosen: Planner) -> IntColumn:
+    return fitting(work_of(graph), machines, chosen(graph, options, machines)).part
+
+
+def _within_limits(
+    graph: PhysicalGraph, options: PartitionOptions, machines: Machines, made: PlannedParts, *, are_equal: bool
+) -> PlannedParts:
+    """Return a plan whose applications fit, and whose islands are balanced if the algorithm balances.
+
+    Parameters
+    ----------
+    are_equal : bool
+        Whether parts may be exchanged between nodes, so that those that exchange much are in one island.
+    """
+    work = work_of(graph)
+    made = fitting(work, machines, made)
+    if len(machines.islands) < 2:  # noqa: PLR2004 - one island has nothing to be balanced with
+        return made
+    if are_equal:
+        made = replace(made, part=grouped_in_islands(graph, made.part, len(machines.nodes), len(machines.islands)))
+    if (balance := promised_imbalance(options)) is None or options.algorithm not in (*BALANCED, "auto"):
+        return made
+    tasks = task_graph(work)
+    limits = limits_for(tasks, machines, balance)
+    part = made.part[tasks.row].astype(np.int64)
+    if not limits.excess(part):
+        return made
+    after, _ = refined(tasks.nets, part, limits)
+    return PlannedParts(tasks.expanded(after), note=made.note) if limits.excess(after) < limits.excess(part) else made
 
 
 def _for_another(options: PartitionOptions) -> dict[str, Any]:

@@ -6,11 +6,13 @@ simulated run (`translator.planning.simulation`).
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from dropflow.formatting import format_size
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.placement_groups import violations
-from translator.planning.graph_work import Floats, GraphWork, work_of
+from translator.planning.graph_work import Bits, Floats, GraphWork, work_of
 from translator.planning.machines import Machines
 from translator.planning.move_bound import MOST_BOUNDED, bound_with_moves
 from translator.planning.simulation import Timeline, simulate
@@ -32,6 +34,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Sum of the volumes of all edges between nodes.
     bytes_moved : float
         Bytes that nodes receive: each data drop once for each other node.
+    bytes_given : float
+        Those of them that no application makes. They may be anywhere when the graph begins, so that plans for little
+        movement look at the others.
     bytes_between_islands : float
         Those of them that go from one island to another.
     loads : tuple of float
@@ -40,6 +45,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Largest sum of memory that the applications of each node declare at a time.
     imbalance : float
         Excess of the heaviest node over its share by cores and speed, in percent.
+    island_imbalance : float
+        Excess of the heaviest island over the lightest one, each by its cores and speed, in percent.
     memory_imbalance : float
         The same for the sum of declared memory, and the memory of nodes; 0 where none is declared.
     dop : int
@@ -56,17 +63,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         The same, at least as large: counts what any assignment moves; see `translator.planning.move_bound`. It is only
         computed by `judge`, and for graphs that are not too large for it; otherwise `lower_bound_s`.
     violations : tuple of str
-        Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not.
+        Constraints that the assignment does not keep: drops that must share a node or have it alone, and do not;
+        applications on nodes without the processors or the memory for them; a balance that was asked for.
     """
 
     parts: int
     nodes_used: int
     cut_bytes: float
     bytes_moved: float
+    bytes_given: float = 0.0
     bytes_between_islands: float = 0.0
     loads: tuple[float, ...] = ()
     memory: tuple[float, ...] = ()
     imbalance: float = 0.0
+    island_imbalance: float = 0.0
     memory_imbalance: float = 0.0
     dop: int = 0
     dop_mean: float = 0.0
@@ -78,9 +88,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(
-    graph: PhysicalGraph, machines: Machines, *, part: IntColumn | None = None, priority: IntColumn | None = None
+    graph: PhysicalGraph,
+    machines: Machines,
+    *,
+    part: IntColumn | None = None,
+    priority: IntColumn | None = None,
+    imbalance: float | None = None,
 ) -> Verdict:
     """Return how good an assignment is; by default that of the graph.
+
+    Parameters
+    ----------
+    imbalance : float, optional
+        What the assignment has to keep, in percent.
 
     Raises
     ------
@@ -98,7 +118,49 @@ def judge(
     found = verdict_of(work, machines, column, simulate(work, machines, column, order), bound)
     if graph.drops <= MOST_BOUNDED:
         bound = max(bound, bound_with_moves(task_graph(work), machines))
-    return msgspec.structs.replace(found, bound_with_moves_s=bound, violations=violations(graph, column))
+    broken = [*violations(graph, column), *_misplaced(graph, work, machines, column)]
+    if imbalance is not None:
+        broken += _unbalanced(graph, work, machines, found, imbalance)
+    return msgspec.structs.replace(found, bound_with_moves_s=bound, violations=tuple(broken))
+
+
+def _misplaced(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> list[str]:
+    """Return in words which applications ask for more than their node has, a text for each template and node."""
+    cores = np.array([node.cores for node in machines.nodes])[part]
+    memory = np.array([node.memory for node in machines.nodes])[part]
+    wrong = np.flatnonzero((work.cpus > cores) | (work.memory > memory))
+    if not len(wrong):
+        return []
+    found = []
+    key = graph.template[wrong].astype(np.int64) * len(machines.nodes) + part[wrong]
+    pairs, first, count = np.unique(key, return_index=True, return_counts=True)
+    for pair, row, number in zip(pairs.tolist(), wrong[first].tolist(), count.tolist(), strict=True):
+        template, node = graph.templates[pair // len(machines.nodes)], machines.nodes[pair % len(machines.nodes)]
+        wants = f"{format_size(float(work.memory[row]))} of memory" if work.memory[row] > node.memory else ""
+        if work.cpus[row] > node.cores:
+            wants = f"{work.cpus[row]} processors{f' and {wants}' if wants else ''}"
+        has = f"{node.cores} processors" + (f" and {format_size(node.memory)}" if np.isfinite(node.memory) else "")
+        found.append(f"{template.name!r} ({number} times) asks for {wants}, its node {node.name} has {has}")
+    return found
+
+
+def _unbalanced(
+    graph: PhysicalGraph, work: GraphWork, machines: Machines, verdict: Verdict, allowed: float
+) -> list[str]:
+    """Return in words what exceeds an imbalance in percent, and why, if a single application does."""
+    found, almost = [], 1e-6 * (100 + allowed)
+    if verdict.imbalance > allowed + almost:
+        text = f"the imbalance is {verdict.imbalance:.3g} %, more than {allowed:g} %"
+        heaviest = int(work.work.argmax())
+        share = float(work.work.sum()) * max(node.cores * node.speed for node in machines.nodes) / machines.power
+        alone = 100 * (float(work.work[heaviest]) / share - 1) if share else 0.0
+        if alone > allowed:
+            name = graph.templates[graph.template[heaviest]].name
+            text += f": {name!r} alone is {alone:.3g} % above the share of a node"
+        found.append(text)
+    if verdict.island_imbalance > allowed + almost:
+        found.append(f"the loads of two islands differ by {verdict.island_imbalance:.3g} %, more than {allowed:g} %")
+    return found
 
 
 def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeline, bound: float) -> Verdict:
@@ -118,10 +180,12 @@ def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeli
         nodes_used=int(np.count_nonzero(np.bincount(part, minlength=nodes))),
         cut_bytes=float(volumes[crosses].sum()),
         bytes_moved=float(events.volume.sum()),
+        bytes_given=float(events.volume[~_made(work)[events.move_drop]].sum()),
         bytes_between_islands=float(events.volume[islands[events.move_from] != islands[events.move_to]].sum()),
         loads=tuple(loads.tolist()),
         memory=_peaks(work, part, run, nodes),
         imbalance=imbalance_of(work, machines, part),
+        island_imbalance=_island_imbalance(work, machines, part, islands),
         memory_imbalance=_memory_imbalance(work, machines, part),
         dop=int(running.max(initial=0)),
         dop_mean=float((end - begin).sum()) / length if length > 0 else 0.0,
@@ -166,6 +230,22 @@ def balance_of(load: Floats, capacity: Floats) -> float:
     if total <= 0:
         return 0.0
     return 100.0 * (float((load / capacity).max()) * float(capacity.sum()) / total - 1.0)
+
+
+def _made(work: GraphWork) -> Bits:
+    """Return which drops an application writes."""
+    found = np.zeros(work.drops, dtype=np.bool_)
+    found[work.target[~work.is_app[work.target]]] = True
+    return found
+
+
+def _island_imbalance(work: GraphWork, machines: Machines, part: IntColumn, islands: npt.NDArray[np.int64]) -> float:
+    if not islands.any():
+        return 0.0
+    load = work.work if work.work.any() else np.ones(work.drops)
+    power = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
+    filled = np.bincount(islands, weights=_sums(part, load, len(power))) / np.bincount(islands, weights=power)
+    return 100.0 * (float(filled.max()) / float(filled.min()) - 1.0) if filled.min() > 0 else np.inf
 
 
 def _sums(part: IntColumn, values: Floats, parts: int) -> Floats:

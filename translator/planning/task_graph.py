@@ -12,30 +12,46 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.graph.physical import IntColumn
-from translator.planning.graph_work import Floats, GraphWork
+from translator.planning.graph_work import Bits, Floats, GraphWork
+from translator.planning.machines import Machines
 
 __all__ = ["Nets", "TaskGraph", "task_graph"]
 
 Wide = npt.NDArray[np.int64]
+_GIVEN = 1e-6
+"""What all data that no task makes count together, as a share of those that tasks make."""
 
 
 @dataclass(frozen=True)
 class Nets:
     """The data drops with several tasks: the hypergraph of what moves.
 
-    If the tasks of a net are in n parts, its bytes move n - 1 times.
+    If the tasks of a net are in n parts, its bytes move n - 1 times. What no task makes may be anywhere when the graph
+    begins, so it only decides between partitions that move equally much of the rest: all of it counts a millionth.
 
     Attributes
     ----------
     ptr, task : int64 arrays
         The tasks of net i, without repetitions, are ``task[ptr[i]:ptr[i + 1]]``.
     volume : float array, shape (nets,)
-        Bytes of each.
+        Bytes of each, as they count.
+    is_made : bool array, shape (nets,)
+        Whether a task makes it.
     """
 
     ptr: Wide
     task: Wide
     volume: Floats
+    is_made: Bits
+
+    @cached_property
+    def made(self) -> "Nets":
+        """The nets that tasks make; all, if they make none."""
+        kept = self.is_made
+        if kept.all() or not kept.any():
+            return self
+        ptr = np.append(0, np.cumsum(np.diff(self.ptr)[kept]))
+        return Nets(ptr=ptr, task=self.task[kept[self.net]], volume=self.volume[kept], is_made=kept[kept])
 
     @cached_property
     def net(self) -> Wide:
@@ -111,6 +127,16 @@ class TaskGraph:
                 if not waiting[target]:
                     order.append(target)
         return tuple(order)
+
+    def fits(self, machines: Machines) -> Bits:
+        """Return where tasks have the processors and the memory that they ask for, shape (tasks, nodes).
+
+        What no node has may be anywhere.
+        """
+        cores = np.array([node.cores for node in machines.nodes])
+        memory = np.array([node.memory for node in machines.nodes])
+        found: Bits = (self.cpus[:, None] <= cores) & (self.memory[:, None] <= memory)
+        return found | ~found.any(axis=1, keepdims=True)
 
     def expanded(self, task_part: npt.NDArray[np.integer]) -> IntColumn:
         """Return the part of each drop, from those of the tasks; data without tasks are in part 0."""
@@ -218,4 +244,8 @@ def _nets(graph: TaskGraph) -> Nets:
     names, count = np.unique(data, return_counts=True)
     ptr = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum(count, out=ptr[1:])
-    return Nets(ptr=ptr, task=task, volume=work.volume[names])
+    volume, is_made = work.volume[names], np.bincount(target[into_data], minlength=work.drops)[names] > 0
+    made, given = float(volume[is_made].sum()), float(volume[~is_made].sum())
+    if made > 0 and given > 0:
+        volume = np.where(is_made, volume, volume * (_GIVEN * made / given))
+    return Nets(ptr=ptr, task=task, volume=volume, is_made=is_made)

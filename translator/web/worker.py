@@ -30,7 +30,7 @@ from dropflow.standard_output import reserve
 from translator.estimate import estimate
 from translator.partition.comparison import ComparedPlan, compared, suitable
 from translator.partition.quality import quality_of
-from translator.partition.registry import check_partition, machines_for, plan
+from translator.partition.registry import BALANCED, check_partition, machines_for, plan, promised_imbalance
 from translator.pipeline import Checked, examine, finish
 from translator.planning.judge import judge
 from translator.planning.live_machines import live_machines
@@ -91,8 +91,10 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
     """
     report_stage("reading and checking the graph")
     steering = steering_of(order) | {"memory": order.memory or math.inf}
+    # A form always has an imbalance, which DALiuGE has for METIS.
+    imbalance = order.imbalance if order.algorithm in BALANCED else None
     options = PartitionOptions(
-        algorithm=order.algorithm, parts=order.parts, imbalance=order.imbalance, seed=order.seed, **steering
+        algorithm=order.algorithm, parts=order.parts, imbalance=imbalance, seed=order.seed, **steering
     )
     machines = live_machines(order.nodes).machines(order.parts) if order.nodes else None
     problems = [*order.notes, *_impossible(options)]
@@ -142,7 +144,8 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
         where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
-        report = _measured(graph, "an earlier translation" if cut_before else order.algorithm, report, where, note)
+        by = "an earlier translation" if cut_before else order.algorithm
+        report = _measured(graph, by, report, where, note, imbalance=promised_imbalance(options))
         if machines is not None:  # nodes of a cluster; of others nothing is known that a run could be compared with
             graph = with_schedule(graph, where)
         report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
@@ -171,13 +174,19 @@ def _expected(found: Checked) -> TranslationReport:
 
 
 def _measured(
-    graph: PhysicalGraph, algorithm: str, report: TranslationReport, machines: Machines, note: str
+    graph: PhysicalGraph,
+    algorithm: str,
+    report: TranslationReport,
+    machines: Machines,
+    note: str,
+    *,
+    imbalance: float | None,
 ) -> TranslationReport:
     sizes = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
     edges = np.bincount(graph.successors.link, minlength=len(graph.links)).tolist()
     apps = int(graph.kinds[graph.template].sum(dtype="int64")) if graph.drops else 0
     quality = quality_of(graph)
-    verdict = judge(graph, machines)
+    verdict = judge(graph, machines, imbalance=imbalance)
     out = graph.successors
     columns = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)
     return msgspec.structs.replace(
@@ -213,7 +222,7 @@ def _measured(
             acyclic=quality.acyclic,
             makespan=verdict.makespan_s,
             lower_bound=verdict.lower_bound_s,
-            note=note,
+            note="; ".join([*filter(None, [note]), *(f"not kept: {text}" for text in verdict.violations)]),
             loads=quality.loads[:_SHOWN_PARTS],
             part_drops=quality.drops[:_SHOWN_PARTS],
         ),
