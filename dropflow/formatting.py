@@ -19,6 +19,7 @@ __all__ = [
     "format_stamp",
     "format_time",
     "plural",
+    "printable",
     "single_line",
 ]
 
@@ -119,6 +120,22 @@ def single_line(text: str, max_length: int = _MAX_LENGTH) -> str:
         half = (max_length - 1) // 2
         text = f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[-half:]}"
     return "".join(_printable(letter) for letter in text)
+
+
+def printable(text: str) -> str:
+    r"""Return foreign text for a terminal: line ends and tabs stay, other control characters become ``\x1b``.
+
+    Otherwise the text of a log could move the cursor, overwrite what was printed, or send commands to the terminal.
+    """
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+
+
+# The control characters of ASCII and Latin-1, and those that turn the direction of text.
+_CONTROLS = {
+    number: chr(number).encode("unicode_escape").decode()
+    for number in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(number) not in "\t\n"
+}
 
 
 def _printable(letter: str) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.errors import BadFileError, ConflictError, MissingDependencyError, StorageError
+from dropflow.private import make_directories
 
 __all__ = ["ClusterKey", "create", "load"]
 
@@ -61,7 +62,7 @@ def create(path: Path) -> ClusterKey:
     public, secret = zmq.curve_keypair()
     content = f"{_HEADER}public {public.decode('ascii')}\nsecret {secret.decode('ascii')}\n"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(path.parent)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError as error:
         hint = "load it, or remove it if no process uses it any more"

@@ -71,6 +71,8 @@ PROTOCOL = 2
 """Version of everything in this file; two processes talk only if theirs are equal."""
 
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Incarnation = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""Exact in JSON, as the directory of a node keeps it."""
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 _Text = Annotated[str, Meta(max_length=4096)]
 
@@ -88,7 +90,8 @@ class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     name : str
         Name of the sending process in its cluster.
     incarnation : int
-        Grows with each start of the process called `name`; a lower one than known is refused.
+        Grows with each start of the process called `name`; a lower one than that of a process that was heard lately
+        is refused.
     to : str
         Name of the process that the sender wants to reach.
     stream : int
@@ -99,7 +102,7 @@ class Handshake(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
     protocol: _Natural
     name: _Name
-    incarnation: _Natural
+    incarnation: _Incarnation
     to: _Name
     stream: _Natural
     address: Annotated[str, Meta(max_length=1024)] = ""
@@ -110,7 +113,7 @@ class HandshakeReply(msgspec.Struct, frozen=True, array_like=True, tag="welcome"
 
     protocol: _Natural
     name: _Name
-    incarnation: _Natural
+    incarnation: _Incarnation
     received: _Natural = 0
     consumed: _Natural = 0
 

@@ -1,25 +1,39 @@
 """Private directories: safe from other users of the host."""
 
+import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from dropflow.cli.log_setup import start_logging
 from dropflow.cli.server_process import claim_root
 from dropflow.errors import StorageError
 from dropflow.private import private_directory
+from dropflow.rest.server.auth import store_token
+from managers.keys import create
 
 
 def test_a_new_directory_is_private(tmp_path: Path) -> None:
-    """With any umask, other users can neither enter nor change a new directory."""
+    """With any umask, other users can neither enter nor change a new directory and the parents that it needs."""
     before = os.umask(0)
     try:
-        made = private_directory(tmp_path / "a" / "b")
+        made = private_directory(tmp_path / "a" / "b" / "c")
+        store_token(tmp_path / "config" / "dropflow" / "token", "secret")
+        create(tmp_path / "keys" / "dropflow" / "cluster.key")
+        with ExitStack() as stack:
+            claim_root(tmp_path / "state" / "dropflow" / "n1", stack)
+        log = logging.getLogger("test of private files")
+        start_logging(level="info", file=None, as_json=False, own=made / "manager.log")
+        log.info("a line")
     finally:
         os.umask(before)
+        logging.basicConfig(handlers=[], force=True)
 
-    assert made.stat().st_mode & 0o777 == 0o700
+    found = {path.relative_to(tmp_path): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert {str(path): oct(mode) for path, mode in found.items() if mode & 0o077} == {}
+    assert {Path("a/b/c/manager.log"), Path("keys/dropflow/cluster.key")} <= found.keys()
     assert private_directory(made) == made
 
 

@@ -1,7 +1,8 @@
 """``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own."""
 
+import codecs
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
+from dropflow.formatting import printable
 from dropflow.logs.records import LEVELS
 
 if TYPE_CHECKING:
@@ -88,9 +90,10 @@ def command(
     node: str,
     last: int | None,
 ) -> Exit:
-    """Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.
+    r"""Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.
 
-    DROP is a text id as reports show it, or the end of one if only one drop ends so. With an option, its lines have
+    DROP is a text id as reports show it, or the end of one if only one drop ends so. On a terminal, control characters
+    are printed as \x1b; a file or another program gets the log of a drop as it is. With an option, its lines have
     their time and level too. With --output json, each line is a record. Exit status 1 if a node did not answer: its
     lines are missing. With --manager NAME and without SESSION, print what that manager wrote to its own log; --follow
     prints new lines until Ctrl-C.
@@ -166,12 +169,20 @@ def _print_log(
 def _log_of_drop(output: CommandOutput, client: "Client", session: str, drop: str) -> Exit:
     chunks = client.log(session, drop).chunks
     if output.kind is OutputKind.TABLE:
-        for chunk in chunks:  # a log may be larger than memory
+        # To a file or another program, the log goes as it is.
+        shown = _printable_chunks(chunks) if sys.stdout.isatty() else chunks
+        for chunk in shown:  # a log may be larger than memory
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     else:
         output.answer(LogReply(session=session, drop=drop, log=b"".join(chunks).decode(errors="replace")))
     return Exit.FINISHED
+
+
+def _printable_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+    for chunk in chunks:
+        yield printable(decode(chunk)).encode()
 
 
 class _Printer:
@@ -206,7 +217,8 @@ class _Printer:
         if self._output.kind is OutputKind.JSON:
             return msgspec.json.encode(line).decode()
         moment = format_stamp(line.time)
-        return format_line(line, moment) if self._with_drop else f"{moment} {line.level:<7} {line.text}"
+        shown = format_line(line, moment) if self._with_drop else f"{moment} {line.level:<7} {line.text}"
+        return printable(shown)
 
 
 def _print_last(log: _SessionLog | _ManagerLog, query: "LogQuery", last: int, printer: _Printer) -> str:

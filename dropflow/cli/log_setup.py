@@ -6,6 +6,7 @@ These come from ``extra={"session": ..., "drop": ..., "attempt": ...}`` of a log
 import logging
 import sys
 from collections.abc import Collection
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from time import gmtime, strftime
@@ -14,6 +15,8 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import StorageError, UsageError
+from dropflow.formatting import printable
+from dropflow.private import private_opener
 
 __all__ = ["LOG_FILE", "start_logging"]
 
@@ -46,6 +49,7 @@ class _Formatter(logging.Formatter):
             flat = text.replace("\r", " ").replace("\n", "\n    ")
             line = f"{moment} {record.levelname:<7} {record.name}: {flat}{extra}"
             line += "".join(f"\n    {row}" for row in trouble.splitlines())
+            line = printable(line)
         for secret in self._secrets:
             line = line.replace(secret, "***")
         return line
@@ -95,6 +99,13 @@ def start_logging(
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
 
 
+class _PrivateFile(RotatingFileHandler):
+    """A log that only its owner can read, whatever the umask is: messages may have parts of users' data."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=private_opener)
+
+
 def _file_log(file: str) -> logging.Handler:
     try:
         return logging.FileHandler(Path(file), encoding="utf-8")
@@ -104,6 +115,6 @@ def _file_log(file: str) -> logging.Handler:
 
 def _own_log(path: Path) -> logging.Handler:
     try:
-        return RotatingFileHandler(path, maxBytes=_MOST_BYTES, backupCount=1, encoding="utf-8")
+        return _PrivateFile(path, maxBytes=_MOST_BYTES, backupCount=1, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"the log cannot be opened: {error.strerror}", where=str(path)) from error

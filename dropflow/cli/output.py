@@ -1,7 +1,8 @@
-"""The three forms of output: a table for people, JSON for programs, only errors for scripts.
+r"""The three forms of output: a table for people, JSON for programs, only errors for scripts.
 
 Standard output gets the answer and nothing else; notes, progress and errors go to standard error. With ``json``
-standard output gets exactly one object, also for an error.
+standard output gets exactly one object, also for an error. Names and texts of users may have any character: control
+characters are printed as ``\x1b``, also into pipes, which often end at a terminal.
 """
 
 import sys
@@ -10,6 +11,8 @@ from enum import StrEnum
 from typing import ClassVar, Protocol
 
 import msgspec
+
+from dropflow.formatting import printable
 
 __all__ = ["CommandOutput", "JsonOutput", "OutputKind", "QuietOutput", "Reply", "output_for"]
 
@@ -43,18 +46,18 @@ class CommandOutput:
     def answer(self, reply: Reply) -> None:
         """Print the lines of the answer."""
         for line in reply.lines():
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(printable(line) + "\n")
         sys.stdout.flush()
 
     def error(self, reply: Reply) -> None:
         """Print the lines of the error to standard error."""
         for line in reply.lines():
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(printable(line) + "\n")
         sys.stderr.flush()
 
     def note(self, text: str) -> None:
         """Print one line that is not part of the answer to standard error."""
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(printable(text) + "\n")
 
 
 class JsonOutput(CommandOutput):

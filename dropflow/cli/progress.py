@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dropflow.clock import SystemClock
-from dropflow.formatting import format_duration, format_quiet, format_rate, format_size
+from dropflow.formatting import format_duration, format_quiet, format_rate, format_size, printable
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _table(statistics: "Statistics") -> "Group":
     )
     rows, hidden = _rows(statistics)
     for node in rows:
-        table.add_row(escape(node.name), _bar(node), f"{node.settled:,}/{node.total:,}")
+        table.add_row(escape(printable(node.name)), _bar(node), f"{node.settled:,}/{node.total:,}")
     if hidden:
         table.add_row(f"... and {hidden} more", "", "")
     return Group(table, Text(f" {caption}", style="dim"))

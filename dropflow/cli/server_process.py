@@ -26,7 +26,7 @@ from dropflow.cli.server_options import ServeOptions
 from dropflow.cli.stop_signal import StopSignal
 from dropflow.errors import ConflictError, StorageError, UsageError
 from dropflow.loopback import is_loopback
-from dropflow.private import private_directory
+from dropflow.private import private_directory, private_opener
 from dropflow.rest.pages.places import public_address
 from dropflow.rest.server.auth import load_token, make_token, store_token
 from dropflow.version import __version__
@@ -195,7 +195,8 @@ def claim_root(root: Path, stack: ExitStack) -> Path:
     """
     private_directory(root)
     try:
-        handle = stack.enter_context((root / ".lock").open("a"))
+        handle = private_opener(str(root / ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        stack.callback(os.close, handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         hint = "give this one another --name or --root, or stop the other one"

@@ -156,10 +156,10 @@ class Inbound:
         if handshake.to == ANY_PEER:
             return [SendReply(route, (encode(HandshakeReply(PROTOCOL, self._name, self._incarnation)),))]
         known = self._streams.get(handshake.name)
-        rejection = self._rejection(handshake, known)
+        rejection = self._rejection(handshake, known, now)
         if rejection is not None:
             return self._reject(route, rejection)
-        is_new = known is None or known.incarnation < handshake.incarnation or not known.route
+        is_new = known is None or known.incarnation != handshake.incarnation or not known.route
         if known is None or (known.incarnation, known.number) != (handshake.incarnation, handshake.stream):
             if known is not None:
                 self._routes.pop(known.route, None)
@@ -179,7 +179,7 @@ class Inbound:
         )
         return [reply, NotifyChange(change)]
 
-    def _rejection(self, handshake: Handshake, known: _InboundStream | None) -> Reject | None:
+    def _rejection(self, handshake: Handshake, known: _InboundStream | None, now: float) -> Reject | None:
         if handshake.protocol != PROTOCOL:
             ours, theirs = f"node {self._name!r}", f"node {handshake.name!r}"
             text = f"{ours} uses link protocol {PROTOCOL}, {theirs} uses {handshake.protocol}"
@@ -190,12 +190,17 @@ class Inbound:
         if handshake.name == self._name:
             text = f"two processes have the name {self._name!r}"
             return Reject("name", text, "give each node a name of its own")
-        if known is not None and (handshake.incarnation, handshake.stream) < (known.incarnation, known.number):
+        if known is not None and self._is_stale(handshake, known, now):
             text = f"a later process already has the name {handshake.name!r}"
             return Reject("stale", text, "stop one of the two, or give it another name or its former --root")
         if known is None and len(self._streams) >= self._settings.peers:
             return Reject("full", f"node {self._name!r} has {len(self._streams)} peers already")
         return None
+
+    def _is_stale(self, handshake: Handshake, known: _InboundStream, now: float) -> bool:
+        if handshake.incarnation < known.incarnation:
+            return now < known.last_received + self._settings.earlier_after
+        return handshake.incarnation == known.incarnation and handshake.stream < known.number
 
     def _handle(self, stream: _InboundStream, packet: Packet, raw: Sequence[Buffer], now: float) -> list[InboundAction]:
         match packet:

@@ -105,6 +105,8 @@ class Outbound:
         self._unconsumed: deque[tuple[int, int]] = deque()
         self._in_flight = 0
         self._last_received = self._last_sent = self._reconnect_at = 0.0
+        self._confirmed = -math.inf
+        """When the remote incarnation was heard of last."""
         self._reconnect_delay = settings.reconnect_delay
 
     @property
@@ -124,7 +126,7 @@ class Outbound:
         is_used = self.state not in (OutboundState.IDLE, OutboundState.REFUSED)
         if is_used and 0 < self.remote_incarnation < incarnation:
             return self.peer_introduced(incarnation, address, now)
-        actions = self._set_incarnation(max(self.remote_incarnation, incarnation))
+        actions = self._set_incarnation(incarnation, now) if incarnation >= max(self.remote_incarnation, 1) else []
         is_open = self.state in (OutboundState.CONNECTING, OutboundState.UP)
         if (is_open or self.state is OutboundState.WAITING) and address == self.address:
             return actions
@@ -185,6 +187,8 @@ class Outbound:
         if self.state not in (OutboundState.CONNECTING, OutboundState.UP):
             return []
         is_new = self.state is OutboundState.UP or why != self.problem
+        if self.state is OutboundState.UP:
+            self._confirmed = self._last_received
         self.state, self.problem = OutboundState.WAITING, why
         self._reconnect_at = now + self._reconnect_delay
         self._reconnect_delay = min(2 * self._reconnect_delay, self._settings.reconnect_delay_limit)
@@ -193,10 +197,11 @@ class Outbound:
 
     def peer_introduced(self, incarnation: int, address: str, now: float) -> list[OutboundAction]:
         """Handle a new process of the peer, at its new address."""
-        if incarnation <= self.remote_incarnation or self.state is OutboundState.REFUSED:
+        is_refused = self.state is OutboundState.REFUSED
+        if incarnation == self.remote_incarnation or is_refused or self._is_earlier(incarnation, now):
             return []
         is_restart = self.remote_incarnation > 0
-        actions = self._set_incarnation(incarnation)
+        actions = self._set_incarnation(incarnation, now)
         if not is_restart or self.state is OutboundState.IDLE:
             return actions
         self._stream = next(self._streams)
@@ -206,9 +211,15 @@ class Outbound:
         self._reconnect_delay = self._settings.reconnect_delay
         return [*actions, *close, *self._connect(now)]
 
-    def _set_incarnation(self, incarnation: int) -> list[OutboundAction]:
-        """Discard what was meant for an earlier process of the peer: it must not reach a later one."""
+    def _is_earlier(self, incarnation: int, now: float) -> bool:
+        """Whether this is an earlier process of the peer, and the later one was heard lately."""
+        is_heard = self.state is OutboundState.UP or now < self._confirmed + self._settings.earlier_after
+        return incarnation < self.remote_incarnation and is_heard
+
+    def _set_incarnation(self, incarnation: int, now: float) -> list[OutboundAction]:
+        """Discard what was meant for another process of the peer: it must not reach this one."""
         known, self.remote_incarnation = self.remote_incarnation, incarnation
+        self._confirmed = now
         if known in (0, incarnation):
             return []
         undelivered, actions = self._discard_all()
@@ -257,9 +268,9 @@ class Outbound:
         if reply.name != self.peer:
             text = f"the process at {self.address} is {reply.name!r}, not {self.peer!r}"
             return self._refused(text, "check the addresses of the nodes")
-        if reply.incarnation < self.remote_incarnation:
+        if self._is_earlier(reply.incarnation, now):
             return self.connection_lost(f"an earlier process of node {self.peer!r} answers at {self.address}", now)
-        actions = self._set_incarnation(reply.incarnation)
+        actions = self._set_incarnation(reply.incarnation, now)
         self.state, self.problem = OutboundState.UP, ""
         self._reconnect_delay = self._settings.reconnect_delay
         self._in_flight = 0

@@ -25,6 +25,9 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
         A link that received nothing for this long is closed and opened again.
     reconnect_delay, reconnect_delay_limit : float
         Delay before a broken link is opened again, and the longest delay; it doubles in between.
+    earlier_after : float
+        An earlier process of a peer is refused until the later one has been silent for this long. Otherwise one wrong
+        incarnation would lock a peer out until this process ends.
     last_acks : float
         A process that stops waits this long until its peers have acknowledged what it sent.
     ack_delay : float
@@ -51,6 +54,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     receive_timeout: float = 4.0
     reconnect_delay: float = 0.05
     reconnect_delay_limit: float = 1.0
+    earlier_after: float = 60.0
     last_acks: float = 2.0
     ack_delay: float = 0.02
     ack_bytes: int = 512 << 10

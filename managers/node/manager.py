@@ -21,6 +21,7 @@ from dropflow.errors import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
+from dropflow.private import make_directories
 from dropflow.rest.manager_info import manager_info
 from dropflow.rest.manager_records import Child, Load, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
@@ -121,7 +122,7 @@ class NodeManager(MemberCalls):
         self._started = self._clock.now()
         sessions = self._root / "sessions"
         try:
-            sessions.mkdir(parents=True, exist_ok=True)
+            make_directories(sessions)
             finished = recover_all(sessions, name)
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error

@@ -9,7 +9,7 @@ from dropflow.errors import BadFileError, BadGraphError, HttpError
 from dropflow.graph.codec import is_dfg, parse
 from dropflow.graph.interchange import read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.server.request_body import check_depth
+from dropflow.rest.server.request_body import check_depth, unpacked_limit
 
 __all__ = ["pg_json", "read_graph"]
 
@@ -64,12 +64,13 @@ def pg_json(graph: PhysicalGraph) -> Iterator[bytes]:
 def _unzipped(body: bytes) -> bytes:
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        data = unpack.decompress(body, _LARGEST)
+        most = unpacked_limit(len(body), _LARGEST)
+        data = unpack.decompress(body, most)
     except zlib.error as error:
         raise BadFileError(f"the gzip file is damaged: {error}") from error
     if not unpack.eof:
-        if len(data) >= _LARGEST:
-            raise HttpError(413, f"the graph is larger than {_LARGEST} bytes")
+        if len(data) >= most:
+            raise HttpError(413, f"the graph is larger than {most} bytes")
         raise BadFileError("the gzip file is cut off")
     return data
 

@@ -1,16 +1,21 @@
 """Text for people: columns and shell commands."""
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+from unicodedata import category
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.cli.output import CommandOutput
 from dropflow.cli.run_reply import RunReply
 from dropflow.cli.session_replies import session_failure_lines
 from dropflow.cli.tables import columns, shell_command
 from dropflow.engine.reports import FailureReport
+from dropflow.formatting import printable
 from dropflow.rest.session_records import FailureInfo
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
@@ -84,3 +89,31 @@ def test_failures_that_differ_in_a_number_are_printed_once(tmp_path: Path) -> No
     assert "    log: /logs/0.log" in lines
     assert sum("Traceback" in line for line in lines) == 1
     assert len(lines) < 15
+
+
+@given(st.text())
+def test_no_control_character_reaches_the_terminal(text: str) -> None:
+    """What is printed has only line ends and tabs of them, and text without any is printed as it is."""
+    shown = printable(text)
+
+    assert all(letter in "\t\n" or category(letter) != "Cc" for letter in shown)
+    assert shown == text or any(category(letter) in ("Cc", "Cf") for letter in text)
+
+
+def test_control_characters_of_users_are_printed_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Answers, errors and notes show them; a carriage return does not overwrite its line."""
+
+    class Hostile(NamedTuple):
+        ok: bool = False
+
+        def lines(self) -> Iterator[str]:
+            yield "a\x1b]0;title\x07\x9b2J\u202eb\rc"
+
+    output = CommandOutput()
+    output.answer(Hostile())
+    output.error(Hostile())
+    output.note("\x1b[2J")
+    answered, noted = capsys.readouterr()
+
+    assert answered == "a\\x1b]0;title\\x07\\x9b2J\\u202eb\nc\n"
+    assert noted == answered + "\\x1b[2J\n"

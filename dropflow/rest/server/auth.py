@@ -30,6 +30,7 @@ import msgspec
 from dropflow.clock import Clock
 from dropflow.errors import HttpError, StorageError, UsageError
 from dropflow.loopback import is_loopback
+from dropflow.private import private_directory
 from dropflow.rest.server.origins import SAFE_METHODS, is_foreign, is_top_level
 from dropflow.rest.signing import SCHEME, Verifier
 
@@ -66,11 +67,11 @@ def store_token(path: Path, token: str) -> None:
     Raises
     ------
     StorageError
-        If the file cannot be written.
+        If the file cannot be written, or every user may write to its directory.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_directory(path.parent)
         try:
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
                 stream.write(token)

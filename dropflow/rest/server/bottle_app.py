@@ -6,6 +6,7 @@ table. Answers have one envelope, ``{"ok": true, ...}``, and errors one form, ``
 (`dropflow.rest.server.error_response`).
 """
 
+import gc
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ _DALIUGE_CLIENT = "http://dlg-tm.localhost"
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 _IGNORED = 64 * 1024
 """Bytes of a body that is ignored, where a request should have none."""
+_LARGE = 32 * 1024 * 1024
+"""Bytes of a body, unpacked, after whose request the memory is given back at once."""
 _SECURITY_HEADERS = (
     (
         "Content-Security-Policy",
@@ -160,17 +163,26 @@ class _Dispatcher:
 
         def serve(**path: str) -> object:
             environ = bottle.request.environ
+            is_large = False
             try:
                 check = self._check_head(route, environ)
                 is_known = environ[HAS_CREDENTIAL] = check.admission.proof is not Proof.NONE
                 with self._memory.account(stranger=not is_known) as account:
-                    call = self._call(route, path, check, account)
-                    question = self._unconfirmed(route, call)
-                    return _respond(route, route.handler(call) if question is None else question)
+                    try:
+                        call = self._call(route, path, check, account)
+                        question = self._unconfirmed(route, call)
+                        return _respond(route, route.handler(call) if question is None else question)
+                    finally:
+                        is_large = account.taken > _LARGE
             except DropflowError as error:
                 return self._refuse(error, daliuge=route.daliuge)
             except Exception:  # noqa: BLE001 - every exception becomes an answer
                 return self._refuse(_our_fault(route), daliuge=route.daliuge)
+            finally:
+                if is_large:
+                    # A graph that was refused, and errors with their frames, are cycles: the garbage collector would
+                    # find them, with all that was unpacked, only after many more requests.
+                    gc.collect()
 
         return serve
 

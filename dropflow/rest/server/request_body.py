@@ -12,7 +12,12 @@ from dropflow.nesting import nesting
 from dropflow.rest.server.budget import Account
 from dropflow.rest.signing import digest
 
-__all__ = ["check_depth", "read_body", "too_large"]
+__all__ = ["check_depth", "read_body", "too_large", "unpacked_limit"]
+
+_RATIO = 200
+"""Graphs are 8 to 30 times as large as their compressed form. What unpacks to more was made to fill memory."""
+_ALWAYS = 1024 * 1024
+"""Bytes that any compressed body may have, whatever its ratio."""
 
 _STEP = 16 * 1024 * 1024
 """Bytes that are unpacked at a time, each time after they were taken from the account."""
@@ -26,7 +31,7 @@ def read_body(limit: int, *, signed: str | None = None, account: Account) -> byt
     Parameters
     ----------
     limit : int
-        Bytes that it may have, before and after decompression.
+        Bytes that it may have, before and after decompression; see also `unpacked_limit`.
     signed : str, optional
         The hash that the body as it was sent must have.
     account : Account
@@ -92,6 +97,7 @@ def _sent(limit: int, account: Account) -> bytes:
 
 def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes:
     """Return the content of a gzip stream of any number of members, or of a zlib stream; at most `limit` bytes."""
+    limit = unpacked_limit(len(data), limit)
     found, size = BytesIO(), 0
     while True:
         unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
@@ -112,6 +118,11 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
         data = unpack.unused_data
         if not data:
             return found.getvalue()  # without a copy
+
+
+def unpacked_limit(size: int, limit: int) -> int:
+    """Return how many bytes `size` compressed bytes may unpack to, where no body may have more than `limit`."""
+    return min(limit, max(_ALWAYS, _RATIO * size))
 
 
 def too_large(limit: int) -> HttpError:

@@ -2,9 +2,11 @@
 
 import gzip
 import http.client
+import random
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -191,6 +193,9 @@ def test_expect_100_continue_is_answered(server: RestServer) -> None:
             assert answer.endswith(f"\r\n{size}".encode())
 
 
+NOISE = random.Random(1).randbytes(MEGABYTE // 16)  # noqa: S311 - no secret
+
+
 def _chunks(size: int, number: int) -> bytes:
     return (f"{size:x}\r\n".encode() + bytes(size) + b"\r\n") * number
 
@@ -237,7 +242,8 @@ def test_decompressed_bodies_share_a_budget() -> None:
     """Small requests that decompress to too much get 503; requests with the token have a reserve."""
     held = _Held()
     limits = Limits(body=4 * MEGABYTE, together=16 * MEGABYTE, streams=8)
-    bomb, packed = gzip.compress(bytes(3 * MEGABYTE)), {"Content-Encoding": "gzip"}
+    bomb = gzip.compress(NOISE + bytes(3 * MEGABYTE))
+    packed = {"Content-Encoding": "gzip"}
     known = packed | {"Authorization": f"Bearer {TOKEN}"}
     found: list[int] = []
     with serve(held.routes(), access=AccessRules(token=TOKEN), limits=limits) as server:
@@ -264,6 +270,40 @@ def test_decompressed_bodies_share_a_budget() -> None:
     assert also_refused.status == 503
     assert found == [200] * 4
     assert again.status == 200
+
+
+def test_a_body_may_not_unpack_to_many_times_its_size() -> None:
+    """More than 200 times its size is refused; a small body may have any ratio."""
+    packed = {"Content-Encoding": "gzip", "Authorization": f"Bearer {TOKEN}"}
+    dense, small = gzip.compress(bytes(7 * MEGABYTE)), gzip.compress(bytes(MEGABYTE // 2))
+    usual = gzip.compress(NOISE + bytes(6 * MEGABYTE))
+    route = Route(method="POST", path="/private", handler=lambda _: None, summary="x")
+    with serve([route], access=AccessRules(token=TOKEN), limits=Limits(body=8 * MEGABYTE)) as server:
+        found = [ask(server.url, "POST", "/private", headers=packed, body=body) for body in (dense, small, usual)]
+
+    assert [reply.status for reply in found] == [413, 200, 200]
+    assert f"larger than {200 * len(dense)} bytes" in found[0].json["error"]["text"]
+
+
+def test_the_memory_of_a_large_request_is_given_back_at_once() -> None:
+    """What a handler leaves behind in a reference cycle does not wait for the garbage collector."""
+
+    class Loop:
+        def __init__(self) -> None:
+            self.own = self
+
+    left: list[weakref.ref[Loop]] = []
+
+    def handle(_: Request) -> None:
+        loop = Loop()
+        left.append(weakref.ref(loop))
+        raise HttpError(400, "refused")
+
+    route = Route(method="POST", path="/x", handler=handle, summary="x", public=True)
+    with serve([route], limits=Limits(body=40 * MEGABYTE, together=200 * MEGABYTE)) as server:
+        assert ask(server.url, "POST", "/x", body=bytes(33 * MEGABYTE)).status == 400
+
+    assert [one() for one in left] == [None]
 
 
 def test_bodies_share_a_budget_while_they_are_received() -> None:
