@@ -284,7 +284,13 @@ def translate(
         The graph cannot be translated; `problems` holds everything found.
     """
     given, name = _given(graph, name)
-    found = examine(given, name=name, configuration=configuration, settings=settings)
+    found = examine(
+        given,
+        name=name,
+        configuration=configuration,
+        settings=settings,
+        component_options=ComponentOptions(),
+    )
     wanted = parts or len(nodes)
     options = PartitionOptions(parts=wanted, algorithm=algorithm) if wanted else None
     return finish(found, partition_options=options, nodes=nodes)
@@ -296,15 +302,20 @@ def check(
     name: str | None = None,
     configuration: str | None = None,
     settings: Settings = (),
+    here: bool = False,
 ) -> tuple[Problem, ...]:
-    """Return all problems of a graph that is to run on this machine, its components included.
+    """Return all problems of a graph, its components included.
 
-    Nothing of the graph is run or imported. An empty result, or one with warnings only, means that the graph can run.
+    Nothing of the graph is run or imported. An empty result, or one with warnings only, means that the graph can be
+    translated; with `here`, that it can run on this machine.
 
     Parameters
     ----------
     graph, name, configuration, settings
         As in `translate`.
+    here : bool
+        Report as errors what cannot run on this machine, such as a class that is not installed; otherwise these are
+        warnings, because other machines may have it.
 
     Raises
     ------
@@ -312,7 +323,7 @@ def check(
         The file cannot be read.
     """
     given, name = _given(graph, name)
-    options = ComponentOptions()
+    options = ComponentOptions(here=here)
     return examine(given, name=name, configuration=configuration, settings=settings, component_options=options).problems
 
 
@@ -380,7 +391,7 @@ def run(
         unroll_options=UnrollOptions(),
         configuration=configuration,
         settings=settings,
-        component_options=ComponentOptions(),
+        component_options=ComponentOptions(here=True),
     )
     options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=options).graph

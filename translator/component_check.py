@@ -1,4 +1,4 @@
-"""Findings about the components of a graph: the errors that `dropflow run` would raise, with its codes and texts.
+"""Findings about the components of a graph: what `dropflow run` would refuse here, with its codes and texts.
 
 `dropflow.apps.component_findings.findings` makes them. Nothing of the graph is run or imported.
 """
@@ -53,16 +53,14 @@ def check_components(
     links : sequence of Link
         The links between them, with rows of the nodes.
     options : ComponentOptions or None
-        How to report what is missing only on this host.
+        How to report what cannot run on this host.
     """
     if options is None:
         return ComponentFindings()
     problems: list[Problem] = []
     fields: set[tuple[str, str]] = set()
+    severity = Severity.ERROR if options.here else Severity.WARNING
     for template, error in findings(templates, links):
-        if error.of_host and options.missing_here == "ignored":
-            continue
-        severity = Severity(options.missing_here) if error.of_host else Severity.ERROR
         problems.append(finding(template, error, severity))
         if isinstance(error, BadParameterError):
             fields.update((template.key, name) for name in error.fields)

@@ -57,12 +57,12 @@ class ComponentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    missing_here : str
-        How to report a module or variable that is missing on this host: as an ``error`` if the graph is to run here, as
-        a ``warning`` if it may run on other hosts, or ``ignored`` if those hosts check the graph next.
+    here : bool
+        Whether the graph is to run on this host. Then what cannot run here is an error; otherwise it is a warning,
+        because structure alone decides whether a graph can be translated, and its nodes judge what they are to run.
     """
 
-    missing_here: Literal["error", "warning", "ignored"] = "error"
+    here: bool = False
 
 
 class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,9 +91,9 @@ class Graph(GraphBlocks):
             raise StorageError(f"the graph cannot be written: {error.strerror or error}", where=str(target)) from error
         return target
 
-    def check(self, values: Mapping[str, Any] | None = None) -> tuple[Problem, ...]:
-        """Return all problems of the graph on this machine; see `dropflow.check`."""
-        return public.check(self.document(), name=self.name, settings=values or {})
+    def check(self, values: Mapping[str, Any] | None = None, *, here: bool = False) -> tuple[Problem, ...]:
+        """Return all problems of the graph; see `dropflow.check`."""
+        return public.check(self.document(), name=self.name, settings=values or {}, here=here)
 
     def translate(self, values: Mapping[str, Any] | None = None, **options: Any) -> Translation:
         """Unroll the graph; see `dropflow.translate`, which has the `options` and errors."""

@@ -7,7 +7,7 @@ import msgspec
 
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import elsewhere_option, graph_argument, output_options, setting_options
+from dropflow.cli.options import graph_argument, output_options, setting_options
 from dropflow.cli.output import CommandOutput
 from dropflow.formatting import plural
 from dropflow.problems import Problem, Severity
@@ -48,7 +48,7 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 @output_options
 @graph_argument
 @setting_options
-@elsewhere_option
+@click.option("--here", is_flag=True, help="GRAPH is to run on this host: what cannot run here is an error.")
 @click.option("--fix", is_flag=True, help="Correct what needs no decision in the file, and show the difference.")
 @click.option("-o", "target", metavar="FILE", help="With --fix: write the result to FILE, not to GRAPH.")
 def command(
@@ -57,20 +57,22 @@ def command(
     graph: str,
     configuration: str | None,
     settings: tuple[str, ...],
-    elsewhere: bool,
+    here: bool,
     fix: bool,
     target: str | None,
 ) -> Exit:
     """Report all problems of GRAPH.
 
-    These are the problems for which run would refuse it, as far as they can be found without running or importing
-    anything that the graph names. Exit status 0 if the graph can be used (there may be warnings), 2 if not.
+    Nothing that the graph names is run or imported. What is wrong with its structure is an error. What cannot run on
+    this host, such as a class that is not installed, is a warning, as the graph may run on other hosts; with --here it
+    is an error, as for run. Exit status 0 if the graph can be used (there may be warnings), 2 if not.
 
     With --fix, findings with one possible correction are corrected in the file: old categories, numbers as text,
     repeated edges, and marks of edges. The problems are then those that remain.
     """
-    from dropflow.cli.graph_files import as_problems, component_options, examine_graph
+    from dropflow.cli.graph_files import as_problems, examine_graph
     from dropflow.errors import UsageError
+    from translator.stage_options import ComponentOptions
 
     made: tuple[FixReply, ...] = ()
     difference = ""
@@ -78,7 +80,7 @@ def command(
         graph, made, difference = _fix(graph, target)
     try:
         found = examine_graph(
-            graph, configuration=configuration, settings=settings, components=component_options(elsewhere=elsewhere)
+            graph, configuration=configuration, settings=settings, components=ComponentOptions(here=here)
         )
         family, problems = found.family, found.problems
     except UsageError as error:

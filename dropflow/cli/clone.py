@@ -117,7 +117,6 @@ def _translated(
     from dropflow.cli.graph_files import note_warnings
     from dropflow.graph.logical_note import logical_of, with_more_settings
     from translator.pipeline import translate
-    from translator.stage_options import ComponentOptions
 
     note = logical_of(graph)
     if note is None:
@@ -135,7 +134,6 @@ def _translated(
         name=graph.name,
         configuration=configuration or note.configuration or None,
         settings=with_more_settings(note.settings, settings),
-        component_options=ComponentOptions(missing_here="ignored"),  # the nodes report what they lack
     )
     note_warnings(output, found.problems)
     return found.graph

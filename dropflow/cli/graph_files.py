@@ -26,7 +26,6 @@ __all__ = [
     "GraphCounts",
     "GraphTarget",
     "as_problems",
-    "component_options",
     "count_drops",
     "examine_graph",
     "graph_target",
@@ -46,6 +45,7 @@ _FORMATS: dict[str, GraphFormat] = {
     ".csv": "csv",
 }
 _EDGES = ".edges.csv"
+_FOR_ANY_HOST = ComponentOptions()
 
 
 def examine_graph(
@@ -54,11 +54,11 @@ def examine_graph(
     configuration: str | None = None,
     settings: tuple[str, ...] = (),
     prefix: str = "",
-    components: ComponentOptions | None = None,
+    components: ComponentOptions | None = _FOR_ANY_HOST,
 ) -> Checked:
     """Return the graph in the file `source`, with all problems of it.
 
-    Its components are checked for a run on this host unless `components` says otherwise.
+    What cannot run on this host is a warning unless `components` says otherwise; with None it is not looked for.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def examine_graph(
         unroll_options=UnrollOptions(prefix=prefix),
         configuration=configuration,
         settings=settings,
-        component_options=components or ComponentOptions(),
+        component_options=components,
     )
 
 
@@ -85,7 +85,7 @@ def read_graph(
     configuration: str | None = None,
     settings: tuple[str, ...] = (),
     prefix: str = "",
-    components: ComponentOptions | None = None,
+    components: ComponentOptions | None = _FOR_ANY_HOST,
 ) -> Translation:
     """Return the physical graph of the file `source`; see `examine_graph`.
 
@@ -98,11 +98,6 @@ def read_graph(
     """
     found = examine_graph(source, configuration=configuration, settings=settings, prefix=prefix, components=components)
     return finish(found)
-
-
-def component_options(*, elsewhere: bool) -> ComponentOptions:
-    """Return how to check the components of a graph that runs on this host, or on others."""
-    return ComponentOptions(missing_here="warning" if elsewhere else "error")
 
 
 def note_warnings(output: CommandOutput, problems: tuple[Problem, ...]) -> None:

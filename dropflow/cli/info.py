@@ -70,11 +70,11 @@ def command(output: CommandOutput, *, graph: str) -> Exit:
     """
     import numpy as np
 
-    from dropflow.cli.graph_files import component_options, count_drops, note_warnings, read_graph
+    from dropflow.cli.graph_files import count_drops, note_warnings, read_graph
     from dropflow.graph.digest import digest
     from dropflow.graph.order import critical_path, levels
 
-    done = read_graph(graph, components=component_options(elsewhere=True))
+    done = read_graph(graph)
     note_warnings(output, done.problems)
     physical = done.graph
     sizes = np.bincount(physical.template, minlength=len(physical.templates))

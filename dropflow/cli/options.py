@@ -25,7 +25,6 @@ __all__ = [
     "ConnectionOptions",
     "GraphFormat",
     "connection_options",
-    "elsewhere_option",
     "form_option",
     "given_on_command_line",
     "grace_option",
@@ -210,12 +209,6 @@ target_option = click.option(
     metavar="FILE",
     help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg, .pgt, .dot, "
     ".graphml, or .csv: the drops, and their edges in FILE.edges.csv.",
-)
-
-elsewhere_option = click.option(
-    "--elsewhere",
-    is_flag=True,
-    help="GRAPH is for other hosts: a module or variable that only this host lacks is a warning.",
 )
 
 form_option = click.option(

@@ -157,16 +157,15 @@ def graph_to_plan(
 ) -> "PhysicalGraph":
     """Return the physical graph of a file, with what earlier runs have measured.
 
-    What only this host lacks is a warning, as the graph may run elsewhere.
+    What cannot run on this host is a warning, as the graph may run on other hosts.
     """
-    from dropflow.cli.graph_files import component_options, note_warnings, read_graph
+    from dropflow.cli.graph_files import note_warnings, read_graph
 
     done = read_graph(
         graph,
         configuration=configuration,
         settings=settings,
         prefix=prefix,
-        components=component_options(elsewhere=True),
     )
     note_warnings(output, done.problems)
     return choice.measured(output, done.graph)

@@ -114,11 +114,8 @@ def command(output: CommandOutput, *, graph: str, configuration: str | None, set
     from dropflow.cli.graph_files import examine_graph
     from dropflow.errors import UsageError
     from translator.preview import preview
-    from translator.stage_options import ComponentOptions
 
-    found = examine_graph(
-        graph, configuration=configuration, settings=settings, components=ComponentOptions(missing_here="ignored")
-    )
+    found = examine_graph(graph, configuration=configuration, settings=settings, components=None)
     errors = [one for one in found.problems if one.severity is Severity.ERROR]
     fatal = [one for one in errors if one.code.startswith(("LG", "PG")) and one.code != "LG120"]
     if found.logical is None and found.graph is not None:

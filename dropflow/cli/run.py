@@ -68,9 +68,11 @@ def command(
     from dropflow.cli.progress import session_progress
     from dropflow.graph.chains import without_fusion
     from translator.partition.registry import partition
-    from translator.stage_options import PartitionOptions
+    from translator.stage_options import ComponentOptions, PartitionOptions
 
-    translation = read_graph(graph, configuration=configuration, settings=settings)
+    translation = read_graph(
+        graph, configuration=configuration, settings=settings, components=ComponentOptions(here=True)
+    )
     note_warnings(output, translation.problems)
     physical = translation.graph
     if parts is not None:

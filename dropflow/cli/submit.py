@@ -182,13 +182,12 @@ def command(
     from dropflow.cli.watch import follow
     from dropflow.graph.chains import without_fusion
     from dropflow.rest.submission import submit_once
-    from translator.stage_options import ComponentOptions
 
     translation = read_graph(
         graph,
         configuration=configuration,
         settings=settings,
-        components=ComponentOptions(missing_here="ignored"),  # the nodes report what they lack
+        components=None,  # the nodes report what they lack
     )
     note_warnings(output, translation.problems)
     if session and not is_session_name(session):

@@ -9,7 +9,6 @@ from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import (
     GraphFormat,
-    elsewhere_option,
     form_option,
     fuse_option,
     graph_argument,
@@ -66,7 +65,6 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
 @prefix_option
 @target_option
 @form_option
-@elsewhere_option
 @fuse_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
 def command(
@@ -78,18 +76,16 @@ def command(
     prefix: str,
     target: str | None,
     form: GraphFormat | None,
-    elsewhere: bool,
     no_fuse: bool,
     summary: bool,
 ) -> Exit:
     """Unroll GRAPH into a physical graph.
 
     The physical graph goes to FILE, or to standard output where no file is named. With --summary, or with a file, the
-    answer is how many drops and edges it has.
+    answer is how many drops and edges it has. What cannot run on this host is a warning, as for check.
     """
     from dropflow.cli.graph_files import (
         as_problems,
-        component_options,
         count_drops,
         examine_graph,
         graph_target,
@@ -114,7 +110,6 @@ def command(
             configuration=configuration,
             settings=settings,
             prefix=prefix,
-            components=component_options(elsewhere=elsewhere),
         )
         family = found.family
         done = finish(found)

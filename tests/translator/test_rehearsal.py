@@ -37,7 +37,7 @@ def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> N
     """Every drop completes with any component; no application is run and no file of the user is written."""
     precious, touched = tmp_path / "precious.txt", tmp_path / "touched"
     precious.write_text("precious")
-    found = examine(drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions())
+    found = examine(drawn(precious, touched), unroll_options=REHEARSAL, component_options=ComponentOptions(here=True))
     assert [(one.code, one.severity) for one in found.problems] == [("LG095", "info")]
     graph = finish(found).graph
     plain = finish(examine(drawn(precious, touched))).graph
@@ -61,7 +61,7 @@ def test_physical_graphs_can_be_rehearsed(tmp_path: Path, form: str) -> None:
     else:
         with path.open("wb") as file:
             write_pg(graph, file)
-    found = finish(examine(path, unroll_options=REHEARSAL, component_options=ComponentOptions()))
+    found = finish(examine(path, unroll_options=REHEARSAL, component_options=ComponentOptions(here=True)))
 
     kinds = {(template.kind, template.component) for template in found.graph.templates}
     assert kinds == {

@@ -111,7 +111,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             ),
             configuration=order.configuration or None,
             settings=order.settings,
-            component_options=ComponentOptions(missing_here="warning"),
+            component_options=ComponentOptions(),
         )
     except DropflowError as error:
         return _refused(_renamed(error, order.name), TranslationReport(state="refused"), problems)

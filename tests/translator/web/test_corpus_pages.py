@@ -20,7 +20,7 @@ _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 def test_every_graph_of_the_corpus_has_a_page(served: Served) -> None:
     """A graph is translated or refused as by the command line, and the page has the text of every error."""
     for path in corpus_files()[::_STEP]:
-        problems = examine(path, component_options=ComponentOptions(missing_here="warning")).problems
+        problems = examine(path, component_options=ComponentOptions()).problems
         errors = [found for found in problems if found.severity is Severity.ERROR]
         page = html.unescape(served.page(served.eagle(path, name=path.name)))
 
