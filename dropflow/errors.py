@@ -19,7 +19,8 @@
     │   ├── GoneError               data that was released, or belongs to another attempt
     │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persisted`
     │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
-    │   └── RangeError              a part of a content that begins after its end
+    │   ├── RangeError              a part of a content that begins after its end
+    │   └── PreviewError            a content that ends the process which reads it for a preview, or takes too long
     ├── WorldError                  a fault of the environment; trying again may help
     │   ├── StorageError            a read, write, commit or rename failed
     │   ├── WorkerDiedError         a worker process ended in the middle of an attempt
@@ -58,6 +59,7 @@ __all__ = [
     "MissingDependencyError",
     "NoManagerError",
     "NotFoundError",
+    "PreviewError",
     "ProtocolError",
     "RangeError",
     "RestartedError",
@@ -209,6 +211,12 @@ class RangeError(UsageError):
     def __init__(self, text: str, *, size: int = 0, where: str = "", hint: str = "") -> None:
         super().__init__(text, where=where, hint=hint)
         self.size = size
+
+
+class PreviewError(UsageError):
+    """A content that ended the process which read it for a preview, or took it too long."""
+
+    code = "DF125"
 
 
 class WorldError(DropflowError):

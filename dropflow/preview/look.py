@@ -1,7 +1,7 @@
 """Finds the format of a content, and returns its preview or its picture."""
 
 import math
-import re
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -17,15 +17,12 @@ from dropflow.preview.fits_tiles import TiledImage
 from dropflow.preview.gzip_content import is_gzip, unpacked
 from dropflow.preview.image import draw
 from dropflow.preview.planes import Planes, RowBytes, height_of, planes_of, sample_line, sample_plane, width_of
-from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.preview.records import FIRST_LOOK, PICTURE_LIMIT, Preview, PreviewQuery, picture_type
 from dropflow.preview.source import DirectorySource, Source
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
 from dropflow.preview.zarr_array import ZarrArray, ZarrHeader, read_header
 
-__all__ = ["PICTURE_LIMIT", "picture", "picture_type", "preview"]
-
-PICTURE_LIMIT = 8 * 1024 * 1024
-"""Bytes of the largest picture file that a page shows."""
+__all__ = ["picture", "preview"]
 
 _PIXEL_LIMIT = 100_000_000
 _START = 1 << 20
@@ -33,14 +30,6 @@ _ENTRIES = 500
 _ARRAYS = 100
 _COLUMN_LIMIT = 20_000
 _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
-
-# SVG is not in the list: it is a document that can contain scripts.
-_PICTURES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 
 
 class _Shown(NamedTuple):
@@ -54,11 +43,6 @@ class _Shown(NamedTuple):
 
 _Find = Callable[[Source, PreviewQuery, Preview], _Shown]
 """Returns the array of a file, with a preview made from the given one."""
-
-
-def picture_type(start: bytes) -> str:
-    """Return the media type of a picture that browsers draw and that contains no scripts, or nothing."""
-    return next((name for pattern, name in _PICTURES if pattern.match(start)), "")
 
 
 def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) -> Preview:
@@ -100,7 +84,10 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
     else:
         start = source.start(_START)
         if is_gzip(start):
-            return picture(unpacked(source)[0], query)
+            source = unpacked(source)[0]
+            start = source.start(_START)
+            if is_gzip(start):
+                raise BadFileError("it is compressed twice: download it")
         if kind := picture_type(start):
             if trouble := _picture_file(source, start, kind).trouble:
                 raise BadFileError(trouble)
@@ -301,7 +288,7 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
         kind="directory",
         format="Directory",
         columns=("File", "Bytes"),
-        rows=tuple((name, f"{size:,}") for name, size in entries[:_ENTRIES]),
+        rows=tuple((os.fsencode(name).decode(errors="replace"), f"{size:,}") for name, size in entries[:_ENTRIES]),
         is_cut=len(entries) > _ENTRIES,
         notes=(f"The first {_ENTRIES} files.",) if len(entries) > _ENTRIES else (),
     )

@@ -1,11 +1,37 @@
-"""What a preview of a content is, and what may be asked for."""
+"""What a preview of a content is, what may be asked for, and the messages of the process that makes it."""
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-__all__ = ["FIRST_LOOK", "Line", "Preview", "PreviewQuery"]
+__all__ = [
+    "FIRST_LOOK",
+    "PICTURE_LIMIT",
+    "Line",
+    "Preview",
+    "PreviewAnswer",
+    "PreviewQuery",
+    "PreviewRequest",
+    "picture_type",
+]
+
+PICTURE_LIMIT = 8 * 1024 * 1024
+"""Bytes of the largest picture file that a page shows."""
+
+# SVG is not in the list: it is a document that can contain scripts.
+_PICTURES = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+
+
+def picture_type(start: bytes) -> str:
+    """Return the media type of a picture that browsers draw and that contains no scripts, or nothing."""
+    return next((name for pattern, name in _PICTURES if pattern.match(start)), "")
 
 
 class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,3 +131,46 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     header: str = ""
     notes: tuple[str, ...] = ()
     trouble: str = ""
+
+
+class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A content, and what is wanted of it. Without `body` and `folder` it is a file, whose descriptor goes along.
+
+    Attributes
+    ----------
+    query : PreviewQuery
+        Which part.
+    is_picture : bool
+        Whether its picture is wanted, not its preview.
+    name : str
+        Of the file; the suffix may tell the format.
+    body : bytes or None
+        A content in memory.
+    folder : str
+        Path of a directory.
+    """
+
+    query: PreviewQuery
+    is_picture: bool = False
+    name: str = ""
+    body: bytes | None = None
+    folder: str = ""
+
+
+class PreviewAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A preview, a picture, or why there is none.
+
+    Attributes
+    ----------
+    trouble : str
+        What is wrong with the content.
+    bug : str
+        The traceback of an exception that a reader should not raise.
+    """
+
+    preview: Preview | None = None
+    picture: bytes = b""
+    trouble: str = ""
+    where: str = ""
+    hint: str = ""
+    bug: str = ""

@@ -16,6 +16,8 @@ __all__ = ["decode_rice"]
 _SETTINGS = {1: (3, 6, 8), 2: (4, 14, 16), 4: (5, 25, 32)}
 """Bits of the code of a block, its largest value, and bits of a difference, by the bytes of a value."""
 _PAD = 16
+_MOST_STEPS = 1 << 18
+"""Values of a tile that are decoded one after the other: some seconds."""
 _TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 _Ints = npt.NDArray[np.int64]
@@ -51,11 +53,21 @@ def decode_rice(tiles: Sequence[bytes], count: int, size: int, block: int) -> np
     everyone = np.arange(len(tiles))
     last = reader.take(everyone, bits)
     mask = np.uint64((1 << bits) - 1)
+    steps = 0
     for begin in range(0, count, block):
+        end = min(begin + block, count)
         code = reader.take(everyone, code_bits).astype(np.int64) - 1
         raw, coded = np.flatnonzero(code == raw_code), np.flatnonzero((code >= 0) & (code != raw_code))
+        is_flat = not len(raw) and not len(coded)
+        steps += 1 if is_flat else end - begin
+        if steps > _MOST_STEPS:
+            raise BadFileError(f"a compressed tile has more than {_MOST_STEPS:,} values to decode", hint="download it")
+        if is_flat:  # no value differs from the one before
+            found[:, begin:end] = last.astype(_TYPES[size])[:, None]
+            reader.check()
+            continue
         low = code[coded]
-        for at in range(begin, min(begin + block, count)):
+        for at in range(begin, end):
             if len(raw):
                 last[raw] += _signed(reader.take(raw, bits))
             if len(coded):

@@ -24,7 +24,7 @@ _DUMP_ROW = 16
 _DEPTH = 50
 _SAMPLE = 20
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_IS_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|")
+_IS_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|")
 _CODE = (".py", ".sh", ".c", ".h", ".cpp", ".js")
 
 
@@ -180,4 +180,5 @@ def _csv_rows(text: str, sign: str) -> list[list[str]]:
 
 def _cell(value: object) -> str:
     text = str(value)
-    return text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    text = text if len(text) <= _CELL else f"{text[:_CELL]}…"
+    return text.encode(errors="replace").decode()  # JSON can contain halves of characters, which nothing can send

@@ -26,11 +26,13 @@ __all__ = ["ZarrArray", "ZarrHeader", "read_chunk", "read_header"]
 _METADATA_LIMIT = 1 << 20
 _CHUNK_LIMIT = 64 << 20
 _PLANE_LIMIT = 256 << 20
+_MOST_CHUNKS = 1 << 14
+"""Files that are looked for, for one plane."""
 _DEPTH = 32
 _SIMPLE = re.compile(r"[<>|][biufc]\d{1,2}")
 _V3_TYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)")
 _MAX_AXES = 32
-_BLOSC_HEADER = 16
+_BLOSC_HEADER, _BLOSC_COPIED = 16, 2
 _DAMAGED = (msgspec.DecodeError, KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -116,7 +118,7 @@ class ZarrArray:
         if bytes_each > _CHUNK_LIMIT:
             raise BadFileError(f"its chunks have {bytes_each:,} bytes each; at most {_CHUNK_LIMIT:,} are read")
         # Chunks are read whole, so that a plane may cost more than its values: show a window of it then.
-        most = max(_PLANE_LIMIT // max(bytes_each, 1), 1)
+        most = min(max(_PLANE_LIMIT // max(bytes_each, 1), 1), _MOST_CHUNKS)
         lengths, chunks = list(self.shape[-2:]), header.chunks[-2:]
         for axis in range(len(lengths)):
             fits = most if axis == len(lengths) - 1 else max(int(most**0.5), 1)
@@ -199,10 +201,33 @@ def _decompressed(codec: str, data: bytes, size: int) -> bytes:
             return lzma.LZMADecompressor(memlimit=_CHUNK_LIMIT * 4).decompress(data, size + 1)
         if _announced(codec, data) != size:
             raise BadFileError(f"a chunk compressed with {codec} does not announce its {size:,} bytes")
-        decode = _numcodecs(codec)
-        return bytes(decode(data))
+        if codec == "blosc":
+            _check_blosc(data)
+        found = np.zeros(size, np.uint8)  # what the codec does not write is 0, and not old memory
+        _numcodecs(codec)(data, found)
+        return found.tobytes()
     except (OSError, EOFError, zlib.error, lzma.LZMAError, RuntimeError, ValueError) as error:
         raise BadFileError(f"a chunk cannot be decompressed with {codec}: {error}") from error
+
+
+def _check_blosc(data: bytes) -> None:
+    """Refuse a chunk whose header has other sizes than its content: the library believes the header.
+
+    See README_CHUNK_FORMAT.rst of c-blosc: 4 bytes, the third with flags; sizes of the values, of a block and of the
+    chunk; and unless the values are only copied, the offsets of all blocks.
+    """
+    size, block, whole = (int.from_bytes(data[at : at + 4], "little") for at in (4, 8, 12))
+    if whole != len(data):
+        raise BadFileError(f"a chunk has {len(data):,} bytes, and should have {whole:,}")
+    blocks = -(-size // block) if block else 0
+    offsets = _BLOSC_HEADER + 4 * blocks
+    if data[2] & _BLOSC_COPIED:
+        is_right = whole == _BLOSC_HEADER + size
+    else:
+        starts = np.frombuffer(data[_BLOSC_HEADER:offsets] if offsets <= whole else b"", "<u4")
+        is_right = len(starts) == blocks and bool((starts >= offsets).all() and (starts < whole).all())
+    if size and not (block and is_right):
+        raise BadFileError("the sizes in the header of a chunk compressed with blosc do not fit together")
 
 
 def _announced(codec: str, data: bytes) -> int:

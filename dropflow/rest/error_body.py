@@ -52,6 +52,7 @@ _STATUS: dict[type[DropflowError], int] = {
     errors.ClockSkewError: 401,
     errors.GoneError: 410,
     errors.RangeError: 416,
+    errors.PreviewError: 422,
     errors.WorldError: 503,
     errors.StorageError: 507,
     errors.InternalError: 500,

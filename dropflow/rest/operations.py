@@ -20,6 +20,7 @@ from dropflow.errors import (
     GoneError,
     LinkError,
     NotFoundError,
+    PreviewError,
     ProtocolError,
     RangeError,
     UsageError,
@@ -686,7 +687,7 @@ PREVIEW = Operation(
     query=PreviewQuery,
     summary="A bounded part of the content of a data drop, for people: text, table, statistics",
     tag="drops",
-    errors=(NotFoundError, AmbiguousError, GoneError, LinkError),
+    errors=(NotFoundError, AmbiguousError, GoneError, PreviewError, LinkError),
 )
 PICTURE = Operation(
     name="picture",
@@ -697,7 +698,7 @@ PICTURE = Operation(
     gives="image/png",
     summary="The content of a data drop as a picture",
     tag="drops",
-    errors=(NotFoundError, AmbiguousError, BadFileError, GoneError, LinkError),
+    errors=(NotFoundError, AmbiguousError, BadFileError, GoneError, PreviewError, LinkError),
 )
 
 OPERATIONS: tuple[Operation[object], ...] = (

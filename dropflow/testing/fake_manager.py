@@ -36,8 +36,8 @@ from dropflow.logs.records import (
     severity,
     unpack_cursor,
 )
-from dropflow.preview.look import picture, picture_type, preview
-from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.preview.look import picture, preview
+from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery, picture_type
 from dropflow.preview.source import BytesSource
 from dropflow.repeated_drops import drops_to_repeat
 from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part

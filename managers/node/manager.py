@@ -318,6 +318,7 @@ class NodeManager(MemberCalls):
     def close(self) -> None:
         """Cancel all sessions, and stop. Idempotent."""
         self._history.close()
+        self._previews.close()
         with suppress(LinkError):  # when it was closed before
             self._owner.call("close")
         self._owner.close()

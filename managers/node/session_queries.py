@@ -45,7 +45,7 @@ from dropflow.times.records import RUNNING, TIMES_FILE, read_times
 from dropflow.times.statistics import AttemptProfile
 from managers.node import drop_pages, session_views
 from managers.node.batch_download import batch
-from managers.node.content_previews import content_picture, content_preview
+from managers.node.content_previews import ContentPreviews
 from managers.node.downloads import content_download, file_download
 from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession, receipts_of
@@ -76,6 +76,7 @@ class SessionQueries(SessionTimes):
         self.name = name
         self._state_logs = StateLogs()
         self._logs = SessionLogs()
+        self._previews = ContentPreviews()
 
     @abstractmethod
     def _all(self) -> Mapping[str, NodeSession]:
@@ -162,12 +163,12 @@ class SessionQueries(SessionTimes):
 
     def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
         """Return a bounded part of the content of a data drop."""
-        return content_preview(self._content(session, self._row(session, drop))[1], query)
+        return self._previews.preview(session, self._content(session, self._row(session, drop))[1], query)
 
     def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
         """Return the content of a data drop as a picture."""
         name, handle = self._content(session, self._row(session, drop))
-        return content_picture(handle, name, query)
+        return self._previews.picture(session, handle, name, query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return the contents of many drops."""

@@ -13,8 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from dropflow.errors import AmbiguousError, NotFoundError
-from dropflow.preview.look import PICTURE_LIMIT, picture_type
-from dropflow.preview.records import PreviewQuery
+from dropflow.preview.records import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages.assets import STATIC, asset_routes
 from dropflow.rest.pages.page_layout import PageTemplates, page_response

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from dropflow.errors import DropflowError, NotFoundError
+from dropflow.errors import DropflowError, NotFoundError, PreviewError
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo
 from dropflow.rest.node_history import NodeHistory
@@ -403,7 +403,7 @@ def drop_view(manager: Manager, session: str, drop: str, query: DropPageQuery = 
     """
     detail, optional = manager.drop(session, drop, PageQuery(offset=query.offset, limit=query.limit)), _OptionalParts()
     log = optional.read(lambda: tail_of(manager.log(session, detail.oid)), None) if detail.has_log else None
-    data = optional.read(lambda: manager.preview(session, detail.oid, query.look), None) if detail.has_data else None
+    data = optional.read(lambda: _preview_of(manager, session, detail, query.look), None) if detail.has_data else None
     if detail.failure is not None and detail.failure.drop == detail.oid:
         first = (_sized(manager, session, one, optional) for one in detail.inputs[:_FIRST_INPUTS])
         detail = msgspec.structs.replace(detail, inputs=(*first, *detail.inputs[_FIRST_INPUTS:]))
@@ -424,3 +424,10 @@ def _sized(manager: Manager, session: str, data: Neighbour, optional: _OptionalP
         return data
     found = optional.read(lambda: manager.drop(session, data.oid), None)
     return data if found is None else msgspec.structs.replace(data, size=found.size)
+
+
+def _preview_of(manager: Manager, session: str, detail: DropDetail, look: PreviewQuery) -> Preview:
+    try:
+        return manager.preview(session, detail.oid, look)
+    except PreviewError as error:  # the content itself is there
+        return Preview(kind="header", size=detail.size, trouble=error.text)

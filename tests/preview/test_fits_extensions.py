@@ -2,7 +2,6 @@
 
 import gzip
 import zlib
-from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -15,72 +14,9 @@ from dropflow.preview.look import picture, preview
 from dropflow.preview.records import Preview, PreviewQuery
 from dropflow.preview.rice import decode_rice
 from dropflow.preview.source import BytesSource
-from tests.preview.made_files import Array, extension, fits, npy
+from tests.preview.made_files import extension, fits, npy, rice, tiled
 
-_BITS = {1: (3, 6, 8), 2: (4, 14, 16), 4: (5, 25, 32)}
-_TYPES = {1: "u1", 2: ">i2", 4: ">i4"}
 _EMPTY = np.zeros(0, np.uint8)
-
-
-def rice(values: Sequence[int], size: int, block: int, codes: Sequence[int]) -> bytes:
-    """Compress values by the text of the standard, bit by bit; `codes` are those of the blocks."""
-    code_bits, most, bits = _BITS[size]
-    span = 1 << bits
-    out, last = format(values[0] % span, f"0{bits}b"), values[0]
-    for number, begin in enumerate(range(0, len(values), block)):
-        folded = []
-        for value in values[begin : begin + block]:
-            difference = (value - last + span // 2) % span - span // 2
-            folded.append(2 * difference if difference >= 0 else -2 * difference - 1)
-            last = value
-        if not any(folded):
-            out += "0" * code_bits
-            continue
-        low = codes[number % len(codes)] % most
-        if max(folded) >> low > 200:  # too many zeros for a test: the differences as they are
-            out += format(most + 1, f"0{code_bits}b") + "".join(format(one, f"0{bits}b") for one in folded)
-            continue
-        out += format(low + 1, f"0{code_bits}b")
-        for one in folded:
-            rest = format(one % (1 << low), f"0{low}b") if low else ""
-            out += "0" * (one >> low) + "1" + rest
-    out = out.ljust(-(-len(out) // 8) * 8, "0")
-    return int(out, 2).to_bytes(len(out) // 8, "big")
-
-
-def tiled(image: Array, algorithm: str, tile: tuple[int, int], **cards: object) -> bytes:
-    """Return a FITS file with a compressed image of integers."""
-    size, rows = image.dtype.itemsize, b""
-    heap = b""
-    for top in range(0, image.shape[0], tile[0]):
-        for left in range(0, image.shape[1], tile[1]):
-            values = image[top : top + tile[0], left : left + tile[1]]
-            raw = values.astype(_TYPES[size]).tobytes()
-            if algorithm == "RICE_1":
-                data = rice([int(one) for one in values.ravel()], size, 32, (3,))
-            elif algorithm == "GZIP_2":
-                data = gzip.compress(np.frombuffer(raw, np.uint8).reshape(-1, size).T.tobytes())
-            else:
-                data = gzip.compress(raw) if algorithm == "GZIP_1" else raw
-            rows += np.array([len(data), len(heap)], ">i4").tobytes()
-            heap += data
-    about: dict[str, object] = {
-        "TTYPE1": "COMPRESSED_DATA",
-        "TFORM1": "1PB(1000)",
-        "ZIMAGE": True,
-        "ZBITPIX": 8 * size,
-        "ZNAXIS": 2,
-        "ZNAXIS1": image.shape[1],
-        "ZNAXIS2": image.shape[0],
-        "ZTILE1": tile[1],
-        "ZTILE2": tile[0],
-        "ZCMPTYPE": algorithm,
-        "ZNAME1": "BLOCKSIZE",
-        "ZVAL1": 32,
-        "ZNAME2": "BYTEPIX",
-        "ZVAL2": size,
-    }
-    return fits(_EMPTY) + extension("BINTABLE", 8, rows, heap, **about | cards)
 
 
 def _seen(content: bytes, **query: object) -> Preview:
@@ -113,6 +49,19 @@ def test_what_rice_compressed_is_read_again(told: tuple[int, list[list[int]]], b
     found = decode_rice([rice(tile, size, block, codes) for tile in tiles], 5, size, block)
 
     assert found.tolist() == tiles
+
+
+def test_a_short_tile_of_many_values_is_refused_or_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks without differences take no time, though a byte stands for many of them; other long tiles are refused."""
+    found = decode_rice([b"\0\5" + bytes(200)], 1 << 23, 2, 1 << 16)
+
+    assert found.shape == (1, 1 << 23)
+    assert (found == 5).all()
+    monkeypatch.setattr("dropflow.preview.rice._MOST_STEPS", 99)
+    with pytest.raises(BadFileError, match="more than 99 values to decode"):
+        decode_rice([rice([0, 1] * 50, 2, 32, (3,))], 100, 2, 32)
+    with pytest.raises(BadFileError, match="more than 99 values to decode"):
+        decode_rice([b"\0\5" + bytes(200)], 100, 2, 1)
 
 
 @pytest.mark.parametrize("algorithm", ["RICE_1", "GZIP_1", "GZIP_2", "NOCOMPRESS"])
@@ -239,4 +188,6 @@ def test_what_gzip_did_not_write_has_a_reason() -> None:
     assert "is not what gzip writes" in _seen(b"\x1f\x8b\x08" + bytes(40)).trouble
     assert "cut off" in _seen(packed[:-9]).trouble
     assert "compressed twice" in _seen(gzip.compress(packed)).trouble
+    with pytest.raises(BadFileError, match="compressed twice"):
+        picture(BytesSource(gzip.compress(packed)))
     assert "more than 64 MB" in _seen(large).trouble

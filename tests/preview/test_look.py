@@ -1,8 +1,11 @@
 """Previews of contents: every format, hostile files, and how much is read."""
 
 import json
+import re
+import struct
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +122,34 @@ def test_other_compressors_are_read_with_numcodecs(tmp_path: Path, codec: str) -
     metadata = json.loads(tmp_path.joinpath(".zarray").read_text())
     tmp_path.joinpath(".zarray").write_text(json.dumps(metadata | {"chunks": [2, 4], "shape": [4, 8]}))
     assert "does not announce its 32 bytes" in preview(DirectorySource(tmp_path)).trouble
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda chunk: chunk[: len(chunk) // 2],
+        lambda chunk: chunk[:12] + (len(chunk) + 9).to_bytes(4, "little") + chunk[16:],
+        lambda chunk: chunk[:8] + bytes(4) + chunk[12:],
+        lambda chunk: chunk[:8] + b"\1\0\0\0" + chunk[12:],
+        lambda chunk: chunk[:16] + b"\xff\xff\xff\x7f" + chunk[20:],
+        lambda chunk: chunk[:2] + b"\2" + chunk[3:],
+        lambda _: struct.pack("<BBBBIII", 2, 1, 2, 1, 1 << 16, 1 << 16, (1 << 16) + 16) + b"A" * 16,
+    ],
+)
+def test_a_blosc_chunk_whose_header_has_other_sizes_is_refused(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    """The library believes the header, and reads memory that is not of the chunk, or ends the process."""
+    pytest.importorskip("numcodecs")
+    array = np.arange(1 << 16, dtype=np.uint8).reshape(256, 256) % 97
+    zarr(tmp_path, array, (256, 256), codec="blosc")
+    chunk = tmp_path / "0.0"
+    whole = chunk.read_bytes()
+
+    assert preview(DirectorySource(tmp_path)).trouble == ""
+    chunk.write_bytes(change(whole))
+
+    assert re.search("should have|do not fit together", preview(DirectorySource(tmp_path)).trouble)
 
 
 @pytest.mark.parametrize("shape", [(60_000, 60_000), (3, 2**40), (2**40, 3), (7, 40_000, 300), (2**42,), (2**42, 1)])
@@ -241,6 +272,18 @@ def test_damaged_files_only_have_problems(data: st.DataObject) -> None:
         picture(BytesSource(bytes(content)), query)
     except BadFileError:
         assert not found.width
+
+
+def test_only_the_beginning_of_very_many_chunks_is_read(tmp_path: Path) -> None:
+    """The time that a preview takes does not grow with the number of chunks; each is a file."""
+    zarr(tmp_path, np.ones((2, 2), np.uint8), (1, 1))
+    metadata = json.loads((tmp_path / ".zarray").read_text())
+    (tmp_path / ".zarray").write_text(json.dumps(metadata | {"shape": [10**6, 10**6]}))
+
+    found = preview(DirectorySource(tmp_path))
+
+    assert (found.width, found.height) == (128, 128)
+    assert "Only the beginning of the array is shown" in found.notes[0]
 
 
 _JSON = st.recursive(

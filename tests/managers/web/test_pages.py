@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.errors import LinkError
+from dropflow.errors import LinkError, PreviewError
 from dropflow.graph.builder import from_columns
 from dropflow.graph.logical_note import META, note_logical
 from dropflow.graph.physical import PhysicalGraph
@@ -59,6 +59,24 @@ def hostile_graph() -> PhysicalGraph:
         target=np.zeros(0, np.int64),
         link=np.zeros(0, np.int32),
     )
+
+
+def test_a_content_without_a_preview_can_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its section has the reason and the link, as that of a damaged content has."""
+    manager = manager_with_sessions()
+    drop = next(
+        row.oid for row in manager.drops("failed", DropQuery()).drops if not row.is_app and row.state == "COMPLETED"
+    )
+
+    def fail(*_: object) -> None:
+        raise PreviewError("the process that reads it was ended by SIGSEGV", hint="download it")
+
+    monkeypatch.setattr(manager, "preview", fail)
+    found = drop_view(manager, "failed", drop)
+
+    assert found.data is not None
+    assert found.data.trouble == "the process that reads it was ended by SIGSEGV"
+    assert found.warnings == ()
 
 
 @pytest.mark.parametrize(
