@@ -25,11 +25,16 @@ _MEMORY, _CATEGORY = "dlg.data.drops.memory.InMemoryDROP", "Memory"
 _KEPT = "~kept"
 
 
-def portable(tasks: TranslatedGraph) -> PhysicalGraph:
+def portable(tasks: TranslatedGraph, *, is_elsewhere: bool = True) -> PhysicalGraph:
     """Return a graph whose attempts can run in any process that has the modules that its tasks need.
 
     The drops are those of `tasks`, which has no constants (``runs_constants``). The values of wanted keys are kept,
     even if there are readers. Persisted chunks are contents of their sessions, in the places that they have now.
+
+    Parameters
+    ----------
+    is_elsewhere : bool
+        Whether tasks run in another directory than this process.
 
     Raises
     ------
@@ -39,7 +44,7 @@ def portable(tasks: TranslatedGraph) -> PhysicalGraph:
         A persisted chunk was released.
     """
     graph = _with_kept(tasks.graph, _read_results(tasks))
-    fields = _fields(tasks, graph)
+    fields = _fields(tasks, graph, is_elsewhere=is_elsewhere)
     given = _given_contents(tasks, graph)
     templates = []
     for row, template in enumerate(graph.templates):
@@ -106,7 +111,7 @@ def _with_kept(graph: PhysicalGraph, kept: IntColumn) -> PhysicalGraph:
     return replace(made, priority=graph.priority)
 
 
-def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Argument, ...]]:
+def _fields(tasks: TranslatedGraph, graph: PhysicalGraph, *, is_elsewhere: bool) -> dict[int, tuple[Argument, ...]]:
     """Return the fields of each application template."""
     count, template = tasks.tasks, graph.template
     inputs = _named_inputs(tasks, graph)
@@ -124,7 +129,7 @@ def _fields(tasks: TranslatedGraph, graph: PhysicalGraph) -> dict[int, tuple[Arg
             TaskEntry(instance[drop], tasks.nodes[drop], *inputs.get(drop, (nothing, nothing))) for drop in members
         ]
         if entries and is_store(entries[0].node):
-            refuse_lost_stores([one.node for one in entries], _constants(tasks))
+            refuse_lost_stores([one.node for one in entries], _constants(tasks), is_elsewhere=is_elsewhere)
         pages = encode_pages(entries, graph.templates[row].name)
         fields[row] = (
             Argument(name=TASKS_FIELD, type="Object", value=pages),

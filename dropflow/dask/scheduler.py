@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import dask
 from dask.base import get_scheduler, unpack_collections
 from dask.core import convert_legacy_graph, flatten
+from dask.task_spec import DataNode
 from dask.utils import parse_bytes
 
 from dropflow.dask.callbacks import CallbackInstrument, active_callbacks
@@ -18,7 +19,8 @@ from dropflow.dask.fused_chains import with_fused_chains
 from dropflow.dask.graph_optimizations import optimization_settings, switch
 from dropflow.dask.in_process import Computation
 from dropflow.dask.layer_volumes import layer_chunks, layer_volumes
-from dropflow.dask.persisted import are_there_chunks
+from dropflow.dask.lost_stores import stores_here
+from dropflow.dask.persisted import PersistedChunk, are_there_chunks
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask.value_memory import ValueMemory
 from dropflow.dask.worker_processes import WorkerProcesses
@@ -239,6 +241,26 @@ class Scheduler:
         given = {key: chunk.renamed(key) for key, chunk in known.items()} if stays else read_chunks(known)
         return given | dict(self._computed(dsk, nodes, left, options, is_persisted=is_persisted))
 
+    def _stored(
+        self,
+        dsk: Any,
+        nodes: Mapping[Hashable, Any],
+        here: Collection[Hashable],
+        wanted: list[Hashable],
+        options: "_Options",
+    ) -> Mapping[Hashable, Any]:
+        """Return the values of keys of a graph, of which this process has to compute those in `here`."""
+        needed = [other for key in here for other in nodes[key].dependencies if other not in here]
+        there = [key for key in dict.fromkeys([*needed, *wanted]) if key not in here]
+        chunks = [key for key in there if not isinstance(nodes[key], DataNode | PersistedChunk)]
+        others = {key: node for key, node in nodes.items() if key not in here}
+        computed = self._computed(dsk, others, chunks, options, is_persisted=True) if chunks else {}
+        left = {key: nodes[key] for key in [*there, *here]} | dict(computed)
+        with active_callbacks(options.callbacks) as found:
+            tasks = translate(left, wanted, {})
+            instrument = CallbackInstrument(found, left, tasks) if found else None
+            return self._execute(tasks, self._threads(options.num_workers), instrument, is_here=True)
+
     @property
     def _travels(self) -> bool:
         """Whether values are in other processes."""
@@ -261,6 +283,10 @@ class Scheduler:
         is_persisted: bool,
     ) -> Mapping[Hashable, Any]:
         """Return the values of keys of a graph, or chunks. None is known yet."""
+        if self._travels:
+            nodes, here = stores_here(nodes)
+            if here:
+                return self._stored(dsk, nodes, here, wanted, options)
         asked = options.fuse_enabled
         is_fused = switch("fuse_enabled", self._fuse_enabled if asked is None else asked)
         travels = self._travels
@@ -280,14 +306,22 @@ class Scheduler:
         return found or len(os.sched_getaffinity(0))
 
     def _execute(
-        self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None, *, is_persisted: bool
+        self,
+        tasks: TranslatedGraph,
+        workers: int,
+        instrument: CallbackInstrument | None,
+        *,
+        is_persisted: bool = False,
+        is_here: bool = False,
     ) -> Mapping[Hashable, Any]:
         """Return the values of the results of a graph, or chunks, by key."""
         has_failed = True
         try:
             if instrument is not None:
                 instrument.begin()
-            if self._remote is not None:
+            if is_here:
+                values = self._here(tasks, workers, instrument)
+            elif self._remote is not None:
                 values = self._remote.persist(tasks) if is_persisted else self._remote.compute(tasks)
             elif self._runner == "processes":
                 pool = self._pool(workers)

@@ -163,7 +163,7 @@ class WorkerProcesses:
     ) -> dict[Hashable, _Result]:
         """Return the `result` of each wanted key of a graph, executed in a directory."""
         self._find(chunk_inputs(tasks).values())
-        clock, graph = SystemClock(), portable(tasks)
+        clock, graph = SystemClock(), portable(tasks, is_elsewhere=False)
         repository = self._repository(directory, clock, graph)
         failed = _FirstFailure()
         instruments: tuple[Instrument, ...] = (failed,) if instrument is None else (failed, instrument)

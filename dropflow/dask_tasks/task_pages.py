@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-import cloudpickle
 import numpy as np
 from dask.task_spec import Task
 
+from dropflow.dask_tasks.value_encoding import FilePickler
 from dropflow.errors import AppError
 from dropflow.exception_text import summary_of
 
@@ -52,7 +52,7 @@ class TaskEntry:
     aliases: Mapping[Hashable, Hashable]
 
 
-class _PagePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no annotations
+class _PagePickler(FilePickler):
     """Pickles tasks. Functions and large contents go to a list that all pages share."""
 
     def __init__(self, stream: io.BytesIO, rows: dict[int, int], shared: list[Any]) -> None:
@@ -113,7 +113,9 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
             _PagePickler(stream, rows, shared).dump(plain)
             pages.append(stream.getvalue())
             first.append(page[0].instance)
-        return {"shared": cloudpickle.dumps(shared, protocol=_PROTOCOL), "pages": pages, "first": first}
+        stream = io.BytesIO()
+        FilePickler(stream, protocol=_PROTOCOL).dump(shared)
+        return {"shared": stream.getvalue(), "pages": pages, "first": first}
     except Exception as problem:
         raise AppError(
             f"the tasks {name!r} cannot be pickled, and they run in another process: {summary_of(problem)}",

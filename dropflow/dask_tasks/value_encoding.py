@@ -11,17 +11,19 @@ everything else        a pickle
 
 import io
 import mmap
+import os
 import pickle
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, BinaryIO, cast
+from importlib import import_module
+from typing import Any, BinaryIO
 
 import cloudpickle
 import numpy as np
 from numpy.lib import format as npy
 
-__all__ = ["decode_value", "encode_value", "read_value"]
+__all__ = ["FilePickler", "decode_value", "encode_value", "read_value"]
 
 _LARGE = 4096
 """Bytes from which a buffer is left outside of the pickle. Below, the header of npy costs more than the copy."""
@@ -63,7 +65,9 @@ def encode_value(value: Any) -> list[bytes | memoryview]:
         head = pickle.dumps(value, protocol=_PROTOCOL, buffer_callback=is_inside)
     except Exception:  # noqa: BLE001 - functions and classes that are not in a module; pickles raise nearly anything
         buffers.clear()
-        head = cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL, buffer_callback=is_inside))
+        stream = io.BytesIO()
+        FilePickler(stream, protocol=_PROTOCOL, buffer_callback=is_inside).dump(value)
+        head = stream.getvalue()
     if not buffers:
         return [head]
     pieces: list[bytes | memoryview] = [head]
@@ -75,6 +79,45 @@ def encode_value(value: Any) -> list[bytes | memoryview]:
         end += gap + buffer.nbytes
     pieces.append(struct.pack(f"<{len(places)}Q", *places) + _NUMBER.pack(len(buffers)) + _TRAILER)
     return pieces
+
+
+class FilePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no annotations
+    """Pickles also functions and classes that are in no module, and open files of HDF5 and netCDF as their paths.
+
+    Such a file, or an array or group of it, is opened again by the process that loads the pickle.
+    """
+
+    def reducer_override(self, item: Any) -> Any:
+        """Return how an object is made again, or that its own way is used."""
+        package = type(item).__module__.partition(".")[0]
+        found = _place_in_file(package, item) if package in ("h5py", "netCDF4") else None
+        return super().reducer_override(item) if found is None else (_opened_again, (package, *found))
+
+
+def _place_in_file(package: str, item: Any) -> tuple[str, str] | None:
+    """Return the file of an object of h5py or netCDF4, and its name there; None if it is in no file.
+
+    Raises
+    ------
+    TypeError
+        The file is open for writing.
+    """
+    if package == "netCDF4":
+        if hasattr(item, "group"):  # a variable
+            group = item.group()
+            return os.path.abspath(group.filepath()), f"{group.path}/{item.name}"  # noqa: PTH100 - a string
+        return (os.path.abspath(item.filepath()), item.path) if hasattr(item, "filepath") else None  # noqa: PTH100
+    if not hasattr(item, "file"):
+        return None
+    if item.file.mode != "r":
+        raise TypeError(f"{item.file.filename} is open for writing, and other processes could only read it")
+    return os.path.abspath(item.file.filename), item.name  # noqa: PTH100 - a string
+
+
+def _opened_again(package: str, path: str, name: str) -> Any:
+    module = import_module(package)
+    file = module.File(path, "r") if package == "h5py" else module.Dataset(path, "r")
+    return file if name == "/" else file[name]
 
 
 class _RepeatedArray:

@@ -1,6 +1,7 @@
 """Dask graphs for other processes: executed inline, in a session directory, where nothing is shared but files."""
 
 import operator
+import pickle
 import sys
 import threading
 from collections.abc import Hashable, Mapping
@@ -21,13 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow import local
-from dropflow.dask.lost_stores import refuse_lost_stores
+from dropflow.dask.lost_stores import is_store, refuse_lost_stores, stores_here
 from dropflow.dask.portable_graph import portable
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask_tasks.logged_exceptions import exception_in_log, log_exception, without_exceptions
 from dropflow.dask_tasks.task_app import TASKS_FIELD
 from dropflow.dask_tasks.task_pages import TaskEntry, TaskPages, encode_pages
-from dropflow.dask_tasks.value_encoding import read_value
+from dropflow.dask_tasks.value_encoding import encode_value, read_value
 from dropflow.engine.session import Session
 from dropflow.errors import AppError
 from dropflow.graph.codec import dump, parse
@@ -156,22 +157,85 @@ def test_tasks_that_cannot_travel_are_refused() -> None:
 
 @pytest.mark.parametrize("side", [20, 400])  # dask makes a constant of its own of an array above 1 MB
 @pytest.mark.parametrize("fused", [False, True])
-def test_stores_in_an_array_of_the_client_are_refused(side: int, fused: bool) -> None:  # noqa: FBT001
-    """Other processes would write into copies of it, and nothing would tell the user that it stays as it was."""
+def test_stores_in_an_array_of_the_client_run_there(side: int, fused: bool) -> None:  # noqa: FBT001
+    """Other processes would write into copies of it. What is stored is computed by the others, also if it was fused."""
     x = da.random.default_rng(1).random((side, side), chunks=side // 2)
-    graphs: list[TranslatedGraph] = []
+    found: list[tuple[Mapping[Hashable, Any], set[Hashable]]] = []
 
     def get(graph: Any, keys: Any, **_: Any) -> Any:
-        graphs.append(_translated(graph.__dask_graph__(), list(flatten(keys))))
-        return dask.get(graph, keys)
+        found.append(stores_here(convert_legacy_graph(graph.__dask_graph__())))
+        return dask.get(found[-1][0], keys)
 
+    target = np.empty((side, side))
     with dask.config.set({"optimization.fuse.active": fused}):
-        da.store(x + 1, np.empty((side, side)), scheduler=get)
-        da.store(x + 1, np.empty((side, side)), scheduler=get, return_stored=True)
+        da.store(x + 1, target, scheduler=get)
 
-    with pytest.raises(AppError, match=rf"cannot be stored in float64\[{side}, {side}\] of this process.*a path"):
-        portable(graphs[0])
-    assert portable(graphs[1]).drops, "the value of a task is what it has stored"
+    nodes, here = found[0]
+    assert np.array_equal(target, (x + 1).compute(scheduler="synchronous"))
+    stored = [key for key in here if is_store(nodes[key])]
+    assert len(stored) == 4
+    computed = {other for key in stored for other in nodes[key].dependencies if not isinstance(nodes[other], DataNode)}
+    assert len(computed) == 4
+    assert not computed & here
+
+
+class _Lock:
+    """A lock that another package keeps for all processes."""
+
+
+@pytest.mark.parametrize(
+    ("package", "lock", "is_here"),
+    [
+        ("h5py._hl.dataset", False, True),
+        ("mine", SerializableLock(), True),
+        ("mine", False, False),
+        ("mine", _Lock(), False),
+        ("threading", False, True),
+    ],
+)
+def test_stores_that_one_process_may_write_run_in_it(package: str, lock: Any, is_here: bool) -> None:  # noqa: FBT001
+    """Open files of HDF5 and netCDF, what has a lock that holds in one process, and what cannot be pickled."""
+    target = threading.Event() if package == "threading" else type("Dataset", (), {"__module__": package})()
+    node = Task("s", load_store_chunk, TaskRef("x"), target, (slice(2),), None, lock=lock)
+    again = Task("again", _identity, node)
+
+    for one in (node, again):
+        nodes = {"x": Task("x", np.ones, 2), "s": one, "end": Task("end", list, TaskRef("s"))}
+        assert stores_here(nodes) == (nodes, {"s", "end"} if is_here else set())
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+class _File:
+    """A file of h5py."""
+
+    __module__ = "h5py"
+
+    def __init__(self, filename: str, mode: str, name: str = "/") -> None:
+        self.filename, self.mode, self.name = filename, mode, name
+
+    @property
+    def file(self) -> "_File":
+        return self
+
+    def __getitem__(self, name: str) -> "_File":
+        return _File(self.filename, self.mode, name)
+
+
+def test_open_files_are_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array in an HDF5 file travels as its path; one in a file that is open for writing is refused."""
+    monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace(File=_File))
+    monkeypatch.chdir(tmp_path)
+
+    pieces = encode_value(_File("a.h5", "r")["d"])
+    found = pickle.loads(b"".join(pieces))  # noqa: S301 - our own
+
+    assert vars(found) == {"filename": str(tmp_path / "a.h5"), "mode": "r", "name": "d"}
+    assert vars(pickle.loads(b"".join(encode_value(_File("a.h5", "r")))))["name"] == "/"  # noqa: S301
+    with pytest.raises(AppError, match=r"the tasks 'add' cannot be pickled.*a.h5 is open for writing"):
+        encode_pages([TaskEntry(0, DataNode(None, _File("a.h5", "r+")), {}, {})], "add")
 
 
 @pytest.mark.parametrize(
