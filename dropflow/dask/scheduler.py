@@ -21,7 +21,7 @@ from dropflow.dask.in_process import Computation
 from dropflow.dask.layer_volumes import layer_chunks, layer_volumes
 from dropflow.dask.lost_stores import stores_here
 from dropflow.dask.persisted import PersistedChunk, are_there_chunks
-from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.translate import TranslatedGraph, translate, with_annotations
 from dropflow.dask.value_memory import ValueMemory
 from dropflow.dask.worker_processes import WorkerProcesses
 from dropflow.errors import BadParameterError
@@ -170,7 +170,8 @@ class Scheduler:
         fuse_enabled : bool, optional
             As in `Scheduler`, for this computation.
         **kwargs
-            Options of other schedulers, and of collections, which dask passes to all. They are ignored.
+            ``retries`` and ``priority``, as in `dask.annotate`, for all tasks. Options of other schedulers, and of
+            collections, which dask passes to all, are ignored.
 
         Returns
         -------
@@ -181,11 +182,12 @@ class Scheduler:
         ------
         BadGraphError
             A key is not in the graph, or tasks wait for each other.
+        BadParameterError
+            Tasks are to run on certain workers, or to take resources that workers declare.
         BaseException
             What a task has raised, with a note that names its drop.
         """
-        del kwargs
-        options = _Options(num_workers, callbacks, fuse_enabled)
+        options = _Options(num_workers, callbacks, fuse_enabled, _wishes(dsk, kwargs))
         return _nested(keys, self._values(dsk, list(flatten([keys])), options, is_persisted=False))
 
     def persist(self, collections: Sequence[Any], *, optimize_graph: bool = True, **options: Any) -> tuple[Any, ...]:
@@ -218,8 +220,8 @@ class Scheduler:
             fuse_enabled: bool | None = None,
             **kwargs: Any,
         ) -> Any:
-            del kwargs
-            found = self._values(dsk, keys, _Options(num_workers, callbacks, fuse_enabled), is_persisted=True)
+            wishes = _wishes(dsk, kwargs)
+            found = self._values(dsk, keys, _Options(num_workers, callbacks, fuse_enabled, wishes), is_persisted=True)
             return [found[key] for key in keys]
 
         # Without `persist` of its own, this function is one of the schedulers whose values become the chunks.
@@ -291,10 +293,13 @@ class Scheduler:
         is_fused = switch("fuse_enabled", self._fuse_enabled if asked is None else asked)
         travels = self._travels
         with active_callbacks(options.callbacks) as found:
-            if travels and is_fused and not found:  # callbacks get the keys of all tasks
+            # Callbacks get the keys of all tasks, and annotations have them.
+            if travels and is_fused and not found and not options.wishes:
                 # One task in the place of a chain: what goes from one of its tasks to the next is not pickled.
                 nodes = with_fused_chains(nodes, wanted)
             tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
+            if options.wishes:
+                tasks = with_annotations(tasks, options.wishes.get("retries", {}), options.wishes.get("priority", {}))
             if not is_fused:
                 tasks = replace(tasks, graph=without_fusion(tasks.graph))
             instrument = CallbackInstrument(found, nodes, tasks) if found else None
@@ -359,6 +364,42 @@ class _Options:
     num_workers: int | None
     callbacks: Any
     fuse_enabled: bool | None
+    wishes: Mapping[str, Mapping[Hashable, int]]
+    """Retries and priority of tasks, by their keys, where there are some."""
+
+
+def _wishes(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashable, int]]:
+    """Return the retries and priorities that tasks are annotated with, or that are options of a computation.
+
+    Raises
+    ------
+    BadParameterError
+        One is no number, or another annotation has an effect with distributed, and would have none here.
+    """
+    by_key = dsk.__dask_annotations__() if hasattr(dsk, "__dask_annotations__") else {}
+    general = {**dask.get_annotations(), **{name: value for name, value in options.items() if value is not None}}
+
+    def asked(name: str) -> list[Any]:
+        return [value for value in (general.get(name), *by_key.get(name, {}).values()) if value]
+
+    for name in ("resources", "workers"):
+        if (found := asked(name)) and not (name == "workers" and asked("allow_other_workers")):
+            raise BadParameterError(
+                f"tasks are to have {name}={found[0]!r}, and dropflow cannot do that for tasks of dask",
+                hint="leave it out" + (", or add allow_other_workers=True" if name == "workers" else ""),
+            )
+    wishes: dict[str, Mapping[Hashable, int]] = {}
+    for name, least in (("retries", 0), ("priority", None)):
+        for value in asked(name):
+            if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+                raise BadParameterError(f"{name} of tasks is {value!r}", hint="give a whole number, such as 2")
+        known = dict(by_key.get(name, {}))
+        if everywhere := general.get(name):
+            graph = dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__()
+            known = dict.fromkeys(graph, everywhere) | known
+        if any(known.values()):
+            wishes[name] = known
+    return wishes
 
 
 def _checked(workers: int | None) -> int | None:

@@ -29,8 +29,8 @@ class TaskExecutor:
     context : contextvars.Context
         Context variables for the tasks: each runs in a copy.
     on_error : callable
-        Called, in the thread of the attempt, with the drop of a task that has raised, the exception, and the end of
-        what the task has printed.
+        Called, in the thread of the last attempt of a task that has raised, with its drop, the exception, and the end
+        of what the task has printed.
     memory : ValueMemory, optional
         Keeps values within a budget.
     """
@@ -47,6 +47,7 @@ class TaskExecutor:
     ) -> None:
         self._keys, self._nodes = tasks.keys, tasks.nodes
         self._tasks = tasks.tasks
+        self._templates = tasks.graph.templates
         self._aliases = tasks.aliases
         self._clock = clock
         self._context = context
@@ -71,8 +72,9 @@ class TaskExecutor:
                 kept = value = self._nodes[drop - self._tasks].value
             handles[target] = ObjectHandle(kind="object", size=size_of(value), value=kept)
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, which its caller gets
-            self._on_error(drop, error, "".join(printed))
             failure = Failure.of(error)
+            if not failure.retryable or task.attempt >= self._templates[task.template].tries:
+                self._on_error(drop, error, "".join(printed))
         return AttemptResult(drop, task.attempt, handles, failure=failure, seconds=self._clock.monotonic() - started)
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:

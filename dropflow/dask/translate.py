@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import msgspec
 import numpy as np
 from dask.task_spec import Alias, DataNode
 from dask.utils import key_split
@@ -23,7 +24,7 @@ from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
 
-__all__ = ["TASK", "VALUE", "TranslatedGraph", "translate"]
+__all__ = ["TASK", "VALUE", "TranslatedGraph", "translate", "with_annotations"]
 
 TASK = "dropflow.dask.Task"
 """Component of the applications: a task of dask."""
@@ -127,6 +128,31 @@ def translate(
     found = [nodes[key] for key in ordered]
     labels = tuple(group.name if group.is_indexed else "" for group in made.groups)
     return TranslatedGraph(replace(graph, priority=priority), ordered, found, count, aliases, results, labels)
+
+
+def with_annotations(
+    tasks: TranslatedGraph, retries: Mapping[Hashable, int], priority: Mapping[Hashable, int]
+) -> TranslatedGraph:
+    """Return a graph whose tasks are tried again, and run in the order of a priority, as their keys are annotated.
+
+    Tasks of a template are alike: they have the most retries of one of them. Those of equal priority keep their order.
+    """
+    graph, keys = tasks.graph, tasks.keys[: tasks.tasks]
+    if retries:
+        tries = [1] * len(graph.templates)
+        for row, key in zip(graph.template[: tasks.tasks].tolist(), keys, strict=True):
+            tries[row] = max(tries[row], 1 + retries.get(key, 0))
+        templates = zip(graph.templates, tries, strict=True)
+        graph = replace(graph, templates=tuple(msgspec.structs.replace(one, tries=count) for one, count in templates))
+    if priority and graph.priority is not None:
+        asked = np.array([priority.get(key, 0) for key in keys])
+        order = np.lexsort((graph.priority[: tasks.tasks], asked))
+        ranks = np.zeros(graph.drops, dtype=np.int32)
+        ranks[order] = np.arange(1, tasks.tasks + 1, dtype=np.int32)
+        ranks[tasks.tasks : 2 * tasks.tasks] = ranks[: tasks.tasks]
+        ranks.flags.writeable = False
+        graph = replace(graph, priority=ranks)
+    return replace(tasks, graph=graph)
 
 
 def _reached(

@@ -276,3 +276,60 @@ def test_a_missing_dask_is_explained(runner: str) -> None:
 
     assert "MissingDependencyError" in done.stderr
     assert "pip install 'dropflow[dask]'" in done.stderr
+
+
+def test_retries_of_tasks(runner: str) -> None:
+    """A task that raises is tried again as often as an annotation, or an option of the computation, says."""
+    calls: list[str] = []
+
+    def flaky(name: str) -> int:
+        calls.append(name)
+        if calls.count(name) < 3:
+            raise OSError(f"{name} {calls.count(name)}")
+        return calls.count(name)
+
+    with dask.annotate(retries=2):
+        noted = dask.delayed(flaky)("noted")
+    with dropflow.dask.scheduler(runner=runner):
+        assert noted.compute() == 3
+        assert dask.delayed(flaky)("asked").compute(retries=2) == 3
+        assert dask.delayed(flaky)("kept").persist(retries=2).compute() == 3
+        with dask.annotate(retries=5):
+            assert dask.delayed(flaky)("around").compute() == 3
+        with pytest.raises(OSError, match=r"few 2") as caught:
+            dask.delayed(flaky)("few").compute(retries=1)
+    assert len(caught.value.__notes__) == 1
+
+
+def test_priority_of_tasks(runner: str) -> None:
+    """Tasks of a higher priority run first; others stay in their order."""
+    ran: list[int] = []
+    tasks = []
+    for number in range(6):
+        with dask.annotate(priority=number % 3):
+            tasks.append(dask.delayed(ran.append)(number, dask_key_name=f"task-{number}"))
+
+    dask.compute(tasks, scheduler=dropflow.dask.Scheduler(runner=runner, workers=1).get)
+
+    assert [number % 3 for number in ran] == [2, 2, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"resources": {"GPU": 1}}, r"resources=\{'GPU': 1\}, and dropflow cannot"),
+        ({"workers": "one"}, r"workers=\[?'one'\]?, and dropflow cannot"),
+        ({"retries": "many"}, "retries of tasks is 'many'"),
+        ({"retries": -1}, "retries of tasks is -1"),
+    ],
+)
+def test_what_cannot_be_done_for_tasks_is_refused(runner: str, options: dict[str, Any], text: str) -> None:
+    """Nothing that has an effect with dask.distributed is ignored."""
+    one = dask.delayed(abs)(-1)
+
+    with dropflow.dask.scheduler(runner=runner), pytest.raises(BadParameterError, match=text):
+        one.compute(**options)
+    if options != {"retries": "many"}:
+        with dropflow.dask.scheduler(), dask.annotate(**options), pytest.raises(BadParameterError, match=text):
+            one.compute()
+    assert one.compute(scheduler=dropflow.dask.get, workers="one", allow_other_workers=True) == 1
