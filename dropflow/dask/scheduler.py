@@ -251,7 +251,7 @@ class Scheduler:
         wanted: list[Hashable],
         options: "_Options",
     ) -> Mapping[Hashable, Any]:
-        """Return the values of keys of a graph, of which this process has to compute those in `here`."""
+        """Return the values of keys of a graph; this process has to compute those in `here`."""
         needed = [other for key in here for other in nodes[key].dependencies if other not in here]
         there = [key for key in dict.fromkeys([*needed, *wanted]) if key not in here]
         chunks = [key for key in there if not isinstance(nodes[key], DataNode | PersistedChunk)]
