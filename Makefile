@@ -10,14 +10,21 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: pictures demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
 
-$(VENV)/.installed: pyproject.toml
+# What running needs, without tools for development.
+$(VENV)/.runs: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	@echo "Setting up $(VENV): about 200 MB, a minute or two"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[examples]'
+	@touch $@
 
-demo: $(VENV)/.installed  ## translate and run a small radio-imaging pipeline, and show where its picture is
-	$(BIN)/dropflow run examples/imaging.graph --keep demo-output
+$(VENV)/.installed: pyproject.toml | $(VENV)/.runs
+	@echo "Installing the tools that tests and checks need: about 500 MB more"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.runs  ## translate and run a small radio-imaging pipeline, and show where its picture is
+	$(BIN)/dropflow run examples/imaging.graph --keep demo-output --overwrite
 	@cat demo-output/files/catalogue.txt
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
 

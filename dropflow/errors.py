@@ -71,6 +71,7 @@ __all__ = [
     "WorkerDiedError",
     "WorkerStartError",
     "WorldError",
+    "install_hint",
 ]
 
 
@@ -326,3 +327,8 @@ class Interrupted(BaseException):
     ``finally`` and ``with`` run as for any exception. Code that catches it should raise it again: after a grace period
     the process of the attempt is killed. Compiled code sees it only when it returns to Python.
     """
+
+
+def install_hint(extra: str) -> str:
+    """Return how to install an extra of ``pyproject.toml``; dropflow is not in a package index."""
+    return f"pip install '.[{extra}]' in the source directory of dropflow"

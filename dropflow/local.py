@@ -34,7 +34,7 @@ from dropflow.problems import refuse_errors
 from dropflow.session_factory import make_session
 from dropflow.session_lock import LOCK, SessionLock
 from dropflow.states import SessionState
-from dropflow.unfinished_run import refuse_unfinished
+from dropflow.unfinished_run import refuse_run
 
 __all__ = [
     "RUNNERS",
@@ -289,18 +289,17 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
 
 
 def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
-    """Prepare `directory` for a session: create it, or remove the files of an earlier session and nothing else.
+    """Prepare `directory` for a session: create it, or remove the files of a session and nothing else.
 
     Parameters
     ----------
     overwrite : bool
-        Whether to remove an earlier session, too, that can be continued.
+        Whether to remove an earlier session in which something has run.
 
     Raises
     ------
     ConflictError
-        There are other files than those of a session, an earlier session can be continued, or another process is at
-        work there.
+        There are other files than those of a session, or an earlier session, or another process is at work there.
     StorageError
         It cannot be created or emptied.
     """
@@ -324,7 +323,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
             )
         with SessionLock(path):
             if not overwrite:
-                refuse_unfinished(path)
+                refuse_run(path)
             for name in (*unfinished, *_OURS):
                 entry = path / name
                 if entry.is_dir() and not entry.is_symlink():

@@ -361,10 +361,9 @@ def run(
         How often an attempt of a drop is repeated because its worker process died, apart from the tries of its
         application.
     directory : path, optional
-        Session directory. By default a new directory below ``dropflow-runs``. An earlier session in it is replaced if
-        it has ended.
+        Session directory. By default a new directory below ``dropflow-runs``.
     overwrite : bool
-        Replace an earlier session in `directory`, too, that has not ended.
+        Replace an earlier session in `directory`, with all of its results.
     on_session : callable, optional
         Called with the session before it starts. Its `cancel` may be called from any thread.
 
@@ -380,7 +379,7 @@ def run(
     BadGraphError
         The graph cannot be translated, or a component cannot be used; `problems` holds everything found.
     ConflictError
-        `directory` holds something that no session wrote, or a session that has not ended.
+        `directory` holds something that no session wrote, or an earlier session.
     StorageError
         The session directory cannot be made or written.
     """

@@ -216,48 +216,89 @@ def compare(found: object, sky: object) -> str:
     return "\n".join([*lines, f"all {len(sky)} sources found", ""])
 
 
-def draw_picture(cube: object, found: object) -> bytes:
-    """Return the dirty image and the cleaned one as a PNG, with circles around the sources that were found."""
+def draw_picture(cube: object, found: object) -> bytes:  # noqa: C901, PLR0915 - the code of a node is one function
+    """Return the dirty image and the cleaned one as a PNG, with circles around the sources that were found.
+
+    North is up and east to the left, as astronomers draw the sky. Without Pillow, the axes are left out.
+    """
+    import io
     import struct
     import zlib
 
     import numpy as np
 
-    def bytes_of(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    def level(value: object) -> object:
+        """Return where a brightness in Jy/beam is on the colour scale, from 0 to 1."""
+        return np.clip(np.arcsinh(np.clip(value, -0.1, None) * 12 + 1.2) / np.arcsinh(12 * 3.0 + 1.2), 0, 1)
+
+    def colours(place: object) -> object:
+        stops = np.array(
+            [[4, 5, 20], [48, 12, 84], [122, 28, 109], [190, 55, 82], [240, 110, 40], [252, 190, 60], [252, 255, 200]]
+        )
+        places = np.linspace(0, 1, len(stops))
+        return np.stack([np.interp(place, places, stops[:, colour]) for colour in range(3)], axis=-1)
 
     dirty, beam = cube.mean(axis=0)
-    size, zoom = len(dirty), 3
+    size, zoom, cell = len(dirty), 3, 5.0 / 60  # cells of 5 arcsec, in arcmin
     rows, columns = np.mgrid[:size, :size] - size // 2
     width = np.sqrt((beam > 0.5).sum() / np.pi)
     restoring = np.fft.rfft2(np.fft.ifftshift(np.exp(-np.log(2) * (rows**2 + columns**2) / width**2)))
     clean = np.fft.irfft2(np.fft.rfft2(found["model"]) * restoring, s=dirty.shape) + found["residual"]
-    stops = np.array(
-        [[4, 5, 20], [48, 12, 84], [122, 28, 109], [190, 55, 82], [240, 110, 40], [252, 190, 60], [252, 255, 200]]
-    )
     panels = []
     for image in (dirty, clean):
         smooth = np.repeat(np.repeat(image, zoom, axis=0), zoom, axis=1)
         for axis in (0, 1):
             for _ in range(2):
                 smooth = (np.roll(smooth, 1, axis) + smooth + np.roll(smooth, -1, axis)) / 3
-        level = np.arcsinh(np.clip(smooth, -0.1, None) * 12 + 1.2) / np.arcsinh(12 * 3.0 + 1.2)
-        place = np.clip(level, 0, 1) * (len(stops) - 1)
-        panels.append(
-            np.stack([np.interp(place, np.arange(len(stops)), stops[:, colour]) for colour in range(3)], axis=-1)
-        )
+        panels.append(colours(level(smooth)))
     y, x = np.mgrid[: size * zoom, : size * zoom]
     for east, north, _ in found["sources"]:
         distance = np.hypot(x - (east + size / 2 + 0.5) * zoom, y - (north + size / 2 + 0.5) * zoom)
         ring = np.clip(1.6 - np.abs(distance - 8 * zoom), 0, 1)[..., None]
         panels[1] = panels[1] * (1 - ring) + ring * np.array([120, 230, 255])
-    # North up, east to the left: as astronomers draw the sky.
-    gap = np.full((size * zoom, 8, 3), 255.0)
-    picture = np.concatenate([panels[0][::-1, ::-1], gap, panels[1][::-1, ::-1]], axis=1).astype(np.uint8)
-    lines = b"".join(b"\0" + line.tobytes() for line in picture)
-    head = struct.pack(">IIBBBBB", picture.shape[1], picture.shape[0], 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(bytes_of(kind, body) for kind, body in chunks)
+    side, left, top, between, bar = size * zoom, 90, 50, 100, 24
+    picture = np.full((top + side + 80, left + 2 * side + between + 40 + bar + 90, 3), 255, dtype=np.uint8)
+    starts = (left, left + side + between)
+    for start, panel in zip(starts, panels, strict=True):
+        picture[top : top + side, start : start + side] = panel[::-1, ::-1]
+    scale = starts[1] + side + 40
+    picture[top : top + side, scale : scale + bar] = colours(np.linspace(1, 0, side))[:, None]
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        lines = b"".join(b"\0" + line.tobytes() for line in picture)
+        head = struct.pack(">IIBBBBB", picture.shape[1], picture.shape[0], 8, 2, 0, 0, 0)
+        chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
+        parts = (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+            for kind, body in chunks
+        )
+        return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    drawn = Image.fromarray(picture)
+    pen, font, ink = ImageDraw.Draw(drawn), ImageFont.load_default(20), (0, 0, 0)
+    for start, title in zip(starts, ("Dirty image", "Cleaned image, with the sources found"), strict=True):
+        pen.rectangle((start - 1, top - 1, start + side, top + side), outline=ink)
+        pen.text((start + side / 2, top - 14), title, ink, font, anchor="ms")
+        for arcmin in (-10, -5, 0, 5, 10):
+            shift = (arcmin / cell - 0.5) * zoom
+            across, down = start + side / 2 - shift, top + side / 2 - shift
+            pen.line((across, top + side, across, top + side + 8), ink)
+            pen.text((across, top + side + 12), f"{arcmin}", ink, font, anchor="mt")
+            pen.line((start - 8, down, start, down), ink)
+            pen.text((start - 12, down), f"{arcmin}", ink, font, anchor="rm")
+        pen.text((start + side / 2, top + side + 44), "RA offset (arcmin)", ink, font, anchor="mt")
+        label = Image.new("RGB", (220, 28), (255, 255, 255))
+        ImageDraw.Draw(label).text((110, 14), "Dec offset (arcmin)", ink, font, anchor="mm")
+        drawn.paste(label.rotate(90, expand=True), (start - 84, top + side // 2 - 110))
+    pen.rectangle((scale - 1, top - 1, scale + bar, top + side), outline=ink)
+    pen.text((scale + bar / 2, top - 14), "Jy/beam", ink, font, anchor="ms")
+    for brightness in (0, 0.1, 0.3, 1, 3):
+        down = top + side * (1 - float(level(brightness)))
+        pen.line((scale + bar, down, scale + bar + 8, down), ink)
+        pen.text((scale + bar + 12, down), f"{brightness:g}", ink, font, anchor="lm")
+    stream = io.BytesIO()
+    drawn.save(stream, "PNG")
+    return stream.getvalue()
 
 
 def find_tone(samples: str) -> str:

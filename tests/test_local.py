@@ -82,6 +82,19 @@ def test_only_files_of_a_session_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / "graph.dfg").exists()
 
 
+def test_the_results_of_a_run_are_not_replaced_by_accident(tmp_path: Path) -> None:
+    """A directory with a run that FINISHED is refused and unchanged, unless it is to be overwritten."""
+    local.run(greeting(), directory=tmp_path, runner="inline")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ConflictError, match="has the results of a run that FINISHED") as caught:
+        local.prepare_directory(tmp_path)
+
+    assert "--overwrite" in caught.value.hint
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    local.prepare_directory(tmp_path, overwrite=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_directory_that_no_session_made_is_refused(tmp_path: Path) -> None:
     """A directory with names like those of a session, but without a graph, is refused."""
     (tmp_path / "files").mkdir()
@@ -127,8 +140,8 @@ def test_a_directory_that_was_emptied_in_part_is_still_one_of_a_session(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", killed)
         with suppress(KeyboardInterrupt):
-            local.prepare_directory(tmp_path)
-    local.prepare_directory(tmp_path)
+            local.prepare_directory(tmp_path, overwrite=True)
+    local.prepare_directory(tmp_path, overwrite=True)
 
     assert list(tmp_path.iterdir()) == []
 

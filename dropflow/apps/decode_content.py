@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from dropflow.apps.encode_value import URL, CannotHoldError
-from dropflow.errors import MissingDependencyError
+from dropflow.errors import MissingDependencyError, install_hint
 from dropflow.exception_text import summary_of
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _next_pickle(stream: BinaryIO, source: EncodedSource) -> Any:
             raise
         raise MissingDependencyError(
             f"input '{source.name}' was written by dill, which is not installed",
-            hint="install it: pip install 'dropflow[dill]'",
+            hint=install_hint("dill"),
         ) from problem
     except Exception as problem:  # damaged pickles raise nearly anything, and so do the objects in them
         raise CannotHoldError(f"it cannot be unpickled ({summary_of(problem)})") from problem

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dropflow.apps.static_lookup import find_absent, names_of
-from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.exception_text import summary_of
 
 __all__ = [
@@ -162,7 +162,7 @@ def object_from_pickle(text: str, where: str) -> Any:
         return pickle.loads(body)  # noqa: S301 - see above
     except ModuleNotFoundError as problem:
         package = (problem.name or "").partition(".")[0]
-        hint = "pip install 'dropflow[dill]'" if package == "dill" else _install_hint(package)
+        hint = install_hint("dill") if package == "dill" else _install_hint(package)
         raise MissingDependencyError(
             f"the pickled function needs the module '{problem.name}', which is not installed", where=where, hint=hint
         ) from problem

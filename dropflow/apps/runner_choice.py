@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError
+from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.exception_text import summary_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
             if importlib.util.find_spec(package) is None:
                 raise MissingDependencyError(
                     f"--runner {self.kind} needs the package {package}, which is not installed",
-                    hint=f"pip install 'dropflow[{extra}]'",
+                    hint=install_hint(extra),
                 )
         if self.contents:
             from dropflow.engine.external.blobs import check_store  # noqa: PLC0415 - imports the engine

@@ -15,11 +15,11 @@ def check_targets(trace: str | None, svg: str | None, png: str | None) -> None:
     UsageError
         There is no such directory, or the name is that of a directory.
     """
-    from dropflow.errors import MissingDependencyError, UsageError
+    from dropflow.errors import MissingDependencyError, UsageError, install_hint
     from dropflow.times.picture import has_png
 
     if png is not None and not has_png():
-        hint = "install it with `pip install dropflow[png]`, or write --svg"
+        hint = f"{install_hint('png')}, or write --svg"
         raise MissingDependencyError("PNG pictures need the package pillow", where="--png", hint=hint)
     for file in (trace, svg, png):
         if file is not None and not Path(file).parent.is_dir():

@@ -33,9 +33,9 @@ __all__ = ["command"]
 @click.option(
     "--keep",
     metavar="DIR",
-    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there that has ended is replaced.",
+    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there is not replaced.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, too, that has not ended.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, with all of its results.")
 def command(
     output: CommandOutput,
     *,

@@ -57,7 +57,7 @@ class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
 @machines_option
 @click.option("--trace", metavar="FILE", help="Write the run as a trace (JSON), for https://ui.perfetto.dev.")
 @click.option("--svg", metavar="FILE", help="Write the run as a picture (SVG).")
-@click.option("--png", metavar="FILE", help="Write the run as a picture (PNG); needs dropflow[png].")
+@click.option("--png", metavar="FILE", help="Write the run as a picture (PNG); needs the extra png.")
 def command(
     output: CommandOutput,
     *,

@@ -54,7 +54,7 @@ def command(
     """Write when the attempts of RUN ran, on which worker: as a trace for Perfetto, or as a picture.
 
     RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. Of a session of
-    managers, its directories on its nodes may be given together. PNG needs dropflow[png]. 'dropflow schedule' writes
+    managers, its directories on its nodes may be given together. PNG needs the extra png. 'dropflow schedule' writes
     the timeline of a plan in the same forms.
     """
     _check(files)

@@ -8,7 +8,7 @@ session directory. In worker processes (`worker_processes`) and on managers (`re
 templates of a graph (`portable_graph`), which `dropflow.dask_tasks` runs; values are contents.
 """
 
-from dropflow.errors import MissingDependencyError
+from dropflow.errors import MissingDependencyError, install_hint
 
 try:
     from dropflow.dask.explain import ExplainedCollection, ExplainedStep, explain
@@ -18,7 +18,7 @@ except ImportError as error:
     if (error.name or "").startswith("dropflow"):
         raise
     raise MissingDependencyError(
-        f"dropflow.dask needs dask 2025.7 or newer: {error}", hint="pip install 'dropflow[dask]'"
+        f"dropflow.dask needs dask 2025.7 or newer: {error}", hint=install_hint("dask")
     ) from error
 
 __all__ = [

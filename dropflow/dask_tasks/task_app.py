@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dropflow.apps.api import App, Context
-from dropflow.errors import MissingDependencyError
+from dropflow.errors import MissingDependencyError, install_hint
 from dropflow.graph.templates import Template
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class DaskTask(App):
     def __init__(self, template: Template) -> None:
         super().__init__(template)
         if find_spec("dask") is None:
-            raise MissingDependencyError("tasks of dask need dask where they run", hint="pip install 'dropflow[dask]'")
+            raise MissingDependencyError("tasks of dask need dask where they run", hint=install_hint("dask"))
         self._runner: TaskRunner | None = None
 
     def run(self, context: Context) -> None:

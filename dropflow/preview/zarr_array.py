@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import BadFileError
+from dropflow.errors import BadFileError, install_hint
 from dropflow.nesting import too_deep
 from dropflow.preview.planes import Floats, as_floats
 from dropflow.preview.source import DirectorySource
@@ -251,7 +251,7 @@ def _numcodecs(codec: str) -> Any:
     except ImportError as error:
         raise BadFileError(
             f"its chunks are compressed with {codec}, which needs numcodecs on the node that holds the content",
-            hint="pip install 'dropflow[zarr]'",
+            hint=install_hint("zarr"),
         ) from error
     return module.decompress
 

@@ -155,7 +155,7 @@ def test_schedule_as_png_needs_pillow(command: Command, monkeypatch: pytest.Monk
     answer = command("schedule", NESTED, "-k", 2, "--png", tmp_path / "t.png")
 
     assert answer.status == 2
-    assert "pip install dropflow[png]" in answer.err
+    assert "pip install '.[png]'" in answer.err
 
 
 def test_a_plan_that_breaks_a_constraint_is_reported(command: Command, tmp_path: Path) -> None:

@@ -84,11 +84,14 @@ def test_results_go_below_dropflow_runs(dropflow: Command, examples: Path, tmp_p
     assert (Path(first) / "files" / "hello.txt").read_text() == "Hello World"
 
 
-def test_a_second_run_replaces_the_first(dropflow: Command, examples: Path, tmp_path: Path) -> None:
-    """The same --keep can be used again; the results of the first run are removed."""
+def test_a_second_run_replaces_the_first_only_if_asked(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """The same --keep is refused with exit status 2; with --overwrite, the results of the first run are removed."""
     dropflow("run", examples / "error-threshold.graph", "--keep", "here")
-    done = dropflow("run", examples / "hello.graph", "--keep", "here")
+    refused = dropflow("run", examples / "hello.graph", "--keep", "here")
+    done = dropflow("run", examples / "hello.graph", "--keep", "here", "--overwrite")
 
+    assert refused.status == 2
+    assert "--overwrite" in refused.err
     assert done.status == 0
     assert [path.name for path in (tmp_path / "here" / "files").iterdir()] == ["hello.txt"]
 

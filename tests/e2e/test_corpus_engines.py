@@ -51,7 +51,7 @@ def dask() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def ray() -> Iterator[str]:
     """A Ray cluster of two processors, to which this process is connected."""
-    module = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dropflow[ray]'")
+    module = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
     module.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield "ray"
     module.shutdown()

@@ -81,7 +81,7 @@ def _imaging(result: SessionResult, directory: Path) -> None:
     assert result.states == {"COMPLETED": 55, "ERROR": 0, "SKIPPED": 0}
     assert text(directory, "catalogue.txt").endswith("all 7 sources found\n")
     assert np.load(directory / "run" / "files" / "cube.npy").shape == (8, 2, 256, 256)
-    assert _picture_shape(directory / "run" / "files" / "sky.png") == (768, 1544, 3)
+    assert _picture_shape(directory / "run" / "files" / "sky.png") == (898, 1880, 3)
 
 
 def _live_receiver(result: SessionResult, directory: Path) -> None:

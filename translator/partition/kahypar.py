@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import MissingDependencyError, WorkerDiedError
+from dropflow.errors import MissingDependencyError, WorkerDiedError, install_hint
 from dropflow.graph.order import topological_order
 from dropflow.graph.physical import PhysicalGraph
 from translator.partition import kahypar_process
@@ -52,7 +52,7 @@ def kahypar(graph: PhysicalGraph, options: PartitionOptions, machines: Machines)
         It ended without an answer.
     """
     if not has_kahypar():
-        hint = "install it with `pip install dropflow[kahypar]`, or use metis"
+        hint = f"{install_hint('kahypar')}, or use metis"
         raise MissingDependencyError("the partitioner kahypar needs the package mtkahypar", hint=hint)
     tasks = task_graph(work_of(graph))
     order = topological_order(graph)

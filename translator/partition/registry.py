@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dropflow.errors import install_hint
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.placement_groups import placement_groups
 from dropflow.graph.planning_note import note_planning
@@ -152,7 +153,7 @@ def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list
         text = f"partitioner {options.algorithm!r} is unknown"
         found.append(problem("PT002", text, where="algorithm", hint=f"choose one of {names}"))
     if algorithm == "kahypar" and not has_kahypar():
-        hint = "install it with `pip install dropflow[kahypar]`, or choose metis"
+        hint = f"{install_hint('kahypar')}, or choose metis"
         text = "the partitioner kahypar needs the package mtkahypar, which is not installed"
         found.append(problem("PT002", text, where="algorithm", hint=hint))
     if options.parts < 1:

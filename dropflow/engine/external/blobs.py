@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from dropflow.errors import BadParameterError, MissingDependencyError, StorageError
+from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, install_hint
 from dropflow.exception_text import summary_of
 
 __all__ = ["check_store", "read_blob", "remove_blobs", "write_blob"]
@@ -35,7 +35,7 @@ def check_store(url: str) -> None:
         import fsspec  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise MissingDependencyError(
-            "contents by a URL need the package fsspec, which is not installed", hint="pip install 'dropflow[fsspec]'"
+            "contents by a URL need the package fsspec, which is not installed", hint=install_hint("fsspec")
         ) from error
     try:
         fsspec.get_filesystem_class(protocol)

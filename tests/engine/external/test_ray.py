@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dropflow[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
 
 
 @pytest.fixture(scope="module", autouse=True)

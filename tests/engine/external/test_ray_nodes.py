@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'dropflow[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
 
 NODE = (
     r"""p=$$; while [ $p -gt 1 ]; do tr '\0' '\n' < /proc/$p/cmdline | grep -e '^--node-name=' | cut -d= -f2; """
