@@ -13,13 +13,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # What running needs, without tools for development.
 $(VENV)/.runs: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "dropflow needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
-	@echo "Setting up $(VENV): about 200 MB, a minute or two"
+	@echo "Setting up $(VENV): about 160 MB, a minute or two"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/.runs
-	@echo "Installing the tools that tests and checks need: about 500 MB more"
+	@echo "Installing the tools that tests and checks need: about 400 MB more"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
