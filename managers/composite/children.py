@@ -329,6 +329,12 @@ class Children:
             return False
         return self._membership.members[url].state is not MemberState.LOST
 
+    def why_lost(self, url: str) -> str:
+        """Return why a child is lost; empty if it is not, or is none."""
+        if url not in self._children or self._membership.members[url].state is not MemberState.LOST:
+            return ""
+        return self.view(url).text
+
     def signs(self, url: str) -> int:
         """Return how many status requests a child has answered; 0 if it is not a child."""
         child = self._children.get(url)

@@ -14,6 +14,7 @@ from dropflow.rest.manager_records import Child, ManagerStatus, NodeInfo
 from dropflow.rest.session_records import SessionInfo
 from dropflow.rest.status import UNKNOWN
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
+from managers.composite.deletion import PendingDeletions
 from managers.composite.deployments import Deployments
 from managers.composite.machine_time import MachineTime
 from managers.composite.member_changes import MemberChanges
@@ -130,10 +131,13 @@ class CompositeMachine:
             lost_after=lost_after,
             every=min(every, suspect_after / 3),  # a child that is asked less often is suspect now and then
         )
-        self._routines = Routines(self._time, signs=self._children.signs, next_id=partial(next, self._ids))
+        self._routines = Routines(
+            self._time, signs=self._children.signs, why_lost=self._children.why_lost, next_id=partial(next, self._ids)
+        )
         self._requests = Requests(self._children)
         self._witness = Witness()
         self._cache = SessionCache(self._time)
+        deletions = PendingDeletions()
         self._deployments = Deployments(
             name,
             role,
@@ -142,6 +146,7 @@ class CompositeMachine:
             self._time,
             witness=self._witness,
             deploy_seconds=deploy_seconds,
+            undo_later=deletions.add,
             log=self._log,
         )
         resumptions = Resumptions(self._requests, self._deployments, self._time, self._witness)
@@ -152,6 +157,7 @@ class CompositeMachine:
             self._cache,
             deployments=self._deployments,
             resumptions=resumptions,
+            deletions=deletions,
             time=self._time,
             delete_at=self._delete_at,
             log=self._log,

@@ -48,6 +48,9 @@ _GRACE = 0.5
 """Seconds that the others have after one has failed, so that the error names all failures."""
 _REMEMBERED = 1000
 
+UndoLater = Callable[[str, str, int], object]
+"""Takes a session, the URL of a child and an epoch: the deployment is to be removed there as soon as it answers."""
+
 
 @dataclass(frozen=True)
 class _Target:
@@ -74,6 +77,7 @@ class Deployments:
         *,
         witness: Witness,
         deploy_seconds: float,
+        undo_later: UndoLater,
         log: Callable[[str], None],
     ) -> None:
         self._name = name
@@ -83,7 +87,10 @@ class Deployments:
         self._time = time
         self._witness = witness
         self._deploy_seconds = deploy_seconds
+        self._undo_later = undo_later
         self._log = log
+        self._undone: dict[str, str] = {}
+        """Sessions whose last deployment was undone, and why."""
         self._prepared: dict[tuple[str, int], frozenset[str]] = {}
         self._submitting: dict[str, DropflowError | None] = {}
         """Names of the sessions that are being deployed by `submit`, and the error of those that were cancelled."""
@@ -92,10 +99,16 @@ class Deployments:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
         yield from self._requests.settle()
         yield from self._requests.ask_again(_AGAIN_SECONDS)
-        return nodes_of(self._children.views(), role=self._role)
+        return self._present_nodes()
+
+    def why_undone(self, session: str) -> str:
+        """Return why the last deployment of a session was undone; empty if there was none, or it was not."""
+        return self._undone.get(session, "")
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery, *, after: int) -> Routine[Deployment]:
         """Deploy a graph and return its deployment.
+
+        If a node is lost meanwhile, the graph is planned once more, for the nodes that are left.
 
         Parameters
         ----------
@@ -109,14 +122,9 @@ class Deployments:
             on behalf of the other.
         """
         deadline = self._time.now + _REPLAN_SECONDS
+        failed: tuple[LinkError, Deployment] | None = None
         while True:
-            nodes = yield from self.fresh_nodes()
-            planned = yield PlanDeployment(graph, options, nodes, after, self._witness.place)
-            if planned.error is not None:
-                raise planned.error
-            deployment: Deployment = self._under_free_name(planned.value, options)
-            if options.join:
-                deployment = msgspec.structs.replace(deployment, joined_by=self._name)
+            deployment = yield from self._planned(graph, options, after, failed)
             after = deployment.epoch
             try:
                 yield from self.deploy(deployment)
@@ -125,8 +133,25 @@ class Deployments:
                 if self._time.now > deadline:
                     raise
                 yield Until(lambda: False, _REPLAN_PAUSE)
+            except LinkError as error:
+                if failed is not None:
+                    raise
+                failed = error, deployment
             else:
                 return deployment
+
+    def _planned(
+        self, graph: PhysicalGraph, options: SubmitQuery, after: int, failed: tuple[LinkError, Deployment] | None
+    ) -> Routine[Deployment]:
+        """Return the deployment of a graph on the nodes as they are now; `failed` is one that a lost node ended."""
+        nodes = yield from self.fresh_nodes()
+        if failed is not None and set(failed[1].nodes) <= {node.name for node in nodes if node.state == "alive"}:
+            raise failed[0]  # no node is lost: the same would happen again
+        planned = yield PlanDeployment(graph, options, nodes, after, self._witness.place)
+        if planned.error is not None:
+            raise planned.error
+        deployment: Deployment = self._under_free_name(planned.value, options)
+        return msgspec.structs.replace(deployment, joined_by=self._name) if options.join else deployment
 
     def deploy(self, deployment: Deployment) -> Routine[None]:
         """Deploy what is planned.
@@ -141,6 +166,7 @@ class Deployments:
         if deployment.session in self._submitting:
             raise ConflictError(f"session {deployment.session!r} is being deployed already", hint="look at its status")
         self._submitting[deployment.session] = None
+        self._undone.pop(deployment.session, None)
         self._witness.prepare(deployment)
         try:
             yield from self._deploy(deployment)
@@ -199,7 +225,7 @@ class Deployments:
         outcomes = yield from self._prepare(deployment, targets, seconds * 0.9)
         errors = _errors(targets, outcomes)
         if errors:
-            raise merge_errors(errors, f"could not prepare session {deployment.session!r}")
+            raise merge_errors(errors, f"could not prepare session {deployment.session!r}", _roles(targets))
 
     def start(self, session: str, epoch: int) -> Routine[None]:
         """Start the children that were prepared.
@@ -224,7 +250,7 @@ class Deployments:
             if not errors and all(outcome.error is not None for outcome in outcomes.values()):
                 raise NotFoundError(f"session {session!r} was not prepared", hint="submit the graph again")
         if errors:
-            raise merge_errors(errors, f"could not start session {session!r}")
+            raise merge_errors(errors, f"could not start session {session!r}", _roles(targets))
 
     def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:
         """Undo a deployment on all children that may have it.
@@ -239,11 +265,34 @@ class Deployments:
             targets = self._all_targets()
         else:
             targets = yield from self._targets(nodes, strict=False)
+        self.note_undone(session, reason)
         outcomes = yield from self._call(targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=reason)
+        self._undo_silent(session, epoch, outcomes)
         errors = _errors(targets, outcomes)
         wrong = {name: error for name, error in errors.items() if not isinstance(error, NotFoundError)}
         if wrong:
             raise merge_errors(wrong, f"could not undo session {session!r}")
+
+    def note_undone(self, session: str, why: str) -> None:
+        """Note that a session was not started, and why: this is answered from now on if it is looked up."""
+        self._undone.pop(session, None)
+        self._undone[session] = why
+        while len(self._undone) > _REMEMBERED:
+            del self._undone[next(iter(self._undone))]
+
+    def _silence(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Ask the children that could not be reached nothing more until they answer. An island may report a node's."""
+        views = self._children.by_url()
+        for url, outcome in outcomes.items():
+            is_own = outcome.late or (url in views and views[url].role == "node")
+            if is_own and isinstance(outcome.error, LinkError) and not isinstance(outcome.error, RestartedError):
+                self._children.silence(url, outcome.error.text)
+
+    def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome]) -> None:
+        """Have a deployment be removed on the children that did not answer; one may only have been stopped."""
+        for url, outcome in outcomes.items():
+            if isinstance(outcome.error, LinkError):
+                self._undo_later(session, url, epoch)
 
     def fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, asked for now: a node that was started again has another incarnation."""
@@ -252,7 +301,19 @@ class Deployments:
         replies = yield from self._requests.ask_all("nodes")
         for view, nodes in replies.values:
             self._children.update_nodes(view.url, nodes)
-        return nodes_of(self._children.views(), role=self._role)
+        return self._present_nodes()
+
+    def _present_nodes(self) -> tuple[NodeInfo, ...]:
+        """Return all nodes below; one whose manager has not answered when it was asked again is suspect at once."""
+        views = self._children.views()
+        silent = {node.name: view.text for view in views if not view.is_asked for node in view.nodes}
+        nodes = nodes_of(views, role=self._role)
+        return tuple(
+            msgspec.structs.replace(node, state="suspect", text=silent[node.name])
+            if node.state == "alive" and node.name in silent
+            else node
+            for node in nodes
+        )
 
     def _deploy(self, deployment: Deployment) -> Routine[None]:
         """Prepare all children, then start all.
@@ -275,12 +336,14 @@ class Deployments:
         errors = _errors(targets, outcomes)
         if not errors and not cancelled:
             return
-        error = cancelled or merge_errors(errors, f"could not {step} session {session!r}")
+        error = cancelled or merge_errors(errors, f"could not {step} session {session!r}", _roles(targets))
         self._witness.forget(session, epoch)
         self._log(f"session {session!r} is undone everywhere: {error}")
+        self.note_undone(session, str(error))
         outcomes = yield from self._call(
             targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)
         )
+        self._undo_silent(session, epoch, outcomes)
         stuck = {name: why for name, why in _errors(targets, outcomes).items() if name not in errors}
         undone = ", ".join(target.view.name for target in targets if target.view.name not in stuck)
         error.add_note(f"undone on {undone}")
@@ -298,6 +361,7 @@ class Deployments:
             for target, each in deployments
         )
         outcomes: dict[str, Outcome] = yield Gather(questions, seconds, grace=_GRACE)
+        self._silence(outcomes)
         return outcomes
 
     def _call(
@@ -305,6 +369,7 @@ class Deployments:
     ) -> Routine[dict[str, Outcome]]:
         questions = tuple(Question(target.view.url, operation, arguments) for target in targets)
         outcomes: dict[str, Outcome] = yield Gather(questions, seconds)
+        self._silence(outcomes)
         return outcomes
 
     def _all_targets(self) -> list[_Target]:
@@ -341,7 +406,9 @@ class Deployments:
         return [_Target(view, tuple(names)) for view, names in found.values()]
 
 
-def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowError:
+def merge_errors(
+    errors: Mapping[str, DropflowError], what: str, roles: Mapping[str, str] | None = None
+) -> DropflowError:
     """Return one error for those of several children: of the class of the first, naming all.
 
     Parameters
@@ -350,6 +417,8 @@ def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowErro
         By the name of the child; at least one. Errors for which trying again does not help come first.
     what : str
         What the children could not do, after their name.
+    roles : mapping, optional
+        The role of each child, to be put before its name.
     """
     ordered = sorted(errors.items(), key=lambda item: (item[1].retryable, item[0]))
     name, first = ordered[0]
@@ -357,7 +426,8 @@ def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowErro
     others = [f"{other}: {error.text}" for other, error in ordered[1:] if other not in same]
     if same:
         others.insert(0, f"the same at {', '.join(same)}")
-    text = "; ".join([f"{name} {what}: {first.text}", *others])
+    role = "" if roles is None else f"{roles[name]} "
+    text = "; ".join([f"{role}{name} {what}: {first.text}", *others])
     hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
     where = f"{name}: {first.where}" if first.where else name
     if isinstance(first, BadGraphError):
@@ -371,6 +441,10 @@ def merge_errors(errors: Mapping[str, DropflowError], what: str) -> DropflowErro
         error = type(first)(text, where=where, hint=hint)
     error.__cause__ = first
     return error
+
+
+def _roles(targets: Iterable[_Target]) -> dict[str, str]:
+    return {target.view.name: target.view.role for target in targets}
 
 
 def _errors(targets: Iterable[_Target], outcomes: Mapping[str, Outcome]) -> dict[str, DropflowError]:

@@ -51,6 +51,7 @@ class Sessions:
         *,
         deployments: Deployments,
         resumptions: Resumptions,
+        deletions: PendingDeletions,
         time: MachineTime,
         delete_at: Callable[[str, str], None],
         log: Callable[[str], None],
@@ -64,7 +65,7 @@ class Sessions:
         self._time = time
         self._delete_at = delete_at
         self._log = log
-        self._deletions = PendingDeletions()
+        self._deletions = deletions
         self._merged: dict[str, SessionDetail | None] = {}
         """Sessions that were merged since the last change."""
         self._merged_at = (-1, -1)
@@ -141,6 +142,9 @@ class Sessions:
             self._cache.note_absent(session, view.url, since=since)
         found = self.merged(session)
         if found is None:
+            why = self._deployments.why_undone(session)
+            if why:
+                raise NotFoundError(f"session {session!r} was not started: {why}", hint="submit the graph again")
             if not self._deletions.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
@@ -254,7 +258,14 @@ class Sessions:
         if name:
             yield from self._refuse_taken(name)
         after = max(self._cache.epoch_of(name), self._deletions.epoch_of(name))
-        deployment = yield from self._deployments.submit(graph, options, after=after)
+        try:
+            deployment = yield from self._deployments.submit(graph, options, after=after)
+        except ConflictError:
+            raise  # another session has the name
+        except DropflowError as error:
+            if name:
+                self._deployments.note_undone(name, str(error))
+            raise
         try:
             detail = yield from self.session(deployment.session)
         except NotFoundError:

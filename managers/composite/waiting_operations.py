@@ -76,7 +76,7 @@ class Gather:
     ----------
     seconds : float
         How long to wait. After that, and again after as many seconds, children that gave a sign of life meanwhile are
-        waited for.
+        waited for. Lost ones are not.
     longest : float
         How long to wait for children that are slow and alive.
     grace : float or None
@@ -190,13 +190,23 @@ class Routines:
         The time of the event that is handled.
     signs : callable
         Returns how many signs of life a child has given so far.
+    why_lost : callable
+        Returns why a child is lost; empty if it is not.
     next_id : callable
         Returns a new number for an action that is answered.
     """
 
-    def __init__(self, time: MachineTime, *, signs: Callable[[str], int], next_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        time: MachineTime,
+        *,
+        signs: Callable[[str], int],
+        why_lost: Callable[[str], str],
+        next_id: Callable[[], int],
+    ) -> None:
         self._time = time
         self._signs = signs
+        self._why_lost = why_lost
         self._next_id = next_id
         self._actions: list[Action] = []
         self._asked: dict[int, tuple[_Gathering, str]] = {}
@@ -226,13 +236,17 @@ class Routines:
             if not is_error:
                 self._actions.append(Discard(outcome.value))
             return True
+        self._note(gathering, url, outcome)
+        return True
+
+    def _note(self, gathering: _Gathering, url: str, outcome: Outcome) -> None:
+        """Store an outcome, and end the wait if it is the last one."""
         gathering.outcomes[url] = outcome
         if not gathering.pending:
             self._end(gathering)
-        elif is_error and gathering.wait.grace is not None and not gathering.has_failed:
+        elif outcome.error is not None and gathering.wait.grace is not None and not gathering.has_failed:
             gathering.has_failed = True
             gathering.deadline = min(gathering.deadline, self._time.now + gathering.wait.grace)
-        return True
 
     def tick(self) -> None:
         """Check conditions and deadlines."""
@@ -241,7 +255,11 @@ class Routines:
                 self._waiting.remove(waiting)
                 self._advance(waiting.running, None)
         for gathering in list(self._gatherings):
-            if gathering.deadline <= self._time.now:
+            for url in gathering.pending:
+                why = self._why_lost(url)
+                if why:  # it is not waited for any longer
+                    self._note(gathering, url, Outcome(error=LinkError(why), late=True))
+            if gathering in self._gatherings and gathering.deadline <= self._time.now:
                 self._judge(gathering)
 
     def deadline(self) -> float:

@@ -236,6 +236,9 @@ class NodeMachine:
             return
         if (name, epoch) in self._withdrawn and not deployment.is_joining:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
+        if record is not None and record.phase.is_leaving and not deployment.is_continuation:
+            record.postponed.append((call, deployment, seconds))
+            return
         former = None if record is None else to_continue(record, deployment)
         if former is not None and not former.phase.is_quiet:
             former.postponed.append((call, deployment, seconds))
@@ -338,7 +341,10 @@ class NodeMachine:
             case Built():
                 self._connect(record, event, now)
             case NotBuilt():
+                anew = _taken_from(record.postponed)
                 sessions.forget(record, event.error)
+                record.postponed = anew
+                self._prepare_postponed(record, now)
             case NotConnected():
                 if record.phase is Phase.CONNECTING:
                     sessions.withdraw(record, now, event.error)
@@ -357,10 +363,9 @@ class NodeMachine:
                 sessions.retired(record, event.finished)
                 self._prepare_postponed(record, now)
             case Removed():
-                joining = [one for one in record.postponed if one[1].is_joining]
-                record.postponed = [one for one in record.postponed if not one[1].is_joining]
+                anew = _taken_from(record.postponed)
                 sessions.removed(record, event.error)
-                record.postponed = joining
+                record.postponed = anew
                 self._prepare_postponed(record, now, event.error)
 
     def _prepare_postponed(self, record: SessionRecord, now: float, error: Exception | None = None) -> None:
@@ -397,3 +402,10 @@ class NodeMachine:
         asked = {**record.peers, **record.witnesses}
         self._losses.lose(self.peers.need(record.name, asked, now), now)
         self._actions += [ConnectPeers(record.name, record.epoch, tuple(asked.values())), ReadPeers()]
+
+
+def _taken_from(postponed: list[tuple[int, Deployment, float]]) -> list[tuple[int, Deployment, float]]:
+    """Take the deployments from a list that do not continue the session there, which is removed."""
+    anew = [one for one in postponed if not one[1].is_continuation]
+    postponed[:] = [one for one in postponed if one[1].is_continuation]
+    return anew

@@ -98,7 +98,7 @@ def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
     assert (refused.value.hint, refused.value.where) == ("make room", "n2")
     assert all(len(node.undone) == 1 for node in (one, two, three))
     assert not any(node.sessions() or node.prepared for node in (one, two, three))
-    with pytest.raises(NotFoundError, match="no session 's'"):
+    with pytest.raises(NotFoundError, match="session 's' was not started: n2: node n2 could not prepare"):
         island.session("s")
 
 
@@ -112,7 +112,7 @@ def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:
         island.submit(_parts(2), _SUBMIT)
 
     assert not one.sessions()
-    assert one.undone[0][2].startswith("n2: n2 could not start")
+    assert one.undone[0][2].startswith("n2: node n2 could not start")
 
 
 def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
