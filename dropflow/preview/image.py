@@ -1,4 +1,4 @@
-"""Draws a grid of numbers as a PNG picture of 256 colours. What is not a number is transparent."""
+"""Draws a grid of numbers as a PNG picture of 256 colours. What is not a number has a colour of its own."""
 
 import struct
 import zlib
@@ -26,6 +26,8 @@ _ANCHORS: Final = np.array(
     ],
     np.float64,
 )
+_NO_NUMBER: Final = {"grey": (58, 96, 150), "colour": (128, 128, 128)}
+"""Colours that no number has. Where a picture is transparent, a light page would make it as bright as its maximum."""
 _ASINH: Final = 10.0
 _LOG: Final = 1000.0
 
@@ -57,14 +59,15 @@ def _stretched(share: npt.NDArray[np.float64], how: str) -> npt.NDArray[np.float
 
 
 def _palette(colours: str) -> npt.NDArray[np.uint8]:
-    """Return 256 colours; the first is transparent."""
+    """Return 256 colours; the first is for what is not a number."""
     places = np.linspace(0.0, 1.0, _COLOURS)
     if colours == "grey":
         rows = np.repeat(np.round(places * 255)[:, None], 3, axis=1)
     else:
         anchors = np.linspace(0.0, 1.0, len(_ANCHORS))
         rows = np.stack([np.interp(places, anchors, _ANCHORS[:, channel]) for channel in range(3)], axis=1)
-    return np.vstack([np.zeros((1, 3)), np.round(rows)]).astype(np.uint8)
+    none = _NO_NUMBER[colours]
+    return np.vstack([np.array([none]), np.round(rows)]).astype(np.uint8)
 
 
 def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
@@ -77,7 +80,6 @@ def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
             b"\x89PNG\r\n\x1a\n",
             _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
             _chunk(b"PLTE", palette.tobytes()),
-            _chunk(b"tRNS", b"\0"),
             _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)),
             _chunk(b"IEND", b""),
         )

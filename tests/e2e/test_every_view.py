@@ -127,6 +127,7 @@ def _use_graph(page: Any) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Upstream").click()
     expect(page.locator(".graph-note")).to_contain_text("what Mean data depends on")
+    page.get_by_text("Logical graph", exact=True).click()
     page.locator("#graph-logical [role=button]", has_text="Observe").first.press("Enter")
     expect(page.locator(".graph-note")).to_contain_text("drops")
     page.get_by_role("combobox", name="Boxes").select_option("template")

@@ -89,7 +89,8 @@ def test_a_fits_image_begins_at_its_lower_left_corner() -> None:
     assert facts["Bunit"] == "JY"
     assert "NAXIS1" in found.header
     pixels = _pixels(picture(BytesSource(content)))
-    assert pixels[1, 1] == 0  # transparent
+    assert pixels[1, 1] == 0  # a colour that no number has, on light and dark pages
+    assert b"tRNS" not in picture(BytesSource(content))
     assert pixels[1, 0] == 255
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from dropflow.graph.builder import GraphBuilder
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import fan
+from dropflow.testing.shapes import chain, fan
 from tests.browser import accessibility_findings, needs_chromium
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -55,7 +56,7 @@ def test_the_graph_of_a_session(serve: Any, look: Any) -> None:
 
     # Far away, by keys; near again by f, since so few drops have room.
     canvas.focus()
-    for _ in range(4):
+    for _ in range(6):
         page.keyboard.press("-")
     expect(canvas).to_have_attribute("data-distance", "middle")
     page.keyboard.press("f")
@@ -100,6 +101,7 @@ def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> N
     manager = manager_with_sessions()
     page = look(serve(manager)).page
     opened(page, "running", "#drop=32")
+    page.get_by_text("Logical graph", exact=True).click()
     node = page.locator("#graph-logical [role=button]", has_text="data")
     expect(node).to_have_class(re.compile("chosen"))
     expect(node).to_have_attribute("aria-label", "data: 20 drops, 1 completed, 19 waiting")
@@ -110,6 +112,58 @@ def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> N
     expect(page.locator(".graph-note")).to_have_text("Shown: 20 drops.Show all")
     page.locator("#graph-logical [role=button]", has_text="root").click()
     expect(page.locator(".graph-note")).to_have_text("Shown: 1 drop.Show all")
+
+
+_CROSSED = """async (by) => {
+  const { fetchColumns } = await import("/static/graph_columns.js");
+  const { Model } = await import("/static/graph_model.js");
+  const { head, columns } = await fetchColumns(`graph/drawing?by=${by}&aspect=1.7`);
+  const model = new Model({ ...head, isPlan: true }, columns);
+  const { x, y, width, height, pairSource, pairTarget } = columns;
+  const camera = { scale: 1, toScreen: (u, v) => [u, v] };
+  const found = [];
+  for (let pair = 0; pair < pairSource.length; pair += 1) {
+    const [source, target] = [pairSource[pair], pairTarget[pair]];
+    const level = (at, box) => [[at, at, y[box] + height[box] / 2]];
+    const ends = [level(x[source] + width[source], source), level(x[target], target)];
+    const points = [];
+    let here = [0, 0];
+    const to = (...point) => points.push((here = point));
+    const bend = (a, b, c, d, e, f) => {
+      const [u, v] = here;
+      for (let t = 0.05; t <= 1.001; t += 0.05) {
+        const [p, q, r, s] = [(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t ** 3];
+        to(p * u + q * a + r * c + s * e, p * v + q * b + r * d + s * f);
+      }
+    };
+    const line = (u, v) => bend(...here, u, v, u, v);
+    const path = { moveTo: to, lineTo: line, bezierCurveTo: bend, arcTo: (u, v) => line(u, v) };
+    model.ways.add(path, camera, source, target, ...ends);
+    for (const [u, v] of points) {
+      for (let box = 0; box < model.boxes; box += 1) {
+        if (box === source || box === target) continue;
+        const isIn = u > x[box] && u < x[box] + width[box] && v > y[box] && v < y[box] + height[box];
+        if (isIn) found.push([source, target, box]);
+      }
+    }
+  }
+  return { pairs: pairSource.length, crossed: found.slice(0, 5) };
+}"""
+
+
+def test_edges_go_around_boxes(serve: Any, look: Any) -> None:
+    """Forward over several columns, back to an earlier one, and from one line of boxes to another."""
+    manager = FakeManager()
+    wide = GraphBuilder("wide").app("a").data("d").connect("a", "d")
+    for at in range(18):
+        wide.app(f"f{at}").connect("d", f"f{at}").data(f"o{at}").connect(f"f{at}", f"o{at}")
+    wide.app("last").connect("d", "last").connect("o3", "last").connect("o12", "last")
+    manager.add(wide.build(), "wide")
+    manager.add(chain(200), "long")
+    page = look(serve(manager)).page
+    for session, by, pairs in (("wide", "construct", 40), ("long", "construct", 99), ("long", "template", 2)):
+        opened(page, session)
+        assert page.evaluate(_CROSSED, by) == {"pairs": pairs, "crossed": []}
 
 
 _CORNERS = """async () => {

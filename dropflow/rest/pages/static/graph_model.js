@@ -1,5 +1,7 @@
 // The graph that the view shows: boxes, cells and edges from the server, the states of drops, and which are shown apart.
 
+import { Ways } from "./graph_lines.js";
+
 /** Groups of states, as in dropflow/session_views/bars.py; the last one is for unknown ones. */
 export const GROUPS = [
   { style: "completed", word: "completed" },
@@ -49,6 +51,7 @@ export class Model {
     this.changed = null;
     this.#index();
     this.recount();
+    this.ways = new Ways(this);
   }
 
   #index() {

@@ -1,6 +1,6 @@
 // Drops near by: with their names, ports and edges, as many as one frame can draw.
 
-import { leadBack, turnInside, turnOf } from "./graph_lines.js";
+import { addInside, inBox, leadBack, turnInside } from "./graph_lines.js";
 import { drawSign } from "./graph_theme.js";
 
 const MOST_EDGES = 5000;
@@ -22,16 +22,10 @@ export const DROP_HEIGHT = 30;
  * @property {number} quality 1, or less while the picture moves: fewer names and edges
  */
 
-/** Edges between boxes, which the boxes will cover. @param {Frame} frame @returns {number[]} drops on the canvas */
-export function beginNear(frame) {
+/** Drops and their edges. @param {Frame} frame */
+export function drawNear(frame) {
   const drops = visibleDrops(frame);
-  if (frame.model.edges) drawEdges(frame, drops, false);
-  return drops;
-}
-
-/** Drops, and the edges inside of boxes. @param {Frame} frame @param {number[]} drops */
-export function finishNear(frame, drops) {
-  if (frame.model.edges) drawEdges(frame, drops, true);
+  if (frame.model.edges) drawEdges(frame, drops);
   drawDrops(frame, drops);
 }
 
@@ -59,8 +53,8 @@ function visibleDrops({ camera, model, visible }) {
   return found;
 }
 
-/** @param {Frame} frame @param {number[]} drops @param {boolean} isInner edges inside of boxes, or between boxes */
-function drawEdges({ context, camera, model, theme, hovered, quality }, drops, isInner) {
+/** @param {Frame} frame @param {number[]} drops */
+function drawEdges({ context, camera, model, theme, hovered, quality }, drops) {
   const { edges, marked, selected } = model;
   const isVisible = new Set(drops);
   const plain = new Path2D();
@@ -69,23 +63,30 @@ function drawEdges({ context, camera, model, theme, hovered, quality }, drops, i
   const { part, box } = model.columns;
   let budget = MOST_EDGES * quality;
   const add = (source, target) => {
-    if ((box[source] === box[target]) !== isInner) return;
     const from = model.centre(source);
     const to = model.centre(target);
-    const [x, y] = camera.toScreen(from.x + DROP_WIDTH / 2, from.y);
-    const [u, v] = camera.toScreen(to.x - DROP_WIDTH / 2, to.y);
-    const bend = u < x ? 40 * camera.scale : Math.max(Math.min((u - x) / 2, 160 * camera.scale + 40), 12 * camera.scale);
     const isStrong = source === selected || target === selected || source === hovered || target === hovered;
     if (!isStrong && marked && !(marked[source] && marked[target])) return;
     const path = isStrong || marked ? strong : part[source] === part[target] ? plain : cut;
-    const turn = isInner ? turnInside(model, from, to) : turnOf(model, from.y, to.y);
+    budget -= 1;
+    const half = DROP_WIDTH / 2;
+    if (box[source] !== box[target]) {
+      const begin = inBox(model, source, from, half, 1, to.y);
+      model.ways.add(path, camera, box[source], box[target], begin, inBox(model, target, to, half, -1, from.y));
+      return;
+    }
+    const [x, y] = camera.toScreen(from.x + half, from.y);
+    const [u, v] = camera.toScreen(to.x - half, to.y);
+    const turn = turnInside(model, from, to);
     if (turn) {
       leadBack(path, camera, turn, x, y, u, v);
+    } else if (to.x > from.x) {
+      addInside(path, camera, model, from, to, half);
     } else {
+      const bend = 40 * camera.scale;
       path.moveTo(x, y);
       path.bezierCurveTo(x + bend, y, u - bend, v, u, v);
     }
-    budget -= 1;
   };
   for (const drop of drops) {
     const end = Math.min(edges.ptr[drop + 1], edges.ptr[drop] + MOST_OF_ONE);
@@ -117,7 +118,7 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
   const height = DROP_HEIGHT * scale;
   const sign = Math.min(5, height * 0.24);
   const size = Math.min(13, Math.max(9.5, height * 0.42));
-  const hasText = height >= 13;
+  const hasText = height >= 8;
   const hasIndex = height >= 24;
   const hasPorts = scale >= 1.15 && model.edges !== null && quality === 1;
   const isPlain = height < 20;
@@ -146,12 +147,12 @@ function drawDrops({ context, camera, model, theme, byPart, hovered, quality }, 
       context.fill();
       context.stroke();
     }
-    const inset = Math.max(height * 0.5, sign + 3);
+    const inset = height < 13 ? sign + 2.5 : Math.max(height * 0.5, sign + 3);
     if (!byPart && (quality === 1 || (group > 0 && group < 5))) drawSign(context, theme, group, x + inset, my, sign);
     if (hasText && labels > 0 && !isDim) {
       labels -= 1;
-      const room = width - inset - sign - 14 * Math.min(scale, 1);
-      const left = x + inset + sign + 5 * Math.min(scale, 1);
+      const room = width - inset - sign - (height < 13 ? 3 : 14 * Math.min(scale, 1));
+      const left = x + inset + sign + (height < 13 ? 1.5 : 5 * Math.min(scale, 1));
       context.textBaseline = "middle";
       context.textAlign = "left";
       context.font = `${size}px ${theme.font}`;

@@ -2,12 +2,13 @@
 
 import { GROUPS, ERROR, WAITING } from "./graph_model.js";
 import { drawSign } from "./graph_theme.js";
-import { leadBack, turnOf } from "./graph_lines.js";
-import { beginNear, DROP_HEIGHT, DROP_WIDTH, finishNear, Labels } from "./graph_near.js";
+import { drawNear, DROP_HEIGHT, DROP_WIDTH, Labels } from "./graph_near.js";
 
 /** Height of a cell in pixels from which drops are cells of a matrix, and from which they have names. */
 const MATRIX = 2.2;
-const NEAR = 15;
+const NEAR = 12;
+/** A label of a box, whose head is too low for it, is on a plate of this height if the box is large enough. */
+const PLATE = 13;
 /** A box of this height is a matrix, however small its cells are. */
 const LARGE = 90;
 const MOST_PAIRS = 1500;
@@ -26,10 +27,10 @@ export function paint(frame) {
   const cell = model.head.cell[1] * camera.scale;
   frame.visible = visibleBoxes(camera, model);
   const isNear = cell >= NEAR;
-  if (!isNear || !model.edges) drawPairs(frame);
-  const drops = isNear ? beginNear(frame) : [];
+  const numbers = !isNear || !model.edges ? drawPairs(frame) : [];
   for (const box of frame.visible) drawBox(frame, box, cell, isNear);
-  if (isNear) finishNear(frame, drops);
+  drawNumbers(context, theme, numbers);
+  if (isNear) drawNear(frame);
   else drawChosen(frame);
 }
 
@@ -61,8 +62,8 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
     if (model.marked && !(model.markedIn[source] && model.markedIn[target])) continue;
     const [a, b] = camera.toScreen(x[source] + width[source] - inset(model, source), y[source] + height[source] / 2);
     const [c, d] = camera.toScreen(x[target] + inset(model, target), y[target] + height[target] / 2);
-    const turn = turnOf(model, middleOf(model, source), middleOf(model, target));
-    if (!turn && (Math.max(a, c) < -200 || Math.min(a, c) > camera.width + 200)) continue;
+    const isBeside = Math.max(a, c) < -200 || Math.min(a, c) > camera.width + 200;
+    if (isBeside && !model.head.lines?.[1]) continue;
     if (Math.max(b, d) < -200 || Math.min(b, d) > camera.height + 200) continue;
     budget -= 1;
     const isChosen = chosenBox === source || chosenBox === target;
@@ -71,18 +72,14 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
     const key = `${isChosen ? 2 : isCut ? 1 : 0} ${thick.toFixed(1)}`;
     if (!buckets.has(key)) buckets.set(key, new Path2D());
     const path = buckets.get(key);
-    const label = { length: Math.hypot(c - a, d - b), edges: pairEdges[pair], isChosen };
-    if (turn) {
-      const [x, y] = leadBack(path, camera, turn, a, b, c, d);
-      Object.assign(label, { x, y, at: camera.toDrawing(x, y) });
-    } else {
-      const bend = c < a ? 12 + 40 * camera.scale : Math.max((c - a) * 0.45, 10);
-      path.moveTo(a, b);
-      path.bezierCurveTo(a + bend, b, c - bend, d, c, d);
-      const middle = [(x[source] + width[source] + x[target]) / 2, (y[source] + height[source] / 2 + y[target] + height[target] / 2) / 2];
-      Object.assign(label, { x: (a + c) / 2, y: (b + d) / 2, at: middle });
+    const level = (box, side) => {
+      const at = side > 0 ? x[box] + width[box] - inset(model, box) : x[box] + inset(model, box);
+      return [[at, at, middleOf(model, box)]];
+    };
+    const [u, v] = model.ways.add(path, camera, source, target, level(source, 1), level(target, -1));
+    if (pairEdges[pair] > 1 && labels.length < 400) {
+      labels.push({ x: u, y: v, length: Math.hypot(c - a, d - b), edges: pairEdges[pair], isChosen });
     }
-    if (pairEdges[pair] > 1 && labels.length < 400) labels.push(label);
   }
   // Many lines are faint, so that they do not cover each other and the boxes stay in front.
   const drawn = MOST_PAIRS * quality - budget;
@@ -97,7 +94,7 @@ function drawPairs({ context, camera, model, theme, byPairs, byPart, chosenBox, 
   context.setLineDash([]);
   context.globalAlpha = 1;
   const isFew = drawn <= MOST_NUMBERED && quality === 1;
-  drawNumbers(context, model, theme, isFew ? labels : labels.filter(({ isChosen }) => isChosen));
+  return isFew ? labels : labels.filter(({ isChosen }) => isChosen);
 }
 
 function middleOf({ columns }, box) {
@@ -109,20 +106,19 @@ function inset(model, box) {
   return model.isSingle(box) ? model.head.margin + (model.head.cell[0] - DROP_WIDTH) / 2 : 0;
 }
 
-/** Numbers of edges in the middle of lines, where no other number is. */
-function drawNumbers(context, model, theme, labels) {
+/** Numbers of edges beside the ends of lines, where no other number is, in front of everything else. */
+function drawNumbers(context, theme, labels) {
   const taken = [];
   const text = new Labels(context);
   context.font = `11px ${theme.font}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   labels.sort((one, two) => two.isChosen - one.isChosen);
-  for (const { x, y, at, length, edges } of labels) {
+  for (const { x, y, length, edges } of labels) {
     if (taken.length >= MOST_NUMBERS) break;
     const words = edges.toLocaleString("en");
     const half = text.width(words) / 2 + 4;
     if (length < half * 2 + 30) continue;
-    if (model.boxAt(...at) >= 0) continue;
     if (taken.some((other) => Math.abs(other.x - x) < other.half + half + 6 && Math.abs(other.y - y) < 18)) continue;
     taken.push({ x, y, half });
     context.fillStyle = theme.paper;
@@ -227,13 +223,14 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, c
     const paper = { ...theme, groups: GROUPS.map(() => theme.raised), faint: theme.raised };
     drawSign(context, paper, group, mx, my, Math.min(5, height * 0.3));
   }
-  const across = model.head.cell[0] * camera.scale;
-  if (cell >= 8 && across >= 56 && !isDim) {
+  // Below the drop, down to the next box: the name has the same size at each distance, as long as it fits there.
+  const across = model.columns.width[box] * camera.scale + 12;
+  if (across >= 40 && (model.columns.height[box] + 32) * camera.scale - height >= 13 && !isDim) {
     context.font = `10px ${theme.font}`;
     context.textAlign = "center";
     context.textBaseline = "top";
     context.fillStyle = theme.muted;
-    context.fillText(new Labels(context).fitted(model.head.labels[box], across + 14), mx, my + height / 2 + 4);
+    context.fillText(new Labels(context).fitted(model.head.labels[box], across), mx, my + height / 2 + 2);
   }
   if (box === chosenBox) {
     context.strokeStyle = theme.accent;
@@ -248,7 +245,7 @@ function drawSingle({ context, camera, model, theme, byPart, chosenBox }, box, c
 /** A box far away: a label if there is room, and the stacked bar of its drops. */
 function drawFar(frame, box, x, y, width, height) {
   const { context, theme, model } = frame;
-  const hasLabel = height >= 30 && width >= 44;
+  const hasLabel = height >= 22 && width >= 40;
   if (!hasLabel) {
     drawBar(frame, box, x, y, width, height);
     return;
@@ -330,6 +327,17 @@ function drawHead(frame, box, x, y, width, header) {
       const thick = Math.max(1, Math.min(header * 0.6, 4));
       drawBar(frame, box, x + inset, y + (header - thick) / 2, width - 2 * inset, thick);
     }
+    const { height } = model.columns;
+    if (width < 40 || height[box] * frame.camera.scale < PLATE + 9) return;
+    const text = new Labels(context);
+    context.font = `10px ${theme.font}`;
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    const words = text.fitted(model.head.labels[box], width - 6);
+    context.fillStyle = theme.raised;
+    context.fillRect(x + 1, y + 1, text.width(words) + 5, PLATE - 1);
+    context.fillStyle = theme.ink;
+    context.fillText(words, x + 3, y + PLATE / 2 + 1);
     return;
   }
   const size = Math.min(13, Math.max(10, header * 0.42));

@@ -27,11 +27,13 @@
 <span class="live" role="status" data-state="off" hidden></span>
 % end
 </div>
-<details class="graph-logical-part" open><summary>Logical graph</summary><div id="graph-logical" class="graph-logical"></div></details>
+<details class="graph-logical-part"><summary>Logical graph</summary><div id="graph-logical" class="graph-logical"></div></details>
+<div class="graph-strip">
 % if events:
 <div class="scrub" id="scrub" data-moment="{{api}}/moment" hidden><label>Moment<input type="range" min="0" max="1000" value="1000" aria-label="Moment of the session"></label><output></output><button type="button" disabled>Now</button></div>
 % end
 <ul class="legend" id="graph-legend" aria-label="Colours"></ul>
+</div>
 <div class="graph-body">
 <div class="graph-stage">
 <canvas tabindex="0" role="application" aria-label="The graph. Arrows move it, plus and minus zoom, F fits it, Enter chooses what is in the middle, Escape leaves, slash searches. The list of its boxes is beside it."></canvas>
