@@ -176,12 +176,14 @@ class StatisticsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How many of the slowest attempts, and how many steps of the critical path, statistics list.
 
     With a `time`, in seconds since the epoch, they are of the attempts that had ended by then. What was moved between
-    nodes is left out then: it has no times.
+    nodes is left out then: it has no times. With `waits=false`, only times by logical node and what was moved are
+    computed, in a fraction of the time: nothing follows from what attempts waited for.
     """
 
     slowest: Annotated[int, Meta(ge=0, le=1000)] = 10
     steps: Annotated[int, Meta(ge=0, le=1000)] = 100
     time: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
+    waits: bool = True
 
 
 DEFAULT_STATISTICS = StatisticsQuery()

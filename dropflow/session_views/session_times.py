@@ -16,8 +16,8 @@ from dropflow.rest.state_records import DropStates
 from dropflow.session_views.moment_drops import drops_at
 from dropflow.session_views.moment_view import session_moment
 from dropflow.states import UNKNOWN_STATE
-from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
-from dropflow.times.attempts import attempts_of, check_rows, ended_by
+from dropflow.times.analysis import Analysis, analyse, pack_analysis, profiles_of, statistics_of
+from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows, ended_by
 from dropflow.times.moments import Moments, moments_of
 from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.statistics import TimesStatistics
@@ -52,6 +52,7 @@ class SessionTimes(ABC):
 
     _last: _LastAnalysis | None = None
     _last_moments: _LastMoments | None = None
+    _last_graph: tuple[str, float, PhysicalGraph] | None = None
 
     @abstractmethod
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
@@ -74,8 +75,14 @@ class SessionTimes(ABC):
     def times_statistics(self, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimesStatistics:
         """Return statistics of the attempts."""
         sections = self._time_sections(session)
-        found = self._analyse(session, sections)
         missing = _missing(sections)
+        if not query.waits:
+            attempts = attempts_of(sections)
+            graph = self._graph_of(session, attempts)
+            traffic = () if query.time else traffic_of(graph, sections)
+            attempts = ended_by(attempts, query.time) if query.time else attempts
+            return profiles_of(graph, attempts, missing=missing, traffic=traffic, uncounted=uncounted_nodes(sections))
+        found = self._analyse(session, sections)
         if query.time:
             found = analyse(found.graph, ended_by(found.attempts, query.time))
             return statistics_of(found, most=query.slowest, most_steps=query.steps, missing=missing)
@@ -123,11 +130,17 @@ class SessionTimes(ABC):
         is_same = known is not None and (known.session, known.start) == (session, attempts.start)
         if known is not None and is_same and known.counts == counts:
             return known.found
-        graph = known.found.graph if known is not None and is_same and len(attempts) else self.graph(session)
-        check_rows(graph, attempts, session)
-        found = analyse(graph, attempts)
+        found = analyse(self._graph_of(session, attempts), attempts)
         self._last = _LastAnalysis(session, attempts.start, counts, found)
         return found
+
+    def _graph_of(self, session: str, attempts: AttemptColumns) -> PhysicalGraph:
+        """Return the graph of a session with these attempts; the one that is known, if it is the same session."""
+        known = self._last_graph
+        if known is None or not len(attempts) or known[:2] != (session, attempts.start):
+            known = self._last_graph = session, attempts.start, self.graph(session)
+        check_rows(known[2], attempts, session)
+        return known[2]
 
 
 def _missing(sections: list[TimesSection]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +15,7 @@ from dropflow.times.gaps import GAP_KINDS, Gaps, gaps_of
 from dropflow.times.lanes import Lanes, lanes_of
 from dropflow.times.octets import pack_columns
 from dropflow.times.planned import planned_seconds
-from dropflow.times.statistics import CriticalStep, LaneUse, NodeTraffic, TimesStatistics
+from dropflow.times.statistics import NO_TIMES, CriticalStep, LaneUse, NodeTraffic, TimesStatistics
 from dropflow.times.waits import DATA, REPETITION, WAITED_FOR, WORKER, Waits, waits_of
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "analyse",
     "lane_name",
     "pack_analysis",
+    "profiles_of",
     "statistics_of",
 ]
 
@@ -95,6 +97,28 @@ def statistics_of(
         critical_waited=float(waited[path].sum()),
         critical_moved=float(moved[path].sum()),
         lanes=_lane_uses(found),
+        traffic=traffic[:_MOST_PAIRS],
+        missing=missing,
+        uncounted=uncounted,
+    )
+
+
+def profiles_of(
+    graph: PhysicalGraph,
+    attempts: AttemptColumns,
+    *,
+    missing: tuple[str, ...] = (),
+    traffic: tuple[NodeTraffic, ...] = (),
+    uncounted: tuple[str, ...] = (),
+) -> TimesStatistics:
+    """Return the statistics that do not follow from what attempts waited for; see `statistics_of`."""
+    return msgspec.structs.replace(
+        NO_TIMES,
+        attempts=len(attempts),
+        failed=int(np.count_nonzero(attempts.failed)),
+        began=attempts.start,
+        ended=attempts.end,
+        templates=profile(graph, attempts.records),
         traffic=traffic[:_MOST_PAIRS],
         missing=missing,
         uncounted=uncounted,

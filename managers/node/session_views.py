@@ -269,23 +269,25 @@ def _text(value: object) -> str:
 def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, limit: int = 0) -> ResultList:
     """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay."""
     graph = piece.graph
-    is_leaf = np.diff(graph.successors.ptr) == 0
-    is_root = np.diff(graph.predecessors.ptr) == 0
+    is_persistent = np.array([template.persist for template in graph.templates], dtype=np.bool_)
+    # Memoryviews, and a path only where it is needed: sessions have a hundred thousand contents.
+    stays = ((np.diff(graph.successors.ptr) == 0) | is_persistent[graph.template]).data
+    is_root = (np.diff(graph.predecessors.ptr) == 0).data
+    is_own = piece.is_own.data
     found: list[ResultInfo] = []
     more = more_size = 0
     for row in sorted(contents, key=piece.drop.data.__getitem__):
         handle = contents[row]
-        template = graph.templates[graph.template[row]]
-        if not piece.is_own[row] or handle.kind in ("null", "url"):
+        if not is_own[row] or handle.kind in ("null", "url"):
             continue
         is_file = handle.kind in ("file", "directory")
-        path = Path(handle.location)
-        inside = path.is_relative_to(directory)
-        if not (is_leaf[row] or template.persist or is_file) or (is_root[row] and not inside):
+        if not (stays[row] or is_file) or (is_root[row] and not Path(handle.location).is_relative_to(directory)):
             continue  # consumed by other drops, or an input of the graph
         if limit and len(found) == limit:
             more, more_size = more + 1, more_size + handle.size
             continue
+        path, template = Path(handle.location), graph.templates[graph.template[row]]
+        inside = path.is_relative_to(directory)
         if is_file:
             where = str(path.relative_to(directory)) if inside else str(path)
         else:

@@ -353,7 +353,7 @@ def session_view(manager: Manager, session: str, query: DropQuery, *, has_times:
     listed = ResultsQuery(limit=0 if query.time else _FIRST_RESULTS)
     found = optional.read(lambda: manager.results(session, listed), ResultList(results=()))
     missing += tuple(f"Node {node} did not answer: its results are missing." for node in found.missing)
-    results, wanted = found.results, StatisticsQuery(time=query.time)
+    results, wanted = found.results, StatisticsQuery(time=query.time, waits=False)
     if query.time:
         detail, results = as_it_was(manager, detail, results, query.time)
     times = optional.read(lambda: manager.times_statistics(session, wanted), NO_TIMES) if has_times else NO_TIMES

@@ -12,7 +12,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.shapes import fan
 from dropflow.testing.strategies import graphs
-from dropflow.times.analysis import Analysis, analyse, pack_analysis, statistics_of
+from dropflow.times.analysis import Analysis, analyse, pack_analysis, profiles_of, statistics_of
 from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows
 from dropflow.times.lanes import lanes_of
 from dropflow.times.octets import pack_times, read_sections
@@ -185,6 +185,17 @@ def test_a_wait_on_the_critical_path_is_told_apart_by_what_it_was_for() -> None:
 
     assert (step.waited_for, step.waited, step.moved) == ("data", 6, 2)
     assert executed_path(graph, found.attempts, found.waits).tolist() == [first, row(graph, "b"), last]
+
+
+def test_statistics_without_waits_are_the_same_in_what_they_have() -> None:
+    """Times by logical node, counts and bounds are those of the whole statistics; lanes and paths are left out."""
+    graph = fan(40)
+    attempts = attempts_of(sections_of(executed(graph, 3)))
+    whole, part = statistics_of(analyse(graph, attempts)), profiles_of(graph, attempts)
+
+    assert (part.templates, part.attempts, part.failed) == (whole.templates, whole.attempts, whole.failed)
+    assert (part.began, part.ended) == (whole.began, whole.ended)
+    assert (part.lanes, part.critical, part.slowest) == ((), (), ())
 
 
 def test_waiting_to_be_given_out_is_told_apart_from_queueing() -> None:
