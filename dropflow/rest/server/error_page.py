@@ -29,6 +29,9 @@ _CARD = """<div class="card">
 % if hint:
 <p class="muted">What to do: <bdi>{{hint}}</bdi></p>
 % end
+% if is_awaited:
+<p class="muted">If it is to begin, wait: this page comes as soon as it is there.</p>
+% end
 % if status == 401:
 <p><a class="button primary" href="/login">Log in</a></p>
 % else:
@@ -47,8 +50,11 @@ def wants_page(accept: str) -> bool:
     return "text/html" in accept.lower()
 
 
-def error_page(error: DropflowError, target: str) -> str:
-    """Return an error of the request for `target` as an HTML page, with a link to the login if the token is missing."""
+def error_page(error: DropflowError, target: str, *, is_awaited: bool = False) -> str:
+    """Return an error of the request for `target` as an HTML page, with a link to the login if the token is missing.
+
+    One that `is_awaited` is asked for again by the browser until it is there.
+    """
     status = status_of(error)
     title = _TITLES.get(status, "The server could not answer")
     return card_page(
@@ -61,4 +67,5 @@ def error_page(error: DropflowError, target: str) -> str:
         hint=error.hint,
         status=status,
         code=error.code,
+        is_awaited=is_awaited,
     )

@@ -21,6 +21,9 @@ _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
     }
 )
 """Headers that belong to a status."""
+_AWAITED = "/sessions/"
+"""Pages below this path may come: who has opened one before its session exists gets it when it does."""
+_EVERY = 3
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
@@ -59,9 +62,11 @@ def error_response(
     if wants_page(headers.get("Accept", "")) and not target.startswith("/api/"):
         if status == HTTPStatus.UNAUTHORIZED and login and "Authorization" not in headers:
             return ErrorResponse(303, "text/plain", (("Location", f"/login?next={quote(target, safe='')}"),), b"")
-        return ErrorResponse(
-            status, "text/html; charset=utf-8", more, error_page(error, target).encode(errors="replace")
-        )
+        is_awaited = status == HTTPStatus.NOT_FOUND and target.startswith(_AWAITED)
+        if is_awaited:
+            more += (("Refresh", str(_EVERY)),)
+        page = error_page(error, target, is_awaited=is_awaited)
+        return ErrorResponse(status, "text/html; charset=utf-8", more, page.encode(errors="replace"))
     body: dict[str, object] = {"ok": False, "error": to_body(error)}
     if daliuge:
         body |= {"type": "DaliugeException", "args": [str(error)]}

@@ -13,7 +13,7 @@
 <p class="muted"><span class="button" aria-disabled="true">Change the values…</span></p>
 <p>{{refusal}}</p>
 % else:
-<p>The next page has a form of the parameters and the options, with the values of this session, and the button that runs it.</p>
+<p>The next page has the options of this session, a form of the parameters with its values if the graph declares any, and the button that runs it.</p>
 % if note.configuration or note.settings:
 <dl class="facts block-small">
 % if note.configuration:

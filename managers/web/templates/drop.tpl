@@ -4,8 +4,8 @@
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown_name(drop.name, 80)}}</bdi></a></p>
-<h1><bdi>{{shown_name(drop.name, 200)}}</bdi></h1>
-<p class="mono"><bdi>{{shown_name(drop.oid, 1000)}}</bdi></p>
+<h1 title="{{shown_name(drop.name, 1000)}}"><bdi>{{shown_name(drop.name, 200)}}</bdi></h1>
+<p class="mono clip" title="{{drop.oid}}"><bdi>{{shown_name(drop.oid, 1000)}}</bdi></p>
 <p class="views"><a href="{{session_url(name)}}/graph#drop={{drop.drop}}">Show it in the graph</a> <a href="{{origin_url(name, drop.oid)}}">Origin</a></p>
 </div>
 <span class="live" id="live" role="status" data-state="off" hidden></span>

@@ -2,13 +2,14 @@
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 
+from dropflow.graph.builder import GraphBuilder
 from dropflow.rest.manager_records import NodeInfo
 from dropflow.rest.session_records import DropQuery
-from dropflow.testing.fake_manager import manager_with_sessions
+from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium
 from tests.times.made_times import executed, sections_of
@@ -467,6 +468,34 @@ def test_a_browser_without_a_token_is_redirected_to_the_login(serve: Any, look: 
 
     expect(page).to_have_url(re.compile("/sessions/failed$"))
     expect(page.get_by_role("heading", level=1)).to_have_text("failed")
+
+
+def test_a_page_that_is_opened_before_its_session_comes_with_it(serve: Any, look: Any) -> None:
+    """The page of a session that does not exist says that it waits, and shows the session once it has begun."""
+    manager = FakeManager()
+    window = look(serve(manager))
+    window.allow_console_messages("404")
+    page = window.page
+    page.goto("/sessions/later/graph")
+    expect(page.get_by_text("this page comes as soon as it is there")).to_be_visible()
+    manager.add(fan(20), "later")
+    expect(page.locator("#graph[data-ready=yes]")).to_have_count(1, timeout=30_000)
+
+
+def test_a_long_name_leaves_room_on_a_phone(serve: Any, look: Any) -> None:
+    """The heading of a page has three lines at most; all of the name is in its title."""
+    manager = FakeManager()
+    name = "calibrate the visibilities of all antennas and channels of the second night " * 2
+    manager.add(GraphBuilder("s").app(name).data("b").connect(name, "b").build(), "s")
+    page = look(serve(manager), viewport={"width": 390, "height": 844}).page
+    oid = manager.drops("s", DropQuery(limit=1)).drops[0].oid
+    page.goto(f"/sessions/s/drops/{quote(oid, safe='')}")
+    heading = page.get_by_role("heading", level=1)
+    lines = "(element) => element.getBoundingClientRect().height / parseFloat(getComputedStyle(element).lineHeight)"
+
+    assert heading.evaluate(lines) < 3.5
+    assert page.locator(".crumbs").evaluate(lines) < 2.5
+    expect(heading).to_have_attribute("title", name.strip())
 
 
 def test_an_unknown_page_links_to_the_first_page(serve: Any, look: Any) -> None:

@@ -53,6 +53,16 @@ def _middle(manager: FakeManager) -> SessionMoment:
     return manager.moment("s", MomentQuery(time=whole.began + 0.5 * (whole.ended - whole.began)))
 
 
+def _check_moment_of_address(page: Any, completed: Any, then: str) -> None:
+    """Assert that the graph shows its moment after it is loaded again, and now without one in its address."""
+    page.reload()
+    expect(completed).to_contain_text(then)
+    expect(page.get_by_text("as it was", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Now").click()
+    expect(completed).to_contain_text("79")
+    expect(page).to_have_url(re.compile(r"/graph$"))
+
+
 def test_a_slider_shows_the_session_at_any_moment(serve: Any, look: Any, tmp_path: Path) -> None:
     """Numbers, bars, tables and graph are those of the moment, and of now again; the report opens from the disk."""
     manager = _manager()
@@ -97,8 +107,7 @@ def test_a_slider_shows_the_session_at_any_moment(serve: Any, look: Any, tmp_pat
     expect(completed).to_contain_text(str(middle.counts.completed))
     expect(page.get_by_text("as it was", exact=True)).to_be_visible()
     assert accessibility_findings(page) == []
-    page.get_by_role("button", name="Now").click()
-    expect(completed).to_contain_text("79")
+    _check_moment_of_address(page, completed, str(middle.counts.completed))
 
     page.goto((tmp_path / "report.html").as_uri())
     expect(page.get_by_role("heading", level=1)).to_have_text("s")

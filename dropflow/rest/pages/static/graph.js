@@ -39,6 +39,9 @@ let folds = new Map();
 let hovered = -1;
 let chosenBox = -1;
 let early = null;
+/** The moment that is shown, in seconds since the epoch; 0 for now. */
+let moment = Number(new URLSearchParams(location.hash.slice(1)).get("time")) || 0;
+let wasPast = false;
 let isDirty = false;
 let edgesAsked = false;
 let listTimer = 0;
@@ -144,6 +147,7 @@ async function load() {
   const isFirst = model === null;
   model = new Model(found.head, found.columns, model);
   if (isFirst && early) model.setStates(early);
+  model.isPast ||= isFirst && wasPast;
   early = null;
   matrix = new Matrix(model, theme);
   matrix.byPart = byPart;
@@ -167,7 +171,7 @@ async function load() {
 function fit(isGliding = true) {
   const [width, height] = model.head.size;
   const whole = camera.framing(0, 0, width, height);
-  camera.least = Math.min(whole.scale * 0.5, 0.5);
+  camera.least = Math.min(whole.scale * 0.4, 0.4);
   camera.go(whole, isGliding);
   camera.isFree = false;
 }
@@ -290,6 +294,7 @@ function writeAddress() {
   if (grouping !== "construct") hash.set("by", grouping);
   if (model?.selected >= 0) hash.set("drop", String(model.selected));
   if (selection) hash.set("show", selection);
+  if (moment) hash.set("time", String(moment));
   history.replaceState(null, "", `${location.pathname}${location.search}${`${hash}` && `#${hash}`}`);
 }
 
@@ -541,11 +546,16 @@ if (events) {
     },
     onState: tell,
   });
-  const show = (moment, isPast) => {
-    if (!model) return;
+  const show = (found, isPast) => {
+    moment = isPast ? found.time : 0;
+    writeAddress();
+    if (!model) {
+      [early, wasPast] = [octets(found.states), isPast];
+      return;
+    }
     const drop = model.selected;
     const before = [model.isPast, model.group[drop]];
-    model.setStates(octets(moment.states));
+    model.setStates(octets(found.states));
     model.isPast = isPast;
     if (drop >= 0 && (before[0] !== isPast || before[1] !== model.group[drop])) panel.showDrop(model, drop);
     listSoon();
@@ -553,13 +563,14 @@ if (events) {
   };
   const scrub = new Scrub(document.getElementById("scrub"), {
     hasStates: true,
-    onMoment(moment) {
+    time: moment,
+    onMoment(found) {
       stream.close();
       tell("past");
-      show(moment, true);
+      show(found, true);
     },
-    onNow(moment) {
-      show(moment, false);
+    onNow(found) {
+      show(found, false);
       if (stream.isOver) {
         tell("over");
       } else stream.open();
