@@ -9,7 +9,7 @@
 <tr data-row="{{node.name}}">
 <th scope="row" class="name">
 % if node.url.startswith(("http://", "https://")):
-<a href="{{hop_url(node.url, "/")}}"><bdi>{{shown_name(node.name)}}</bdi></a>
+<a href="{{hop_url(node.url, "/")}}" title="{{shown_name(node.name, 1000)}}"><bdi class="clip">{{shown_name(node.name)}}</bdi></a>
 % else:
 <bdi>{{shown_name(node.name)}}</bdi>
 % end

@@ -5,8 +5,8 @@
 <div class="page-head">
 <div>
 <p class="crumbs"><a href="/sessions">Sessions</a></p>
-<h1><bdi>{{shown_name(name, 200)}}</bdi></h1>
-<p><bdi>{{shown_name(session.graph, 200)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
+<h1 title="{{shown_name(name, 1000)}}"><bdi>{{shown_name(name, 200)}}</bdi></h1>
+<p><bdi>{{shown_name(session.graph, 80)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
 <p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{timeline_url(name)}}">Timeline</a> <a href="{{session_url(name)}}/log">Log</a> <a href="{{compare_url(name)}}">Compare</a></p>
 </div>
 <div class="actions" data-part="actions">
@@ -173,7 +173,7 @@
 </tr></thead>
 <tbody>
 % for drop in view.drops.drops:
-<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown_name(drop.oid, 160)}}</bdi></a><span class="sub at-narrow"><bdi>{{shown_name(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown_name(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state, is_running=drop.is_running)}}" title="{{drop.state}}">{{state_word(drop.state, is_running=drop.is_running)}}</span></td><td class="at-middle"><bdi class="clip">{{shown_name(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{format_size(drop.size)}}</td></tr>
+<tr data-row="{{drop.drop}}"><td class="number muted at-wide">{{drop.drop}}</td><th scope="row"><a class="mono" href="{{drop_url(name, drop.oid)}}"><bdi class="clip">{{shown_name(drop.oid, 160)}}</bdi></a><span class="sub clip at-narrow"><bdi>{{shown_name(drop.name, 80)}}</bdi></span></th><td class="at-middle"><bdi class="clip">{{shown_name(drop.name, 120)}}</bdi></td><td><span class="state {{state_style(drop.state, is_running=drop.is_running)}}" title="{{drop.state}}">{{state_word(drop.state, is_running=drop.is_running)}}</span></td><td class="at-middle"><bdi class="clip">{{shown_name(drop.node, 80)}}</bdi></td><td class="number at-wide">{{drop.attempt}}</td><td class="number at-middle">{{format_size(drop.size)}}</td></tr>
 % end
 </tbody></table></div>
 % else:

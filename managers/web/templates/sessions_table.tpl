@@ -8,8 +8,8 @@
 % for session in sessions:
 % numbers = grouped(session.counts)
 <tr data-row="{{session.session}}">
-<th scope="row" class="name"><a href="{{session_url(session.session)}}"><bdi>{{shown_name(session.session)}}</bdi></a>
-<span class="sub clip"><bdi>{{shown_name(session.graph)}}</bdi></span></th>
+<th scope="row" class="name"><a href="{{session_url(session.session)}}" title="{{shown_name(session.session, 1000)}}"><bdi class="clip">{{shown_name(session.session)}}</bdi></a>
+<span class="sub clip" title="{{shown_name(session.graph, 1000)}}"><bdi>{{shown_name(session.graph)}}</bdi></span></th>
 <td><span class="state {{session_style(session.status)}}">{{session.status.lower()}}</span></td>
 <td class="grow">
 % include("bar.tpl", numbers=numbers, big=False, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
