@@ -333,7 +333,10 @@ class Runner(Protocol):
         ...
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Queue a batch of attempts."""
+        """Queue a batch of attempts.
+
+        If the graph has priorities, an empty batch tells that the results so far have made no attempts ready.
+        """
         ...
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:

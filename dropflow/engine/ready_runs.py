@@ -181,10 +181,11 @@ class ReadyRuns:
             self.extend([run for run in followers.returned if current(run.drop, run.attempt)])
             followers.returned.clear()
         room = self._runner.window - self._inputs.in_flight + len(followers)
-        if room <= 0 or not self._ready or self._core.status is SessionState.PAUSED:
-            return
-        batch, chains = self._take(room)
+        may_take = room > 0 and self._ready and self._core.status is not SessionState.PAUSED
+        batch, chains = self._take(room) if may_take else ([], [])
         if not batch:
+            if self._tasks.priority is not None:
+                self._runner.submit(())  # it may wait for what is more urgent than what it has
             return
         tasks = self._tasks.build_chains(batch, chains, self._core, self._contents.contents, self._streams)
         self._inputs.in_flight += len(batch) + sum(map(len, chains))

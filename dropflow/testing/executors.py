@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
+from dropflow.engine.chained_tasks import LONG_SECONDS
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS
 
@@ -21,7 +22,8 @@ class ScriptedExecutor:
     ``die-once`` sends its process SIGKILL in its first attempt.
     ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
     the id of its process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that:
-    ``begin`` or ``end``, and its row. Every other component copies its inputs to its outputs.
+    ``begin`` or ``end``, and its row; ``track_long`` works for longer, and says so. Every other component copies its
+    inputs to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:
@@ -43,8 +45,8 @@ class ScriptedExecutor:
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":
             os._exit(7)
-        if script == "track":
-            self._track(task)
+        if script in ("track", "track_long"):
+            self._track(task, _TRACK_SECONDS if script == "track" else LONG_SECONDS)
         if script in ("hang", "deaf"):
             aborted = self._aborts.setdefault((task.drop, task.attempt), threading.Event())
             (aborted if script == "hang" else threading.Event()).wait()
@@ -52,7 +54,8 @@ class ScriptedExecutor:
             return AttemptResult(task.drop, task.attempt, failure=failure)
         body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
         part = Handle(body=body, size=len(body))
-        return AttemptResult(task.drop, task.attempt, {output.drop: part for output in task.outputs})
+        handles = {output.drop: part for output in task.outputs}
+        return AttemptResult(task.drop, task.attempt, handles, seconds=LONG_SECONDS if script == "track_long" else 0.0)
 
     def _is_first(self, task: Task) -> bool:
         try:
@@ -61,11 +64,11 @@ class ScriptedExecutor:
             return False
         return True
 
-    def _track(self, task: Task) -> None:
+    def _track(self, task: Task, seconds: float) -> None:
         # Lines that are appended to a file by single writes do not mix.
         with Path(self._spec.directory, "files", "track").open("a", buffering=1, encoding="ascii") as track:
             track.write(f"begin {task.drop}\n")
-            threading.Event().wait(_TRACK_SECONDS)
+            threading.Event().wait(seconds)
             track.write(f"end {task.drop}\n")
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:  # noqa: ARG002 - one protocol

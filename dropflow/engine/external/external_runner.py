@@ -127,7 +127,8 @@ class ExternalRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
         batch = tuple(tasks)
-        self._command(lambda: self._waiting.add(batch))
+        if batch:
+            self._command(lambda: self._waiting.add(batch))
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
         """Forget an attempt that waits, or have its worker stop it; if that does not answer, it is given up."""

@@ -16,6 +16,7 @@ the place of the first one that is idle.
 """
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
@@ -140,6 +141,11 @@ class Dispatcher:
     # Attempts to workers.
 
     @property
+    def next_due(self) -> float:
+        """When attempts may be given to workers that wait for more urgent ones; inf if none do."""
+        return min((one.not_before for one in self._turns if one.pending and one.not_before > 0.0), default=math.inf)
+
+    @property
     def has_waiting(self) -> bool:
         """Whether attempts wait for a worker."""
         return any(runner.is_waiting for runner in self._turns)
@@ -149,14 +155,12 @@ class Dispatcher:
         self.is_paused = self._must_pause()
         if not self._workers or self.is_paused or not self._assign_suspects(now):
             return
-        if self._next is not None and not self._next.needs_own_worker:
-            self._next = None  # what waited for a worker was aborted, or its runner has left
-        waiting = sum(bool(runner.pending) for runner in self._turns)
+        waiting = self._count_waiting(now)
         while waiting:
             if self._next is None:
                 self._turns.rotate(-1)
             runner = self._next or self._turns[-1]
-            if not runner.pending:
+            if not runner.pending or runner.not_before > now:
                 continue
             if runner.needs_own_worker:
                 needs = self._admitted(runner.needs_of(runner.pending[0]))
@@ -179,6 +183,14 @@ class Dispatcher:
             self.is_paused = self._must_pause()
             if self.is_paused:
                 return
+
+    def _count_waiting(self, now: float) -> int:
+        """Return how many runners have attempts that may be given to workers; 0 if one of them waits for a worker."""
+        if self._next is not None and not self._next.needs_own_worker:
+            self._next = None  # what waited for a worker was aborted, or its runner has left
+        if self._next is not None and self._next.not_before > now:
+            return 0
+        return sum(bool(runner.pending) and runner.not_before <= now for runner in self._turns)
 
     def _must_pause(self) -> bool:
         """Return whether attempts wait until those that run have ended, because memory is nearly used up."""
@@ -306,6 +318,7 @@ class Dispatcher:
             if runner is not None and result.failure is None:
                 written = 0 if result.usage is None else result.usage.written
                 runner.expected.note(task.template, result.seconds, written)
+                runner.await_successors(result.seconds, self._clock.now)
             found.append((number, result))
         self.deliver(found)
 

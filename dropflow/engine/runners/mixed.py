@@ -35,7 +35,7 @@ class MixedRunner:
         waiting = [task for task in tasks if self._waits[task.template]]
         if waiting:
             self._waiting.submit(waiting)
-        if len(waiting) < len(tasks):
+        if len(waiting) < len(tasks) or not tasks:
             self._computing.submit([task for task in tasks if not self._waits[task.template]])
 
     @property

@@ -19,6 +19,7 @@ See `dropflow.engine.runners.worker` for the other side.
 import contextlib
 import itertools
 import logging
+import math
 import selectors
 import signal
 import socket
@@ -206,6 +207,8 @@ class WorkerPool:
         if any(worker.is_idle for worker in self._workers):
             waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
             deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
+        if self._dispatcher.next_due < math.inf:
+            deadlines.append(self._dispatcher.next_due)
         if self._dispatcher.is_paused:
             deadlines.append(self._time.now + _PAUSE_SECONDS)
         if self._may_start:
@@ -418,8 +421,10 @@ class PooledRunner:
         self._pool.command(lambda dispatcher: dispatcher.enter(self._queue))
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Queue `tasks`."""
+        """Queue `tasks`; if there are none, wake the pool only if it waits for that."""
         batch = tuple(tasks)
+        if not batch and self._queue.not_before == -math.inf:
+            return  # set before the results are delivered that this answers
         self._pool.command(lambda _: self._queue.add(batch))
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:

@@ -1,5 +1,6 @@
 """The attempts of one session that wait for a worker of a pool."""
 
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Task
-from dropflow.engine.chained_tasks import largest_needs, members, not_begun, rest_not_begun
+from dropflow.engine.chained_tasks import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun
 from dropflow.engine.runners.aborted import aborted
 from dropflow.engine.runners.expected_seconds import ExpectedSeconds
 from dropflow.engine.runners.worker_process import needs_own_worker
@@ -16,6 +17,9 @@ from dropflow.failure import Failure
 from dropflow.graph.resource_needs import ResourceNeeds, needs_of
 
 __all__ = ["RunnerQueue"]
+
+_ANSWER_SECONDS = 0.05
+"""How long to wait for a session that takes a result: it has other things to do, too."""
 
 
 class RunnerQueue:
@@ -48,12 +52,15 @@ class RunnerQueue:
         """The drops whose attempts workers are at, and the numbers of these; replaced as a whole, for other threads."""
         self.broken: Failure | None = None
         """Why none of its attempts can be run."""
+        self.not_before = -math.inf
+        """When its attempts may be given to workers: the session may be about to add a more urgent one."""
         self.is_leaving = False
         self.has_left = threading.Event()
         """Set when no worker has an attempt of it any more, after it was closed."""
 
     def add(self, tasks: Sequence[Task]) -> None:
         """Add attempts."""
+        self.not_before = -math.inf
         if self._held is not None and self.broken is None:
             self._held += tasks
             return
@@ -92,6 +99,14 @@ class RunnerQueue:
         if rest := rest_not_begun(tasks):
             self.deliver(rest)
         return tasks
+
+    def await_successors(self, seconds: float, now: float) -> None:
+        """Give no attempt to a worker until the session has taken the result of one that took so many seconds.
+
+        A successor of it may be more urgent than all that wait. After a short attempt, that is not worth the time.
+        """
+        if seconds >= LONG_SECONDS and self.pending and (self.pending[0].priority or self.pending[-1].priority):
+            self.not_before = now + _ANSWER_SECONDS
 
     @property
     def is_waiting(self) -> bool:

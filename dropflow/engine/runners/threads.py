@@ -22,6 +22,8 @@ __all__ = ["ThreadRunner"]
 
 _CLOSE_SECONDS = 1.0
 """How long all threads together may take to end."""
+_ANSWER_SECONDS = 0.05
+"""How long to wait for a session that takes a result: it has other things to do, too."""
 _PLAIN = ResourceNeeds()
 
 
@@ -52,6 +54,8 @@ class ThreadRunner:
         self._waiting: set[tuple[int, int]] = set()
         self._running: dict[tuple[int, int], _ThreadAttempt] = {}
         self._closed = self._is_held = False
+        self._answers = 0
+        """How often the session has submitted attempts, or none."""
         self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
         self._deliver: ResultSink = _discard
@@ -67,6 +71,9 @@ class ThreadRunner:
     def submit(self, tasks: Sequence[Task]) -> None:
         """Queue `tasks`."""
         with self._changed:
+            self._answers += 1
+            if not tasks:
+                self._changed.notify_all()
             self._waiting.update((one.drop, one.attempt) for task in tasks for one in members(task))
             self._queue.extend(tasks)
             self._changed.notify(len(tasks))
@@ -153,12 +160,21 @@ class ThreadRunner:
         while task is not None:
             result = self._run(task)
             with self._changed:
+                answers = self._answers
                 ended = self._running.pop((task.drop, task.attempt), None)
                 if ended is None:
                     return  # it took too long, and another thread has replaced this one
                 task, rest = self._next(ended, result)
             self._deliver([result, *rest])
+            if task is None and result.seconds >= LONG_SECONDS:
+                self._await_successors(answers)
             task = task or self._begin()
+
+    def _await_successors(self, answers: int) -> None:
+        """Wait until the session has taken a result, if others wait: a successor may be more urgent than they are."""
+        with self._changed:
+            if (first := self._first()) is not None and first.priority:
+                self._changed.wait_for(lambda: self._answers > answers or self._closed, _ANSWER_SECONDS)
 
     def _next(self, ended: "_ThreadAttempt", result: AttemptResult) -> tuple[Task | None, list[AttemptResult]]:
         """Return the next attempt of a chain, which begins; or None, and the answers for those that are left."""

@@ -139,6 +139,24 @@ def test_attempts_begin_in_the_order_of_their_priorities(kind: str, chain: str, 
     assert begun == sorted(apps, key=lambda drop: -priority[drop])
 
 
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_more_urgent_successor_begins_before_what_has_waited(kind: str, tmp_path: Path) -> None:
+    """A worker that is free does not take another attempt while the session makes the successor of its last one ready.
+
+    The urgent applications ``C0`` to ``C3`` depend on each other, and one runs at a time.
+    """
+    fields = {f"{name}{number}": {"component": "track_long"} for name in "CA" for number in range(6)}
+    chain = ", ".join(f"C{number} -> f{number} -> C{number + 1}" for number in range(3))
+    graph = draw(f"{chain}, C3 -> f3, " + ", ".join(f"A{number} -> b{number}" for number in range(6)), **fields)
+    names = [graph.templates[row].name for row in graph.template]
+    priority = np.array([10 if name[0] in "Cf" else 1 for name in names], dtype=np.int32)
+    graph = replace(graph, priority=priority)
+    session_of(graph, _runner(kind, graph, tmp_path, workers=1), tmp_path).run()
+
+    begun = [names[drop] for what, drop in _lines(tmp_path) if what == "begin"]
+    assert begun[:4] == ["C0", "C1", "C2", "C3"]
+
+
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 12))), st.randoms(use_true_random=False))
 def test_capacity_is_never_exceeded(needs: list[tuple[int, int]], random: object) -> None:
     """What fits is free, and what does not fit would exceed the processors or the memory."""
