@@ -70,7 +70,7 @@ class Service:
     ------
     UsageError
         There is no token, and the server would be reachable from other hosts.
-    WorldError
+    ConflictError
         The address cannot be bound.
     """
 

@@ -19,7 +19,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.paths import default_key, default_root
 from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.cli.stop_signal import StopSignal
-from dropflow.errors import WorldError
+from dropflow.errors import ConflictError
 from dropflow.private import private_directory
 from dropflow.rest.pages.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
@@ -92,7 +92,7 @@ def _check_ports(options: UpOptions) -> None:
 
     Raises
     ------
-    WorldError
+    ConflictError
         Another program listens on one of them.
     """
     roles = (("translator", 0, _TRANSLATOR), ("master", 1, _MASTER), ("island", 2, _ISLAND))
@@ -109,7 +109,7 @@ def _check_ports(options: UpOptions) -> None:
                 if port == _TRANSLATOR:
                     hint += "; EAGLE then needs the translator's new address in its settings"
                 text = f"cannot listen on 127.0.0.1:{port}, the port of the {role}: {error.strerror}"
-                raise WorldError(text, where=role, hint=hint) from error
+                raise ConflictError(text, where=role, hint=hint) from error
 
 
 class _Cluster:

@@ -17,6 +17,9 @@ from dropflow.formatting import printable
 __all__ = ["CommandOutput", "JsonOutput", "OutputKind", "QuietOutput", "Reply", "output_for"]
 
 
+_MOST_QUIET = 8
+
+
 class OutputKind(StrEnum):
     """Values of ``--output``."""
 
@@ -76,9 +79,18 @@ class JsonOutput(CommandOutput):
 
 
 class QuietOutput(CommandOutput):
-    """For scripts that check the exit status: silent unless something is wrong."""
+    """For scripts that check the exit status: silent unless something is wrong, and brief then."""
 
     kind = OutputKind.QUIET
+
+    def error(self, reply: Reply) -> None:
+        """Print the first lines of the error to standard error."""
+        lines = list(reply.lines())
+        for line in lines[:_MOST_QUIET]:
+            sys.stderr.write(printable(line) + "\n")
+        if len(lines) > _MOST_QUIET:
+            sys.stderr.write(f"... and {len(lines) - _MOST_QUIET} more lines with --output table\n")
+        sys.stderr.flush()
 
     def answer(self, reply: Reply) -> None:
         """Print the answer to standard error if the command did not succeed."""

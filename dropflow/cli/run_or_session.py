@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import UsageError
+from dropflow.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from dropflow.rest.client import Client
@@ -45,6 +45,12 @@ def is_directory(run: str) -> bool:
     context = click.get_current_context()
     is_run = Path(run, "graph.dfg").exists() or Path(run, "journal.dfj").exists() or "/" in run or run in (".", "..")
     here = is_run and not _is_given(context, "url")
+    if not is_run and Path(run).is_dir() and _no_manager(context):
+        raise NotFoundError(
+            "the directory has no run: there is neither graph.dfg nor journal.dfj in it",
+            where=run,
+            hint="give the directory of 'dropflow run --keep'; --to URL names the manager of a session of this name",
+        )
     wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if _is_given(context, name)]
     if wrong:
         options = {param.name: param.opts[-1] for param in context.command.params}
@@ -83,6 +89,14 @@ def continue_session(
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=max(len(detail.nodes), 1), waited=True))
     return exit_of_session(detail)
+
+
+def _no_manager(context: click.Context) -> bool:
+    """Whether no manager is named, and none runs on this host: RUN cannot be a session."""
+    from dropflow.cli.manager_records import records_here
+
+    named = context.get_parameter_source("url") in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return not named and not records_here()
 
 
 def _is_given(context: click.Context, name: str) -> bool:

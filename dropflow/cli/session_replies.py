@@ -50,7 +50,8 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
         """Status, one line for each logical node, and the root causes of failures."""
         detail = self.session
         text = "" if detail.failures else detail.text
-        yield headline(detail.status, detail.drops, detail.seconds, shown_states(detail), text)
+        states = _split_writing(shown_states(detail), detail.counts)
+        yield headline(detail.status, detail.drops, detail.seconds, states, text)
         if not detail.is_over:
             left = f", {detail.time_left}" if detail.time_left else ""
             waiting = detail.queued + detail.ready
@@ -101,6 +102,19 @@ def shown_states(info: SessionInfo) -> dict[str, int]:
         for state in DropState
         if info.states.get(state.name) or state in _ALWAYS
     }
+
+
+def _split_writing(states: Mapping[str, int], counts: DropCounts) -> dict[str, int]:
+    """Return the drops by state, with those that run and those that are queued apart, as pages count them."""
+    found: dict[str, int] = {}
+    for state, count in states.items():
+        if state == DropState.WRITING.name:
+            running, queued = min(counts.running, count), min(counts.queued, max(count - counts.running, 0))
+            apart = {"RUNNING": running, "QUEUED": queued, state: count - running - queued}
+            found |= {word: number for word, number in apart.items() if number}
+        else:
+            found[state] = count
+    return found
 
 
 def headline(status: str, drops: int, seconds: float, states: Mapping[str, int], text: str = "") -> str:
@@ -195,5 +209,5 @@ def _cause_lines(cause: Cause, log: str) -> Iterator[str]:
 
 def _logical_row(node: LogicalNodeInfo) -> tuple[str, str, str]:
     settled = sum(count for state, count in node.states.items() if DropState[state].is_terminal)
-    counts = ", ".join(f"{count:,} {state}" for state, count in node.states.items())
+    counts = ", ".join(f"{count:,} {state}" for state, count in _split_writing(node.states, node.counts).items())
     return node.name, f"{settled:,}/{node.drops:,}", counts

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, output_for
 from dropflow.cli.run_reply import RunReply
-from dropflow.cli.session_replies import session_failure_lines
+from dropflow.cli.session_replies import SessionReply, session_failure_lines
 from dropflow.cli.tables import columns, shell_command
+from dropflow.drop_counts import DropCounts
 from dropflow.engine.reports import FailureReport
 from dropflow.formatting import printable
-from dropflow.rest.session_records import FailureInfo
+from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"
@@ -117,3 +118,49 @@ def test_control_characters_of_users_are_printed_as_escapes(capsys: pytest.Captu
 
     assert answered == "a\\x1b]0;title\\x07\\x9b2J\\u202eb\nc\n"
     assert noted == answered + "\\x1b[2J\n"
+
+
+def test_quiet_errors_are_brief(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a long answer of a command that failed, the first lines are printed, and how many there are more."""
+
+    class Long(NamedTuple):
+        ok: bool = False
+
+        def lines(self) -> Iterator[str]:
+            yield from map(str, range(80))
+
+    output_for("quiet").answer(Long())
+
+    assert capsys.readouterr() == (
+        "",
+        "".join(f"{n}\n" for n in range(8)) + "... and 72 more lines with --output table\n",
+    )
+
+
+def test_status_counts_what_runs_and_what_is_queued_as_pages_do() -> None:
+    """Drops in the state WRITING are running, queued, or data that is written."""
+    node = LogicalNodeInfo(
+        key="k",
+        name="Grid",
+        category="",
+        is_app=True,
+        artificial=False,
+        drops=9,
+        states={"WRITING": 6, "COMPLETED": 3},
+        order=0,
+        counts=DropCounts(running=2, queued=3, waiting=1, completed=3),
+    )
+    detail = SessionDetail(
+        session="s",
+        graph="g",
+        status="RUNNING",
+        drops=9,
+        settled=3,
+        states={"WRITING": 6, "COMPLETED": 3},
+        counts=node.counts,
+        logical=(node,),
+    )
+    lines = "\n".join(SessionReply.of(detail, manager="http://h").lines())
+
+    assert "2 RUNNING, 3 QUEUED, 1 WRITING, 3 COMPLETED" in lines
+    assert lines.count("WRITING") == 2

@@ -272,12 +272,12 @@ def test_a_child_that_dies_is_reported_and_the_others_continue(tmp_path: Path) -
 
 
 def test_a_failed_start_leaves_nothing_behind(up: Running, tmp_path: Path) -> None:
-    """With a port in use, up ends with status 1 and the reason, and starts nothing."""
+    """With a port in use, up ends with status 2 and the reason, and starts nothing."""
     port = int(up.ready["island"].rpartition(":")[2])
     done = run(tmp_path, "up", "--port", port - 2, "--output", "json")
     error = json.loads(done.stdout)["error"]
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "cannot listen" in error["text"]
     assert error["where"] in ("translator", "master", "island")  # the ports before may be in use as well
     assert [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])] == []

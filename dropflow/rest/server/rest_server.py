@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from dropflow.clock import SystemClock
-from dropflow.errors import HttpError, UsageError, WorldError
+from dropflow.errors import ConflictError, HttpError, UsageError
 from dropflow.loopback import is_loopback
 from dropflow.rest.server.bottle_app import RestApp
 from dropflow.rest.server.error_response import error_response
@@ -47,7 +47,7 @@ class RestServer:
     ------
     UsageError
         For a server without a token on an address that other hosts can reach.
-    WorldError
+    ConflictError
         If the address cannot be bound.
     """
 
@@ -148,7 +148,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found.listen(1024)
     except OSError as error:
         found.close()
-        raise WorldError(
+        raise ConflictError(
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port, or 0 for any"
         ) from error
     return found

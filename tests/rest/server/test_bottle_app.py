@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError, WorldError
+from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
 from dropflow.problems import Problem, Severity
 from dropflow.rest.server.auth import AccessRules
 from dropflow.rest.server.bottle_app import RestApp, make_app
@@ -426,5 +426,5 @@ def test_addresses_that_cannot_be_served_are_refused() -> None:
     """Without a token a server listens on loopback only; a port in use is an error."""
     with pytest.raises(UsageError, match="only listen on loopback"):
         RestServer(_nothing(), streams=StreamSlots(1), stream_limit=1, host="192.0.2.1", open_to_all=True)
-    with serve(ROUTES) as server, pytest.raises(WorldError, match="cannot listen"):
+    with serve(ROUTES) as server, pytest.raises(ConflictError, match="cannot listen"):
         RestServer(_nothing(), streams=StreamSlots(1), stream_limit=1, port=server.port)
