@@ -149,14 +149,15 @@ def test_changes_are_drawn_together(serve: Any, look: Any) -> None:
 
 
 def test_failures_with_the_same_text_are_one_cause(serve: Any, look: Any) -> None:
-    """The cause has the sum of their effects, and links to each of them."""
+    """The cause has the sum of their effects, and links to each of them; texts may differ in their numbers."""
     manager = manager_with_sessions()
     for drop in (6, 7, 8):
-        manager.fail("running", drop, "no such file", also=(drop + 20,))
+        manager.fail("running", drop, f"antenna {drop} flagged", also=(drop + 20,))
     page = look(serve(manager)).page
     page.goto("/sessions/running")
 
     expect(page.locator("article")).to_have_count(1)
+    expect(page.get_by_text("antenna {n} flagged")).to_be_visible()
     expect(page.get_by_text("3 failed, took 3 along")).to_be_visible()
     page.get_by_text("2 alike", exact=True).click()
     page.get_by_role("link", name="fan_a_0-7").first.click()
