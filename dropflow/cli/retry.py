@@ -72,6 +72,9 @@ def command(
     or not needed. Failed drops have all of their tries again. The answer is that of run, or for a session of a manager
     that of submit.
 
+    Functions whose code is in the graph run with the code that the run began with, also if their source was edited
+    since: 'dropflow run' with --overwrite takes the new code, and computes everything again.
+
     With --from, these drops run again and all that depends on them, also if they were completed; all others stay as
     they are. DROP is a text id, the end of one, or the name of a logical node, for all of its drops. A data drop is
     written again by its producers. Inputs whose contents are gone are made again. The session must be over.
@@ -90,9 +93,18 @@ def command(
         )
 
     from dropflow.cli.progress import session_progress
+    from dropflow.graph_file import load
     from dropflow.local import RunOptions
     from dropflow.retry_run import retry, run_again
 
+    kept = Path(run, "graph.dfg")
+    if kept.exists() and any(
+        one.name == "func_code" and one.value for app in load(kept).templates for one in app.arguments
+    ):
+        output.note(
+            "functions in the graph have the code that the run began with; for code that was edited since, "
+            f"run its source again with --keep {run} --overwrite"
+        )
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         options = RunOptions(
             runner=runner,

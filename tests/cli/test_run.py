@@ -149,6 +149,17 @@ def test_quiet_prints_nothing_after_success(dropflow: Command, examples: Path) -
     assert (done.status, done.out, done.err) == (0, b"", "")
 
 
+def test_retry_says_that_it_uses_the_code_of_the_run(dropflow: Command, graph: Callable[[str], Path]) -> None:
+    """After a function in the source of the graph was edited, retry names the command that takes the new code."""
+    dropflow("run", graph(FAILING), "--keep", "here", "--runner", "inline")
+    graph(FAILING.replace("raise ValueError", "return str"))
+    again = dropflow("retry", "here", "--runner", "inline")
+
+    assert again.status == 1
+    assert "the code that the run began with" in again.err
+    assert "--keep here --overwrite" in again.err
+
+
 def test_settings_change_parameters(dropflow: Command, examples: Path, tmp_path: Path) -> None:
     """--set changes a parameter of a node by its name."""
     dropflow("run", examples / "hello.graph", "--set", "Greet.greet=Sky", "--keep", "here")
