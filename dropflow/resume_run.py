@@ -27,7 +27,8 @@ def resume(
 ) -> SessionResult:
     """Continue the session in `directory` to its end.
 
-    If the session has ended by itself, nothing runs, and the result is how it ended.
+    If the session has ended by itself, nothing runs, and the result is how it ended; but drops run that had no workers,
+    because an engine ended, and those that failed because of that.
 
     Parameters
     ----------
@@ -56,10 +57,14 @@ def resume(
         raise NotFoundError("there is no such directory", where=str(directory))
     with SessionLock(path):
         stopped = StoppedSession.read(path, ignore_damage=ignore_damage)
-        if stopped.is_over:
+        stranded = stopped.stranded()
+        if stopped.is_over and not stranded:
             return _ended(stopped, options.clock or SystemClock())
         local.refuse_unusable(stopped.graph)
-        plan = stopped.plan(reason=stopped.reason)
+        if stranded:
+            plan = stopped.plan(repeated=stopped.drops_of(stranded), failed=stranded, reason="there were no workers")
+        else:
+            plan = stopped.plan(reason=stopped.reason)
         return local.execute(stopped.graph, path, options, continuation=plan.continuation, notes=plan.notes)
 
 

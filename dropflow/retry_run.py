@@ -1,6 +1,6 @@
 """Trying the failed drops of a run on this machine again, or running it again from some drops, in the same session."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,6 @@ from dropflow.repeated_drops import AGAIN_REASON, drops_to_repeat
 from dropflow.retried_drops import RETRY_REASON, causes_to_retry
 from dropflow.retry_settings import refuse_unwanted_settings, with_settings
 from dropflow.session_lock import SessionLock
-from dropflow.states import DropState
 from dropflow.stopped_session import ContinuationPlan, StoppedSession
 
 __all__ = ["retry", "run_again"]
@@ -66,7 +65,7 @@ def retry(
         causes = _causes(stopped, drops)
         graph = with_settings(stopped.graph, causes, settings)
         plan = stopped.plan(
-            repeated=_repeated(stopped, causes),
+            repeated=stopped.drops_of(causes),
             failed=[drop for drop in causes if has_attempts(graph)[drop]],
             reason=RETRY_REASON,
         )
@@ -150,12 +149,3 @@ def _causes(stopped: StoppedSession, drops: Sequence[str]) -> list[int]:
         where=str(stopped.directory),
         hint="'dropflow resume' continues a run that was killed or cancelled",
     )
-
-
-def _repeated(stopped: StoppedSession, causes: Collection[int]) -> list[int]:
-    """Return the drops that must settle again: in ERROR because of these causes, or cancelled."""
-    assert stopped.replayed is not None  # noqa: S101 - there are failed drops
-    table = stopped.replayed.core.drops
-    again = {drop for drop, cause in table.error_causes().items() if cause in set(causes)}
-    cancelled = np.flatnonzero(np.frombuffer(bytes(table.states), dtype=np.uint8) == DropState.CANCELLED).tolist()
-    return sorted(again.union(cancelled))

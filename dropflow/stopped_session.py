@@ -20,7 +20,7 @@ from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, re
 from dropflow.engine.recovery import has_attempts, known_states, must_run_again
 from dropflow.engine.reports import SessionResult, cause_reports
 from dropflow.engine.statistics import snapshot, totals
-from dropflow.errors import BadFileError, NotFoundError
+from dropflow.errors import BadFileError, NotFoundError, WorkerStartError
 from dropflow.formatting import plural
 from dropflow.graph.digest import digest
 from dropflow.graph.physical import PhysicalGraph
@@ -206,6 +206,22 @@ class StoppedSession:
             Continuation(known, remaining, failures, outdated=outdated),
             tuple(self._notes(kept, reasons, lost, len(set(replayed.interrupted)))),
         )
+
+    def stranded(self) -> list[int]:
+        """Return the root causes that had no workers to run on: those of an engine that ended during the session."""
+        if self.replayed is None:
+            return []
+        failures = self.replayed.failures
+        causes = set(self.replayed.core.drops.error_causes().values())
+        return sorted(one for one in causes if one in failures and failures[one].code == WorkerStartError.code)
+
+    def drops_of(self, causes: Collection[int]) -> list[int]:
+        """Return the drops that must settle again if these causes do: in ERROR because of them, or cancelled."""
+        assert self.replayed is not None  # noqa: S101 - there are failed drops
+        table = self.replayed.core.drops
+        again = {drop for drop, cause in table.error_causes().items() if cause in set(causes)}
+        cancelled = np.flatnonzero(np.frombuffer(bytes(table.states), dtype=np.uint8) == DropState.CANCELLED).tolist()
+        return sorted(again.union(cancelled))
 
     def _outside_inputs(self, replaced: Collection[int]) -> OutsideInputs:
         """Return which contents that existed before the session are not as they were."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -13,11 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow import local
+from dropflow.apps.execute import LocalExecutor
+from dropflow.engine.api import AttemptResult, Executor, ExecutorSpec, Runner, Task
 from dropflow.engine.events import Cancel, Stopped
 from dropflow.engine.explain_repeats import explain_repeat
 from dropflow.engine.journal import Journal, read, replay
 from dropflow.engine.reports import SessionResult
-from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError
+from dropflow.engine.runners.inline import InlineRunner
+from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
+from dropflow.failure import Failure
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
@@ -51,6 +56,30 @@ def cut(directory: Path, entries: int, *, torn: bytes = b"") -> None:
 def length(directory: Path) -> int:
     """Return the number of entries of a journal."""
     return len(list(read(directory / "journal.dfj")[1]))
+
+
+class _EndedEngine:
+    """An executor whose engine ends after two attempts."""
+
+    def __init__(self, executor: LocalExecutor) -> None:
+        self._executor = executor
+        self._left = 2
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def execute(self, task: Task) -> AttemptResult:
+        """Run two attempts; there is no worker for the others."""
+        self._left -= 1
+        if self._left >= 0:
+            return self._executor.execute(task)
+        failure = Failure.of(WorkerStartError("dask cannot be used any more: its scheduler has ended"))
+        return AttemptResult(task.drop, task.attempt, failure=failure)
+
+
+def ended_engine(spec: ExecutorSpec, _workers: int | None) -> Runner:
+    """Return a runner that has no workers after two attempts."""
+    return InlineRunner(cast(Executor, _EndedEngine(LocalExecutor(spec))))
 
 
 @pytest.fixture
@@ -422,3 +451,19 @@ def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
     assert replay(graph, directory / "journal.dfj").core.drops.attempt(row(graph, "BOTH")) == 2
     assert (second.stat().st_ino, second.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert second.read_text() == "2\n"
+
+
+def test_a_run_whose_engine_ended_goes_on(tmp_path: Path) -> None:
+    """When the scheduler of Dask has died, the run fails and its hint names 'resume': that runs what had no workers."""
+    marks = tmp_path / "marks"
+    directory = local.prepare_directory(tmp_path / "run")
+    failed = local.run(chain(marks, 4), directory=directory, runner="tests.test_resume:ended_engine")
+    assert failed.status is SessionState.FAILED
+    assert "dask cannot be used any more" in failed.failures[0].text
+
+    result, ran = again(directory, marks)
+
+    assert result.status is SessionState.FINISHED
+    assert len(ran) == 2
+    assert len(marks.read_text().split()) == 4
+    assert again(directory, marks)[1] == []

@@ -11,6 +11,7 @@ import logging
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,6 +30,7 @@ from dropflow.engine.external.own_directory import OwnDirectory
 from dropflow.engine.external.probe import probe_file, refuse_other_versions, share_directory, view_of
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.exception_text import summary_of
+from dropflow.standard_output import native_output_on_stderr
 
 __all__ = ["RayEngine"]
 
@@ -173,7 +175,8 @@ class RayEngine:
             refuse_silent("ray", address, _CONNECT_SECONDS)
         quiet = {"log_to_driver": False, "configure_logging": False}
         try:
-            with _signal_handlers_kept():
+            # What Ray and its processes print is no answer of a command.
+            with _signal_handlers_kept(), contextlib.redirect_stdout(sys.stderr), native_output_on_stderr():
                 if address:
                     ray.init(address=address, **quiet)
                 else:
