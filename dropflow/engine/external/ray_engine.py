@@ -181,7 +181,7 @@ class RayEngine:
                     ray.init(address=address, **quiet)
                 else:
                     ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises a plain one if its processes do not start in time
             where = self._address or "on this machine"
             if "Version mismatch" in str(error):
                 found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
