@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dropflow import local
-from dropflow.apps.encodings import decode
+from dropflow.apps.encodings import decode, holds_values
 from dropflow.data.read_content import open_content, read, view
 from dropflow.engine.api import Handle
 from dropflow.engine.reports import FailureReport
@@ -96,7 +96,8 @@ class DropContent:
         Parameters
         ----------
         encoding : str, optional
-            Such as ``json``, ``npy`` or ``utf-8``. By default text is returned as str, and a pickle is loaded.
+            Such as ``json``, ``npy`` or ``utf-8``. By default a pickle or an npy array is loaded, and other contents in
+            UTF-8, such as what a command has written, are returned as str.
 
         Raises
         ------
@@ -105,7 +106,10 @@ class DropContent:
         BadParameterError
             There is no such encoding.
         """
-        return decode(encoding, _Decoded(self._handle, name=self.name, is_joint=self._is_joint))
+        source = _Decoded(self._handle, name=self.name, is_joint=self._is_joint)
+        if not encoding and self._handle.kind != "directory" and source.size and not holds_values(source):
+            encoding = "utf-8"
+        return decode(encoding, source)
 
 
 class _Decoded:

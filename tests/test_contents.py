@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import dropflow
 from dropflow import local
 from dropflow.engine.reports import SessionResult
+from dropflow.errors import AppError
 from dropflow.graph import codec
 from dropflow.graph.interchange import write_pg
 from dropflow.states import SessionState
@@ -227,3 +229,24 @@ def test_a_loop_replaces_the_file_of_its_last_iteration(tmp_path: Path) -> None:
     assert [found.code for found in translate(graph).problems if found.severity.value == "warning"] == []
     assert run(graph, tmp_path / "run").status is SessionState.FINISHED
     assert written(tmp_path / "run") == "xxxx"
+
+
+def test_text_of_a_command_is_text(tmp_path: Path) -> None:
+    """Without an encoding, what a command has written is a str; other bytes are an error, and can be read."""
+    shell = "dlg.apps.bash_shell_app.BashShellApp"
+    nodes = [
+        *(app("Say", shell, command="echo hélló > %o0"), data("said", "File")),
+        *(app("Memory", shell, command="echo hello > %o0"), data("kept")),
+        *(app("Noise", shell, command="printf '\\377\\376' > %o0"), data("noise", "File")),
+        *(app("Nothing", shell, command="true > %o0"), data("nothing", "File")),
+    ]
+    graph = draw(tmp_path / "g.graph", nodes, "Say > said", "Memory > kept", "Noise > noise", "Nothing > nothing")
+
+    ended = dropflow.run(graph, directory=tmp_path / "run", runner="inline")
+
+    assert ended.content("said").value() == "hélló\n"
+    assert ended.content("kept").value() == "hello\n"
+    assert ended.content("nothing").value() is None
+    with pytest.raises(AppError, match="is not in encoding 'utf-8'"):
+        ended.content("noise").value()
+    assert ended.content("noise").read() == b"\xff\xfe"

@@ -18,7 +18,7 @@ from dropflow.exception_text import summary_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SEVERAL", "SINGLE", "EncodedSource"]
+__all__ = ["SEVERAL", "SINGLE", "EncodedSource", "holds_values"]
 
 _PICKLE_START = b"\x80"
 _PICKLE_PROTOCOLS = frozenset({2, 3, 4, 5})
@@ -257,6 +257,12 @@ def _named(source: EncodedSource) -> str:
         return ""
     text = text.strip() if isinstance(text, str) else ""
     return text if text and "\n" not in text and "\0" not in text else ""
+
+
+def holds_values(source: EncodedSource) -> bool:
+    """Whether a content begins with a pickle or an npy array, and is no text."""
+    head = bytes(source.view()[: len(_NPY_START)])
+    return not source.is_text and (head == _NPY_START or _looks_pickled(head))
 
 
 def _looks_pickled(head: bytes) -> bool:

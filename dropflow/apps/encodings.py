@@ -36,7 +36,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from dropflow.apps.decode_content import SEVERAL, SINGLE, EncodedSource
+from dropflow.apps.decode_content import SEVERAL, SINGLE, EncodedSource, holds_values
 from dropflow.apps.encode_value import ENCODERS, CannotHoldError
 from dropflow.errors import AppError, BadParameterError
 
@@ -48,6 +48,7 @@ __all__ = [
     "decode",
     "decode_all",
     "encode",
+    "holds_values",
     "is_text",
     "separator",
 ]
