@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -189,6 +190,9 @@ class StoppedSession:
             skipped=replayed.skipped,
             reason=reason,
         )
+        gone = {*known.reset, *known.lost}
+        earlier = set() if replayed.known is None else {*replayed.known.released} - {*replayed.known.reset}
+        known = msgspec.structs.replace(known, released=tuple(sorted(gone & (replayed.released | earlier))))
         failures = {drop: replayed.failures[drop] for drop in set(known.causes.values()) if drop in replayed.failures}
         recomputed = np.flatnonzero(reset & has_attempts(graph)).tolist()
         lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
@@ -200,11 +204,11 @@ class StoppedSession:
         reasons = {
             "tried again after a failure or a cancellation": len(repeated),
             "run again as was asked for": len(named),
-            "run again because contents are lost": len(recomputed),
+            f"run again because contents {_gone(lost, known.released)}": len(recomputed),
         }
         return ContinuationPlan(
             Continuation(known, remaining, failures, outdated=outdated),
-            tuple(self._notes(kept, reasons, lost, len(set(replayed.interrupted)))),
+            tuple(self._notes(kept, reasons, lost, known.released, len(set(replayed.interrupted)))),
         )
 
     def stranded(self) -> list[int]:
@@ -240,18 +244,32 @@ class StoppedSession:
             found[list(self.replayed.known.lost)] = False
         return found
 
-    def _notes(self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], interrupted: int) -> Iterator[str]:
+    def _notes(
+        self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], released: Collection[int], interrupted: int
+    ) -> Iterator[str]:
         """Yield how many drops are kept, and how many run again for which reason."""
         parts = [f"{plural(kept, 'drop')} kept"]
         parts += [f"{plural(count, 'drop')} {reason}" for reason, count in reasons.items() if count]
         if interrupted:
             parts.append(f"{plural(interrupted, 'attempt')} that had not ended, or waited for a worker, begun again")
         yield f"continued: {', '.join(parts)}"
-        if lost:
-            counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in lost)
+        for word, drops in (
+            ("lost and are needed", [drop for drop in lost if drop not in released]),
+            ("released and are needed again", [drop for drop in lost if drop in released]),
+        ):
+            counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in drops)
             shown = [name if count == 1 else f"{name} ({count} drops)" for name, count in counts.items()]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-            yield f"contents that were lost and are needed: {', '.join(shown[:_SHOWN])}{more}"
+            if shown:
+                yield f"contents that were {word}: {', '.join(shown[:_SHOWN])}{more}"
+
+
+def _gone(lost: Collection[int], released: Collection[int]) -> str:
+    """Return how the contents that are made again went, in the plural."""
+    by_design = sum(drop in released for drop in lost)
+    if not by_design:
+        return "are lost"
+    return "were released" if by_design == len(lost) else "are lost or were released"
 
 
 def _replaced_graph(directory: Path, header: JournalHeader) -> PhysicalGraph:

@@ -88,11 +88,14 @@ def test_a_drop_and_what_depends_on_it_run_again(ended: Path) -> None:
     assert _text(ended, "results/ended_sum_0.txt") == "new\ntwo\nnone\n502\n"
     assert (ended / "results" / "ended_side_0.txt").stat().st_ctime_ns == side
     assert result.notes[0] == (
-        "continued: 5 drops kept, 4 drops run again as was asked for, 1 drop run again because contents are lost"
+        "continued: 5 drops kept, 4 drops run again as was asked for, 1 drop run again because contents were released"
     )
+    assert result.notes[1].startswith("contents that were released and are needed again: ")
     graph = load(ended / "graph.dfg")
     known = replay(graph, ended / "journal.dfj").known
     assert known is not None
+    again = next(drop for drop in known.reset if drop in known.released)
+    assert "its content was released after its last consumer, and" in next(explain_repeat(graph, known, again))
     assert [*explain_repeat(graph, known, row(graph, "LEFT"))] == [
         "attempt 1 does not count as a try: drops were run again with 'dropflow retry --from'"
     ]

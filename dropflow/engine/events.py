@@ -86,6 +86,8 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
         Drops whose attempt, with the number in `attempts`, is still with the runner. Their state is WRITING.
     faults : dict of int to int
         How many infrastructure faults drops have had that still count.
+    released : tuple of int
+        Data drops among `reset` and `lost` whose content was released after its last consumer, ascending.
     """
 
     states: bytes
@@ -98,6 +100,7 @@ class KnownStates(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     running: tuple[int, ...] = ()
     faults: dict[int, int] = {}
+    released: tuple[int, ...] = ()
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", array_like=True):

@@ -10,6 +10,8 @@ from dropflow.states import DropState
 
 __all__ = ["explain_repeat"]
 
+_RELEASED = "was released after its last consumer"
+
 
 def explain_repeat(graph: PhysicalGraph, known: KnownStates, drop: int) -> Iterator[str]:
     """Yield why a drop was kept, or ran again, when its session continued.
@@ -30,7 +32,8 @@ def explain_repeat(graph: PhysicalGraph, known: KnownStates, drop: int) -> Itera
     elif known.states[drop] > DropState.WRITING:
         yield f"it was {DropState(known.states[drop]).name} already when {known.reason}, and is kept"
         if drop in known.lost:
-            yield "its content was lost then, but is not needed any more"
+            is_released = drop in known.released
+            yield f"its content {_RELEASED if is_released else 'was lost then, but is not needed any more'}"
     elif known.uncounted_attempts.get(drop):
         yield f"attempt {known.attempts[drop] - 1} does not count as a try: {known.reason}"
 
@@ -41,7 +44,11 @@ def _lost(graph: PhysicalGraph, known: KnownStates, data: int) -> str:
     users = after.neighbour[after.ptr[data] : after.ptr[data + 1]].tolist()
     user = next((app for app in users if known.states[app] <= DropState.WRITING), None)
     need = "it is a result" if user is None else f"{oid(graph, user)} needs it"
-    return f"its content was lost, and {need}"
+    return f"its content {_gone(known, data)}, and {need}"
+
+
+def _gone(known: KnownStates, data: int) -> str:
+    return _RELEASED if data in known.released else "was lost"
 
 
 def _wanted(graph: PhysicalGraph, known: KnownStates, app: int) -> str:
@@ -52,5 +59,5 @@ def _wanted(graph: PhysicalGraph, known: KnownStates, app: int) -> str:
     if output is None:
         return "what it wrote was lost"
     if output in known.reset:
-        return f"the content of {oid(graph, output)} was lost"
+        return f"the content of {oid(graph, output)} {_gone(known, output)}"
     return f"its part of {oid(graph, output)} was lost, which was not complete"

@@ -93,7 +93,7 @@ def test_a_drop_of_a_session_is_explained_by_its_node(ask: Command, manager: Fak
 
 
 def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, examples: Path, tmp_path: Path) -> None:
-    """After ``resume``, the reasons name the content that was lost, and what needed it."""
+    """After ``resume``, the reasons name the content that was lost or released, and what needed it."""
     directory = tmp_path / "run"
     command("run", examples / "imaging.graph", "--runner", "threads", "--keep", directory)
     journal = directory / "journal.dfj"
@@ -106,4 +106,4 @@ def test_a_drop_that_ran_again_is_explained_by_the_loss(command: Command, exampl
     explained = command("explain", directory, oid(graph, data), "--output", "json")
 
     assert resumed.json["status"] == "FINISHED"
-    assert "its content was lost" in "\n".join(explained.json["reasons"])
+    assert "its content was released after its last consumer, and" in "\n".join(explained.json["reasons"])
