@@ -185,7 +185,8 @@ class Drawing:
             type="Object",
             encoding=encoding,
             id=stable_id(self.name, owner, "port", name),
-            parameter_type="ApplicationArgument",
+            # EAGLE wants the outputs of a Branch to be parameters of the component.
+            parameter_type="ComponentParameter" if node["category"] == "Branch" else "ApplicationArgument",
             usage=usage,
         )
         fields.append(made)

@@ -7,30 +7,37 @@ from dropflow.data.file_writer import remove_part
 from dropflow.data.read_content import NULL
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component
+from dropflow.engine.component import Component, Parameter
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["END", "NULL_DROP", "NullStore"]
 
+_BASE_NAME = Parameter(
+    name="base_name",
+    default="data_base",
+    parameter_type="ComponentParameter",
+    description="Module of the class in DALiuGE. EAGLE wants it on data of this category; it is not used.",
+)
+
 NULL_DROP = Component(
     name="NULL",
     kind=Kind.DATA,
-    category="Memory",
+    category="Data",
     dropclass="dlg.data.drops.data_base.NullDROP",
     aliases=("dlg.data.drops.NullDROP", "dlg.drop.NullDROP", "dlg.data.drops.null.NullDROP", "dfms.drop.NullDROP"),
     description="Passes events on and discards what is written to it.",
-    parameters=common(persists=False),
+    parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )
 
 END = Component(
     name="End",
     kind=Kind.DATA,
-    category="Memory",
+    category="Data",
     dropclass="dlg.data.drops.data_base.EndDROP",
     aliases=("dlg.drop.EndDROP", "dlg.data.drops.EndDROP"),
     description="Marks the end of a branch of the graph; keeps nothing.",
-    parameters=common(persists=False),
+    parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )
 

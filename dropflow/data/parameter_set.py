@@ -17,13 +17,13 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dropflow.data.data_parameters import IO, common
+from dropflow.data.data_parameters import common
 from dropflow.data.file_paths import is_blank
 from dropflow.data.initial_value import PICKLE_PROTOCOL
 from dropflow.data.memory import MemoryStore
 from dropflow.data.store import Slot
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter
+from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.parameters import fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 
@@ -47,7 +47,7 @@ PARAMETER_SET = Component(
         Parameter(name="config_data", description="The whole content, in place of the node's parameters."),
         *common(persists=False),
     ),
-    ports=IO,
+    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
 )
 
 _STRUCTURE = frozenset(
