@@ -7,7 +7,8 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_chromium]
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = ROOT / "examples" / "nested-scatter-gather.graph"
+EAGLE_SITE = ROOT.parent / "shared" / "eagle" / "site"
 EAGLE_FIELDS = {
     "algo": "metis",
     "lg_name": "posted.graph",
@@ -59,7 +61,23 @@ def eagle() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    yield from served(Handler)
+
+
+@pytest.fixture(scope="module")
+def real_eagle() -> Iterator[str]:
+    """The address of EAGLE itself."""
+
+    class Site(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    yield from served(partial(Site, directory=str(EAGLE_SITE)))
+
+
+def served(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve a site, and yield its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield f"http://localhost:{server.server_port}/"
@@ -153,6 +171,26 @@ def test_a_graph_is_submitted_from_the_page_of_a_manager(page: Any, up: Running)
     page.get_by_role("button", name="Deploy and watch").click()
 
     finished(page, up, "from-page")
+
+
+@pytest.mark.skipif(not EAGLE_SITE.is_dir(), reason="EAGLE is absent: its site is looked for in ../shared/eagle/site")
+def test_a_graph_goes_from_eagle_to_its_end(page: Any, real_eagle: str, up: Running) -> None:
+    """EAGLE loads a graph without a finding of its own, and its Translate button leads to a tab that deploys it."""
+    page.route("https://**", lambda route: route.abort())
+    page.set_viewport_size({"width": 1600, "height": 1000})  # in a narrow window its menus cover its buttons
+    page.goto(f"{real_eagle}?tutorial=none")
+    page.wait_for_function("() => window.eagle?.getEagleIsReady && eagle.getEagleIsReady() !== 'hidden'")
+    page.evaluate("(url) => Setting.setValue(Setting.TRANSLATOR_URL, url)", f"{default_address(up)}/gen_pgt")
+    page.set_input_files("#graphFileToLoad", str(ROOT / "examples" / "hello.graph"))
+    page.wait_for_function("() => eagle.logicalGraph().getNumNodes() > 0")
+    assert page.evaluate("() => [...eagle.graphErrors(), ...eagle.graphWarnings()].map((one) => one.message)") == []
+    with page.context.expect_page() as opened:
+        # Without the icon font of another site, the text of an icon lies over the button.
+        page.locator(".navTranslateBtn").first.dispatch_event("click")
+    tab = opened.value
+    tab.get_by_label("Session").fill("from-eagle")
+    tab.get_by_role("button", name="Deploy and watch").click()
+    finished(tab, up, "from-eagle")
 
 
 def test_a_users_day(window: Any, eagle: str, up: Running, tmp_path: Path) -> None:
