@@ -180,16 +180,21 @@ def _substituted(
         problems.extend(check_ranges(parameters_of(graph), given))
     variables, used = find_variables(graph, given, problems), set[str]()
     values: Values = {}
-    for node in graph.nodes:
+    of_constructs: dict[str, Any] = {}
+    for node in sorted(graph.nodes, key=lambda node: node.embedded_in is not None):
         if node.kind in (NodeKind.GLOBALS, NodeKind.NOTE):
             continue
         for place, field in enumerate(node.fields):
-            if is_expression(node, field, variables):
+            if node.embedded_in is not None and field.pointer in of_constructs:
+                value = of_constructs[field.pointer]  # a copy: its construct says what it is
+            elif is_expression(node, field, variables):
                 value = settled_estimate(node, field, variables, used, problems)
             elif isinstance(field.effective, str) and is_numeric(node, field):
                 value = _computed(node, field, variables, used, problems)
             else:
                 value = _replaced(field.effective, variables, used, tilde=tilde) if variables else field.effective
+            if node.kind is NodeKind.CONSTRUCT and field.pointer:
+                of_constructs[field.pointer] = value
             if value is not field.effective and value != field.effective:
                 values[node.id, place] = value
     declared = {parameter.name for parameter in parameters_of(graph)} if bare else set()

@@ -10,7 +10,7 @@ __all__ = ["MEMORY_FIELDS", "ResourceNeeds", "needs_of", "unreadable_memory"]
 MEMORY_FIELDS = ("memory", "mem_usage")
 """Fields of an application that declare the memory that it needs: a number of bytes, or a text such as ``2 GiB``.
 
-Application arguments of these names belong to the application itself.
+Their kind does not matter: editors make new fields of an application its arguments. Ports do not count.
 """
 
 
@@ -58,6 +58,6 @@ def _memory(template: Template) -> float:
 def _memory_field(template: Template) -> Argument | None:
     for name in MEMORY_FIELDS:
         field = template.argument(name)
-        if field is not None and field.parameter_type != "ApplicationArgument" and field.value not in (None, ""):
+        if field is not None and not field.is_port and field.value not in (None, ""):
             return field
     return None

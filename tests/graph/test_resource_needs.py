@@ -1,6 +1,7 @@
 """What applications declare that they need."""
 
 import pytest
+from msgspec.structs import replace
 
 from dropflow.graph.resource_needs import ResourceNeeds, needs_of
 from dropflow.graph.templates import Argument, Kind, Template
@@ -24,11 +25,13 @@ def test_memory_is_a_size_or_none(name: str, value: object, memory: float) -> No
     assert needs_of(template).memory == memory
 
 
-def test_an_argument_of_the_application_declares_nothing() -> None:
-    """An application may have an argument called memory, which is its own."""
+def test_memory_counts_as_an_argument_of_the_application_too() -> None:
+    """Editors make new fields of an application its arguments; a port of that name declares nothing."""
     field = Argument(name="memory", value="2 GiB", parameter_type="ApplicationArgument")
 
-    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).memory == 0
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).memory == 2 * 1024**3
+    port = replace(field, usage="InputPort")
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(port,))).memory == 0
 
 
 @pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1)])

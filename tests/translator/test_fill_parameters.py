@@ -1,5 +1,6 @@
 """Values of parameters: priorities, replacement, conversion, and errors."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.translator.documents import codes, document, errors, field, graph_of, node, port, scatter, small
+from translator.fill_document import fill_document
 from translator.fill_parameters import fill
 from translator.global_variables import substitute
 from translator.logical import LogicalGraph
@@ -380,3 +382,14 @@ def test_replacement_equals_that_of_a_simple_scan(text: str, variables: dict[str
 
     found = substitute(text, variables, set())
     assert found == expected or found.strip() == expected.strip()
+
+
+@pytest.mark.parametrize("text", ["{n} * 2", "~n * 2"])
+def test_a_size_of_a_construct_with_an_application_is_written_as_a_number(text: str) -> None:
+    """The application has a copy of the field, which gets the value of its construct."""
+    content = small()
+    content["nodeDataArray"][1]["fields"][0]["value"] = text
+    content["nodeDataArray"].append(node("V", "GlobalVariables", field("n", 9, type="Integer")))
+    filled = fill_document(json.dumps(content).encode(), name="x", settings={"n": 10})
+
+    assert json.loads(filled.document)["nodeDataArray"][1]["fields"][0]["value"] == 20

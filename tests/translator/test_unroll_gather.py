@@ -205,3 +205,14 @@ def test_the_data_of_a_group_enter_a_gather_without_application() -> None:
         drawing.app("sum")
     drawing.link("d", "K").link("K", "G")
     assert edges(drawing, "K-grp-data", "sum") == [((i,), (i // 2,)) for i in range(4)]
+
+
+@pytest.mark.parametrize("width", [1, 2, None])
+def test_what_enters_a_gather_is_collected(width: object) -> None:
+    """A Python function gets a list at the port of a gather, also a list of one, from a scatter or from one node."""
+    alone = Drawing().data("d")
+    with alone.gather("G", width, app="g"):
+        pass
+    for drawing, port in ((scattered(2, width), ""), (alone.link("d", "g"), "")):
+        (collector,) = [template for template in planned(drawing).templates if template.key == "g"]
+        assert collector.collects == (port,)

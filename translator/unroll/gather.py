@@ -119,7 +119,6 @@ def gather_map(source: Levels, target: Levels, *, position: int, width: int, opt
         chunk=target[position],
         width=width or max(_inputs(source, context, options), 1),
         chunk_stride=strides(target)[position],
-        one_by_one=width == 1,
     )
 
 

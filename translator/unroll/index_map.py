@@ -54,8 +54,6 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
         Number of inputs in a chunk of that gather.
     chunk_stride : int
         Stride of the number of the target (or source) from one chunk to the next.
-    one_by_one : bool
-        Whether that gather is set to one input at a time.
     chunk_of_source : bool
         Whether the chunk is at the source: the link feeds back from the gather to what it gathers.
     """
@@ -66,7 +64,6 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     chunk: Level | None = None
     width: int = 1
     chunk_stride: int = 0
-    one_by_one: bool = False
     chunk_of_source: bool = False
 
     @property
@@ -78,9 +75,11 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
     def collects(self) -> bool:
         """Whether a target may have several edges. This depends on the kinds of levels, and not on their sizes.
 
-        So a scatter of one copy is collected, too. But a gather of all its inputs has one instance.
+        So a scatter of one copy is collected, too, and whatever enters a gather. But a gather of all its inputs has one
+        instance.
         """
-        return not self.one_by_one and any(
+        is_gathered = self.chunk is not None and not self.chunk_of_source
+        return is_gathered or any(
             counter.source
             and not counter.target
             and not counter.level.is_transparent
