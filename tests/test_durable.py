@@ -53,6 +53,21 @@ def test_a_durable_run_forces_contents_before_their_record(forced: list[str], tm
     assert sum(path.startswith(f"{tmp_path}/run/tmp/") for path in after_start[:last]) == 2
 
 
+def test_a_durable_journal_is_forced_after_each_entry_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written last is on the disk when `append` returns: it is forced there after the write, not before."""
+    path = tmp_path / "journal.dfj"
+    forced: list[int] = []
+    force = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda file: (forced.append(os.fstat(file).st_size), force(file)))
+    journal = Journal(path, HEADER, durable=True)
+    for _ in range(3):
+        journal.append([Begin()])
+        assert forced[-1:] == [path.stat().st_size]
+    journal.close()
+
+
 def test_other_runs_wait_for_no_disk(forced: list[str], tmp_path: Path) -> None:
     """By default only the graph is forced to the disk, once."""
     local.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline")

@@ -69,8 +69,10 @@ class SimulatedDisks:
             (io, "open", self._wrap_open),
             (os, "open", self._wrap_descriptor),
             (os, "write", self._wrap_write),
+            (os, "pwrite", self._wrap_write),
             (os, "mkdir", self._wrap_mkdir),
             (os, "fsync", self._wrap_fsync),
+            (os, "fdatasync", self._wrap_fsync),
             (os, "replace", self._wrap_replace),
         ):
             original = getattr(module, name)
@@ -122,11 +124,11 @@ class SimulatedDisks:
         return open_
 
     def _wrap_write(self, original: Callable[..., int]) -> Callable[..., int]:
-        def write(descriptor: int, data: Any) -> int:
+        def write(descriptor: int, data: Any, *offset: int) -> int:
             path = self._open.get(descriptor)
             if path is not None and self._node(path) in self._full:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            return original(descriptor, data)
+            return original(descriptor, data, *offset)
 
         return write
 

@@ -140,3 +140,15 @@ def test_a_process_that_a_later_view_still_names_is_lost_again() -> None:
 
     assert ([loss.peer for loss in first], again, replaced) == (["b"], [], [("b", 2, True)])
     assert monitor.peers.replaced({"b": new}) == []
+
+
+def test_a_silent_peer_is_no_loss_before_it_counts_as_lost() -> None:
+    """A peer that is only suspect keeps its part of the sessions."""
+    monitor = PeerMonitor("a", suspect_after=3.0, lost_after=15.0, now=0.0)
+    assert monitor.need("s", {"b": Place("b", "tcp://b:1", 1)}, 0.0) == []
+    found = []
+    for now in range(1, 20):
+        found += [(now, loss.peer) for loss in monitor.update({"b": (1, 0.5)}, float(now))]
+
+    assert [peer for _, peer in found] == ["b"]
+    assert found[0][0] >= 15

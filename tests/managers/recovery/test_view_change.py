@@ -441,3 +441,16 @@ def test_records_survive_encoding() -> None:
     decision = ViewDecision(_view(2), ("a",), b"x", lost={"n3": "why"})
     message = AdoptView("s", 1, 0, msgspec.msgpack.encode(decision))
     assert msgspec.msgpack.decode(message.decision, type=ViewDecision) == decision
+
+
+def test_messages_of_the_next_view_that_come_early_are_kept() -> None:
+    """A voter that learns of a view after a candidate of it has asked promises to that candidate all the same."""
+    view = _view(3)
+    voter = ViewChange("n1", "s", 1, view, patience=_PATIENCE)
+    voter.receive("n0", PrepareView("s", 1, 1, (1, 0)), 0.0)
+    decision = ViewDecision(msgspec.structs.replace(view, number=1), ("n0", "n1", "n2"), b"")
+    actions = voter.receive("n2", AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)), 0.0)
+
+    assert any(isinstance(action, StopForReport) for action in actions)
+    promises = [one for one in voter.frozen(b"report", 0.0) if isinstance(one, SendViewMessage)]
+    assert [(one.peer, type(one.message)) for one in promises] == [("n0", PromiseView)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from dropflow.session_factory import make_session
 from dropflow.states import SessionState
 from dropflow.testing.shapes import relay
 from managers.links import ContentSource, LinkSettings, ReceivedMessage
+from managers.machine_calls import Answered
 from managers.messages import Events
 from managers.node import content_exchange
 from managers.node.exchange import NodeExchange
@@ -23,11 +25,13 @@ from managers.simulation import (
     NetworkFaults,
     SessionDriver,
     SessionInbox,
+    SimulatedCluster,
     SimulatedFetchPool,
     SimulatedLinks,
     SimulatedNetwork,
     Simulation,
 )
+from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
 
 
@@ -125,3 +129,30 @@ def test_the_same_seed_gives_the_same_session(tmp_path: Path) -> None:
 
     assert (first.digest, first.events, first.time) == (second.digest, second.events, second.time)
     assert first.digest != other.digest
+
+
+def test_what_a_node_tells_others_is_in_its_journal_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that crashes after it told that a drop is settled knows that when it is started again."""
+    cluster = SimulatedCluster(1, tmp_path, islands=1, nodes=3, has_master=False)
+    assert cluster.wait_for_nodes()
+    send, told = SimulatedLinks.send, []
+
+    def checked(self: SimulatedLinks, peer: str, message: Any, **options: Any) -> None:
+        if isinstance(message, Events):
+            hosted = cluster.nodes[self.name].sessions["s"]
+            known = hosted.directory.replay(hosted.piece).core.drops.states
+            drops, states, _, _ = message.columns()
+            for drop, state in zip(drops.tolist(), states.tolist(), strict=True):
+                row = hosted.piece.local(drop)
+                if row is not None and hosted.piece.is_own[row]:
+                    told.append(known[row] == state)
+        send(self, peer, message, **options)
+
+    monkeypatch.setattr(SimulatedLinks, "send", checked)
+    assert isinstance(cluster.submit(_fan(3, parts=3), "s"), Answered)
+    detail = cluster.finish("s")
+
+    assert detail is not None
+    assert detail.status == "FINISHED"
+    assert told
+    assert all(told)
