@@ -102,7 +102,7 @@ def _in_order(links: list[tuple[int, int, IndexMap]]) -> bool:
 
 
 def _carried(links: list[tuple[int, int, IndexMap]]) -> bool:
-    """Whether the links, between nodes that reach each other, stay in a loop of which one is the carry."""
+    """Whether the links, between nodes that reach each other, stay in a loop with one of them as its carry."""
     steps = [_steps(edges) for _, _, edges in links]
     for loop in set.intersection(*(set(found) for found in steps)):
         rest = [link for link, found in zip(links, steps, strict=True) if not found[loop]]
