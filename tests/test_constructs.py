@@ -24,7 +24,7 @@ def joined(path: Path, *links: dict[str, Any]) -> Path:
 def ran(source: Path, directory: Path) -> Translation:
     """Translate and run a graph, which must finish."""
     made = translate(source, name="g")
-    result = local.run(made.graph, directory=local.prepare_directory(directory), runner="inline")
+    result = local.run(made.graph, directory=local.prepare_directory(directory, overwrite=True), runner="inline")
     assert result.status is SessionState.FINISHED
     return made
 

@@ -22,7 +22,7 @@ from translator.pipeline import translate
 def run(source: Path | bytes, directory: Path, *, runner: str = "inline") -> SessionResult:
     """Translate and run a graph."""
     graph = translate(source, name="g").graph
-    return local.run(graph, directory=local.prepare_directory(directory), runner=runner, workers=2)
+    return local.run(graph, directory=local.prepare_directory(directory, overwrite=True), runner=runner, workers=2)
 
 
 def written(directory: Path, name: str = "out.txt") -> str:

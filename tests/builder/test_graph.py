@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Run:
 
     def run(graph: Graph, values: dict[str, Any] | None = None) -> GraphRun:
         assert [one for one in graph.check(values) if one.severity is dropflow.Severity.ERROR] == []
-        return graph.run(values, runner="inline", directory=tmp_path / "run")
+        return graph.run(values, runner="inline", directory=tmp_path / "run", overwrite=True)
 
     return run
 

@@ -73,7 +73,7 @@ def graph_of(*arguments: object, **options: object) -> PhysicalGraph:
 
 def run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> SessionState:
     """Run a graph."""
-    return local.run(graph, directory=local.prepare_directory(directory), runner=runner).status
+    return local.run(graph, directory=local.prepare_directory(directory, overwrite=True), runner=runner).status
 
 
 def test_the_counts_of_a_service() -> None:

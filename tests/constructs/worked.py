@@ -87,7 +87,7 @@ def run_here(graph: PhysicalGraph, directory: Path) -> list[str]:
     """Run a graph in this process; return the contents of its leaves, sorted."""
     has_ranks = any(axis.kind == "mpi" for template in graph.templates for axis in template.axes)
     runner = "threads" if has_ranks else "inline"  # ranks run at the same time
-    result = local.run(graph, directory=local.prepare_directory(directory), runner=runner)
+    result = local.run(graph, directory=local.prepare_directory(directory, overwrite=True), runner=runner)
     assert result.status is SessionState.FINISHED
     return sorted(_text(path.read_bytes()) for path in (directory / "results").iterdir())
 

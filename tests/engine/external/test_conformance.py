@@ -123,7 +123,7 @@ def run_graph(
         if on_session is not None:
             on_session(session)
 
-    place = local.prepare_directory(directory)
+    place = local.prepare_directory(directory, overwrite=True)
     local.run(graph, directory=place, runner=runner, workers=2, on_session=note)
     return outcome_of(sessions[0])
 

@@ -78,7 +78,9 @@ class Drawing:
 def here(graph: PhysicalGraph, directory: Path) -> RunOutcome:
     """What a graph gives in this process."""
     sessions: list[Session] = []
-    local.run(graph, directory=local.prepare_directory(directory), runner="inline", on_session=sessions.append)
+    local.run(
+        graph, directory=local.prepare_directory(directory, overwrite=True), runner="inline", on_session=sessions.append
+    )
     return outcome_of(sessions[0])
 
 
