@@ -21,12 +21,14 @@ from dropflow.engine.external.external_runner import ExternalRunner
 from dropflow.engine.host_memory import host_memory
 from dropflow.engine.runners.capacity import unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.limited import LimitedRunner
 from dropflow.engine.runners.mixed import MixedRunner
 from dropflow.engine.runners.pool import WorkerPool
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.errors import MissingDependencyError, UnknownComponentError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.planning_note import planning_of
 from dropflow.graph.templates import Kind, Template
 
 __all__ = ["RUNNERS", "capacity_notes", "make_runner"]
@@ -43,8 +45,12 @@ def make_runner(
     pool: WorkerPool | None = None,
     until: float = 0.0,
     folder: str = "",
+    parts: int | None = None,
 ) -> Runner:
     """Return the runner of one session.
+
+    If the plan of the graph was given a degree of parallelism, the session uses at most so many processors at a time
+    for each part that it has.
 
     Parameters
     ----------
@@ -62,6 +68,8 @@ def make_runner(
         Walltime, in seconds since the epoch; 0 for none.
     folder : str
         Working directory of worker processes; by default ``files`` in the session directory.
+    parts : int, optional
+        How many parts of the graph the session has; by default all of them.
 
     Raises
     ------
@@ -85,19 +93,36 @@ def make_runner(
         until=until,
         tag=workspace.tag,
     )
+    runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
+    dop = planning_of(graph).get("dop")
+    if not isinstance(dop, int) or dop < 1 or choice.kind == "inline":
+        return runner
+    return LimitedRunner(runner, spec, dop * (graph.parts if parts is None else max(parts, 1)))
+
+
+def _unlimited(
+    graph: PhysicalGraph,
+    spec: ExecutorSpec,
+    workspace: Workspace,
+    choice: RunnerChoice,
+    *,
+    workers: int | None,
+    pool: WorkerPool | None,
+) -> Runner:
+    """Return the runner of one session, whatever its plan was given."""
     ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
     # The ranks of a job come one after the other, and all of them wait until the job has ended.
     threads = max(_WAITING_THREADS, 2 * ranks)
-    if kind == "inline":
+    if choice.kind == "inline":
         return InlineRunner(LocalExecutor(spec))
     count = workers or len(os.sched_getaffinity(0))
     waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
     if all(waits):
         return ThreadRunner(LocalExecutor(spec), threads=threads)
     computing: Runner
-    if kind == "threads":
+    if choice.kind == "threads":
         computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
-    elif kind == "processes":
+    elif choice.kind == "processes":
         computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
     elif choice.is_engine:
         computing = _external(graph, spec, workspace, choice, workers)

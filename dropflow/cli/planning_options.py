@@ -128,7 +128,8 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(min=0),
         default=0,
         metavar="N",
-        help="Largest number of processors that the applications of a part use at a time.",
+        help="Largest number of processors that the applications of a part use at a time, in the plan and when it "
+        "runs.",
     )
     @click.option(
         "--deadline",

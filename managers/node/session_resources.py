@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from dropflow.apps.runner_factory import capacity_notes, make_runner
 from dropflow.apps.streaming_links import streaming_links
 from dropflow.clock import Clock
@@ -177,7 +179,13 @@ class ProcessResources:
         """Return a session that has not begun."""
         if before is None:
             runner = make_runner(
-                graph, repository.workspace, self.runner, self.pool.size, pool=self.pool, until=deployment.until
+                graph,
+                repository.workspace,
+                self.runner,
+                self.pool.size,
+                pool=self.pool,
+                until=deployment.until,
+                parts=len(np.unique(np.delete(graph.part, exchange.remote))),
             )
         else:
             runner = before.runner

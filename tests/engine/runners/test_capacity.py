@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.api import Runner
+from dropflow.apps.runner_factory import make_runner
+from dropflow.clock import SystemClock
+from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import AttemptResult, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import MemoryLimit, Pressure
 from dropflow.engine.priority_queue import PriorityQueue
 from dropflow.engine.runners.capacity import Capacity, unusual_needs
 from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.runners.limited import LimitedRunner
 from dropflow.engine.runners.processes import ProcessRunner
 from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.graph.physical import PhysicalGraph
@@ -23,6 +27,8 @@ from dropflow.states import SessionState
 from dropflow.testing.drawing import draw
 from dropflow.testing.executors import ScriptedExecutor
 from tests.engine.runners.test_runners import FACTORY, session_of, spec_of
+from translator.partition.registry import partition
+from translator.stage_options import PartitionOptions
 
 _WORKERS = 3
 _CPUS = (1, 2, 3, 1, 5, 1, 2, 2, 1, 3, 1, 1)
@@ -91,6 +97,53 @@ def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, t
     assert result.status is SessionState.FINISHED
     assert len(together) == len(_CPUS)
     assert all(len(names) == 1 or sum(cpus[name] for name in names) <= _WORKERS for names in together)
+
+
+@pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_limit_of_processors_holds_below_those_of_the_runner(kind: str, chain: str, tmp_path: Path) -> None:
+    """With a limit of two on three workers, attempts that run together need two at most, in order of priorities."""
+    graph = _tracked(len(_CPUS), chain, **{f"A{number}": {"cpus": cpus} for number, cpus in enumerate(_CPUS)})
+    cpus = {template.name: template.cpus for template in graph.templates}
+    runner = LimitedRunner(_runner(kind, graph, tmp_path), spec_of(graph, tmp_path), 2)
+    result = session_of(graph, runner, tmp_path).run()
+
+    together = _most_at_a_time(graph, tmp_path)
+    assert result.status is SessionState.FINISHED
+    assert len(together) == len(_CPUS)
+    assert all(len(names) == 1 or sum(cpus[name] for name in names) <= 2 for names in together)
+
+
+def test_a_limited_runner_gives_back_and_aborts_what_waits(tmp_path: Path) -> None:
+    """Of four attempts and a limit of one, the first has begun; an aborted one is answered, the others come back."""
+    graph = _tracked(4)
+    given: list[Task] = []
+    inner = InlineRunner(ScriptedExecutor(spec_of(graph, tmp_path)))
+    inner.submit = given.extend  # type: ignore[method-assign]
+    runner = LimitedRunner(inner, spec_of(graph, tmp_path), 1)
+    answers: list[StreamOpened | AttemptResult] = []
+    runner.start(answers.extend)
+    rows = [row for row in range(graph.drops) if graph.templates[graph.template[row]].kind is Kind.APP]
+
+    runner.submit([Task(row, 1, int(graph.template[row]), "", ()) for row in rows])
+    runner.abort(rows[1], 1)
+
+    assert [task.drop for task in given] == rows[:1]
+    assert [(one.drop, one.failure.kind) for one in answers if one.failure] == [(rows[1], "Aborted")]  # type: ignore[union-attr]
+    runner.hold(is_held=True)
+    assert [task.drop for task in runner.give_back()] == rows[2:]
+
+
+@pytest.mark.parametrize(("dop", "limited"), [(0, False), (2, True)])
+def test_the_plan_carries_the_limit(dop: int, limited: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """A graph whose plan was given a degree of parallelism gets a runner with that limit."""
+    graph = partition(_tracked(1, A0={"component": "dlg.apps.simple.SleepApp"}), PartitionOptions(dop=dop))
+    workspace = LocalRepository(tmp_path, "s", SystemClock(), graph).workspace
+
+    runner = make_runner(graph, workspace, "threads", 3)
+
+    assert isinstance(runner, LimitedRunner) == limited
+    runner.close()
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
