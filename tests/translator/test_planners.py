@@ -304,6 +304,27 @@ def test_every_algorithm_puts_an_application_where_it_fits(algorithm: str) -> No
         assert set(made.part[[0, 2, 3]].tolist()) == {1}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_does_not_depend_on_when_input_files_come(seed: int) -> None:
+    """Also where inputs that no application makes are on all nodes at once, it takes no longer than HEFT."""
+    builder, draw = GraphBuilder(), random.Random(seed)  # noqa: S311 - repeatable, not secret
+    for number in range(70):
+        builder.app(f"A{number}", weight=draw.lognormvariate(1, 1)).data(f"d{number}", weight=draw.uniform(1, 50))
+        builder.connect(f"A{number}", f"d{number}").data(f"in{number}", weight=draw.uniform(0.1, 1))
+        builder.connect(f"in{number}", f"A{number}")
+        for before in {draw.randrange(max(number - 20, 0), number) for _ in range(2)} if number else set():
+            builder.connect(f"d{before}", f"A{number}")
+    graph, machines = builder.build(), Machines(nodes=equal_machines(4).nodes, links=LinkSpeed(bandwidth=100.0))
+    times = []
+    for algorithm in ("auto", "heft"):
+        made = partition(graph, PartitionOptions(algorithm=algorithm, parts=4), machines)
+        whole = work_of(graph)
+        runs = [simulate(one, machines, made.part, made.priority) for one in (whole, whole.without_given()) if one]
+        times.append(max(run.completion for run in runs))
+
+    assert times[0] <= times[1] * (1 + 1e-9)
+
+
 _TWELVE = (12, 26, 23, 27, 24, 21, 30, 17, 1, 27, 15, 25)
 
 

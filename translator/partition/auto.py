@@ -29,7 +29,7 @@ from translator.planning.judge import Verdict, lower_bound, verdict_of
 from translator.planning.machines import Machines
 from translator.planning.move_bound import bound_with_moves
 from translator.planning.ranks import priorities, upward_ranks
-from translator.planning.simulation import simulate
+from translator.planning.simulation import Timeline, simulate
 from translator.planning.task_graph import task_graph
 from translator.problem_codes import problem
 from translator.stage_options import PartitionOptions
@@ -60,6 +60,8 @@ class _Candidate:
     made: PlannedParts
     verdict: Verdict
     moves: int
+    worst: float
+    """Its completion time, or that with given data on all nodes when the run begins, whichever is larger."""
 
 
 def auto(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -140,8 +142,7 @@ def _best_of_all(graph: PhysicalGraph, work: GraphWork, machines: Machines, boun
     if best is None:
         return []
     made, run = best
-    verdict = verdict_of(work, machines, made.part, run, bound)
-    return [_Candidate("the best of all assignments", made, verdict, len(run.events.volume))]
+    return [_candidate("the best of all assignments", made, run, work=work, machines=machines, bound=bound)]
 
 
 def _fewest(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -168,7 +169,7 @@ def _judged(
     if made.priority is None:
         made = replace(made, priority=priorities(upward_ranks(graph, work, machines, made.part), work))
     run = simulate(work, machines, made.part, made.priority)
-    return _Candidate(name, made, verdict_of(work, machines, made.part, run, bound), len(run.events.volume))
+    return _candidate(name, made, run, work=work, machines=machines, bound=bound)
 
 
 def _searched(
@@ -195,10 +196,20 @@ def _searched(
     )
     run = simulate(work, machines, part, priority)
     name = f"{best.name} and local search"
-    lowest = best.verdict.lower_bound_s
-    return _Candidate(
-        name, PlannedParts(part, priority), verdict_of(work, machines, part, run, lowest), len(run.events.volume)
+    return _candidate(
+        name, PlannedParts(part, priority), run, work=work, machines=machines, bound=best.verdict.lower_bound_s
     )
+
+
+def _candidate(
+    name: str, made: PlannedParts, run: Timeline, *, work: GraphWork, machines: Machines, bound: float
+) -> _Candidate:
+    elsewhere = work.without_given() if work.drops <= _SCHEDULED else None
+    worst = run.completion
+    if elsewhere is not None:
+        worst = max(worst, simulate(elsewhere, machines, made.part, made.priority).completion)
+    verdict = verdict_of(work, machines, made.part, run, bound)
+    return _Candidate(name, made, verdict, len(run.events.volume), worst)
 
 
 _Key = Callable[[_Candidate], tuple[float, ...]]
@@ -207,7 +218,7 @@ _Key = Callable[[_Candidate], tuple[float, ...]]
 def _by_time(_found: list[_Candidate], options: PartitionOptions) -> _Key:
     """The least time, within the imbalance if one is asked for."""
     most = math.inf if options.imbalance is None else options.imbalance + _ALMOST
-    return lambda one: (max(one.verdict.imbalance - most, 0.0), one.verdict.makespan_s, one.verdict.bytes_moved)
+    return lambda one: (max(one.verdict.imbalance - most, 0.0), one.worst, one.verdict.bytes_moved)
 
 
 def _by_movement(found: list[_Candidate], options: PartitionOptions) -> _Key:

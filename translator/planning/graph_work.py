@@ -1,6 +1,6 @@
 """The work of a graph as columns: times, processors, memory and volumes of its drops."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,6 +53,18 @@ class GraphWork:
         """Core seconds of each drop, shape (drops,)."""
         found: Floats = self.seconds * self.cpus
         return found
+
+    @cached_property
+    def is_made(self) -> Bits:
+        """Which drops an application writes, shape (drops,)."""
+        found = np.zeros(self.drops, dtype=np.bool_)
+        found[self.target[~self.is_app[self.target]]] = True
+        return found
+
+    def without_given(self) -> "GraphWork | None":
+        """Return the work as it is where data that no application makes need not move; None if there are none."""
+        given = ~self.is_app & ~self.is_made & (self.volume > 0)
+        return replace(self, volume=np.where(given, 0.0, self.volume)) if given.any() else None
 
     @cached_property
     def apps(self) -> IntColumn:

@@ -12,7 +12,7 @@ from dropflow.formatting import format_size
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.placement_groups import violations
-from translator.planning.graph_work import Bits, Floats, GraphWork, work_of
+from translator.planning.graph_work import Floats, GraphWork, work_of
 from translator.planning.machines import Machines
 from translator.planning.move_bound import MOST_BOUNDED, bound_with_moves
 from translator.planning.simulation import Timeline, simulate
@@ -180,7 +180,7 @@ def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeli
         nodes_used=int(np.count_nonzero(np.bincount(part, minlength=nodes))),
         cut_bytes=float(volumes[crosses].sum()),
         bytes_moved=float(events.volume.sum()),
-        bytes_given=float(events.volume[~_made(work)[events.move_drop]].sum()),
+        bytes_given=float(events.volume[~work.is_made[events.move_drop]].sum()),
         bytes_between_islands=float(events.volume[islands[events.move_from] != islands[events.move_to]].sum()),
         loads=tuple(loads.tolist()),
         memory=_peaks(work, part, run, nodes),
@@ -230,13 +230,6 @@ def balance_of(load: Floats, capacity: Floats) -> float:
     if total <= 0:
         return 0.0
     return 100.0 * (float((load / capacity).max()) * float(capacity.sum()) / total - 1.0)
-
-
-def _made(work: GraphWork) -> Bits:
-    """Return which drops an application writes."""
-    found = np.zeros(work.drops, dtype=np.bool_)
-    found[work.target[~work.is_app[work.target]]] = True
-    return found
 
 
 def _island_imbalance(work: GraphWork, machines: Machines, part: IntColumn, islands: npt.NDArray[np.int64]) -> float:

@@ -244,7 +244,7 @@ def _nets(graph: TaskGraph) -> Nets:
     names, count = np.unique(data, return_counts=True)
     ptr = np.zeros(len(names) + 1, dtype=np.int64)
     np.cumsum(count, out=ptr[1:])
-    volume, is_made = work.volume[names], np.bincount(target[into_data], minlength=work.drops)[names] > 0
+    volume, is_made = work.volume[names], work.is_made[names]
     made, given = float(volume[is_made].sum()), float(volume[~is_made].sum())
     if made > 0 and given > 0:
         volume = np.where(is_made, volume, volume * (_GIVEN * made / given))
