@@ -99,7 +99,7 @@ def again(directory: Path, marks: Path, **options: bool) -> tuple[SessionResult,
 
 
 def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
-    """A new run in its directory is refused with a hint, unless it is to overwrite; one that has ended is replaced."""
+    """A new run in its directory is refused with a hint, unless it is to overwrite; one that has ended is, too."""
     _, directory, _ = ended
     cut(directory, 3)
     with pytest.raises(ConflictError, match=r"a run that is not finished: [1-9] of \d drops are settled") as refused:
@@ -109,7 +109,7 @@ def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph,
     assert "--overwrite" in refused.value.hint
     resume(directory, CHECKED)
 
-    local.prepare_directory(directory)
+    local.prepare_directory(directory, overwrite=True)
     assert not (directory / "journal.dfj").exists()
 
 
