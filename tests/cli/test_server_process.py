@@ -93,11 +93,11 @@ def test_two_managers_cannot_use_one_directory(node: Running) -> None:
 
 
 def test_a_port_that_is_in_use(node: Running) -> None:
-    """The message has the port and the option to choose another one; the exit status is 1."""
+    """The message has the port and the option to choose another one; the exit status is 2."""
     port = node.ready["url"].rpartition(":")[2]
     done = run(node.home, "node", "--port", port, "--links-port", 0, "--name", "n2")
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert port in done.stderr
     assert "--port" in done.stderr
 
