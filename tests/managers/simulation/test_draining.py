@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.errors import LinkError, NotFoundError
+from dropflow.errors import NotFoundError
 from dropflow.graph.builder import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.rest.operation_records import DrainReply, DrainRequest
@@ -98,16 +98,23 @@ def test_attempts_that_do_not_end_in_time_run_again(tmp_path: Path) -> None:
 
 
 def test_a_node_that_drains_takes_no_sessions(tmp_path: Path) -> None:
-    """Managers show it as draining and leave it out, and it refuses to prepare a session."""
+    """It refuses to prepare a session before managers know; the graph is planned again without it, or refused.
+
+    Later managers show it as draining, and leave it out.
+    """
     cluster = SimulatedCluster(5, tmp_path, islands=1)
     assert cluster.wait_for_nodes()
     assert _drain(cluster, "n1-2", 100.0).sessions == ()
     assert _drain(cluster, "n1-2", 50.0).seconds == 50.0
     assert _drain(cluster, "n1-2", 100.0).seconds <= 50.0
-    refused = cluster.call("submit", graph=rows(3, 3), options=SubmitQuery(session="early"))
+    placed = replace(rows(3, 3), places=("n1-1", "n1-2", "n1-3"))
+    refused = cluster.call("submit", graph=placed, options=SubmitQuery(session="placed"))
     assert isinstance(refused, Unanswered)
-    assert isinstance(refused.error, LinkError)
-    assert "node n1-2 is being drained" in str(refused.error)
+    assert "n1-2" in str(refused.error)
+    assert not any("placed" in node.sessions for node in cluster.nodes.values())
+    early = cluster.call("submit", graph=rows(3, 3), options=SubmitQuery(session="early"))
+    assert isinstance(early, Answered)
+    assert early.value.members == ("n1-1", "n1-3")
     cluster.simulation.wait(3.0)
     assert _states(cluster) == ["alive", "drained", "alive"]
     cluster.submit(rows(3, 3), "s")
