@@ -40,6 +40,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     new_token: bool
     root: str | None
     workers: int | None
+    memory: int | None = None
     key: str | None
     lost_after: float
     log_level: str
@@ -135,6 +136,7 @@ class _Cluster:
         options = self._options
         cores = len(os.sched_getaffinity(0))
         workers = options.workers or max(1, cores // options.nodes)
+        share = () if options.memory is None else ("--memory", f"{options.memory // options.nodes or 1}")
         suspect_after = min(SUSPECT_AFTER, options.lost_after / 2)
         timing = ("--lost-after", f"{options.lost_after}", "--suspect-after", f"{suspect_after}")
         started = [
@@ -142,7 +144,7 @@ class _Cluster:
                 "node",
                 f"node-{number + 1}",
                 self._port(3 + number, 0),
-                ("--links-port", "0", "--workers", f"{workers}", *timing),
+                ("--links-port", "0", "--workers", f"{workers}", *share, *timing),
             )
             for number in range(options.nodes)
         ]

@@ -12,6 +12,7 @@ from dropflow.cli.server_options import (
     ServeOptions,
     discover_options,
     lost_option,
+    memory_option,
     serve_options,
     suspect_option,
 )
@@ -36,6 +37,10 @@ _DRAIN_SECONDS = 30.0
     help="Port for events and data of other nodes; 0 takes any that is free.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one per core by default.")
+@memory_option(
+    "Memory that the node and what it runs may use together, such as '2 GiB'; by default what the machine, its control "
+    "group and ulimit allow. Contents beyond go to the disk, and attempts wait."
+)
 @click.option(
     "--drain-seconds",
     type=click.FloatRange(min=0, max=86400),
@@ -52,6 +57,7 @@ def command(
     options: ServeOptions,
     links_port: int,
     workers: int | None,
+    memory: int | None,
     drain_seconds: float | None,
     suspect_after: float,
     lost_after: float,
@@ -68,7 +74,11 @@ def command(
     """
     from dropflow.cli.manager_service import announce_by_zeroconf, rest_service
     from dropflow.cli.server_process import links_advertise, links_bind, serve
+    from dropflow.engine.host_memory import restrict_memory
     from managers.node.manager import NodeManager
+
+    if memory is not None:
+        restrict_memory(memory)
 
     def build(context: "ServerContext") -> str:
         manager = NodeManager(

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
+from dropflow.quantities import MEMORY, quantity
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "discover_options",
     "log_level_option",
     "lost_option",
+    "memory_option",
     "public_url_option",
     "serve_options",
     "suspect_option",
@@ -74,6 +77,18 @@ def log_level_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., 
     """Return the option for the least severe level that is logged; `text` is its help."""
     levels = click.Choice(["debug", "info", "warning", "error"])
     return click.option("--log-level", type=levels, default="info", show_default=True, help=text)
+
+
+def memory_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the memory that nodes may use, in bytes, or None; `text` is its help."""
+
+    def checked(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+        found = None if text is None else quantity(text, MEMORY)
+        if text is not None and (found is None or not 1 <= found < inf):
+            raise click.BadParameter(f"{text!r} is no memory; give a number with a unit, such as '2 GiB'")
+        return None if found is None else int(found)
+
+    return click.option("--memory", metavar="SIZE", callback=checked, help=text)
 
 
 def public_url_option(*, of_many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

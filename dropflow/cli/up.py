@@ -7,7 +7,7 @@ import click
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.server_options import log_level_option, lost_option, public_url_option
+from dropflow.cli.server_options import log_level_option, lost_option, memory_option, public_url_option
 
 __all__ = ["command"]
 
@@ -27,6 +27,10 @@ __all__ = ["command"]
 @click.option("--root", metavar="DIR", help="Directory to work in; one in the user's state by default.")
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Worker processes of each node; by default the nodes share the cores."
+)
+@memory_option(
+    "Memory that all nodes may use together, such as '8 GiB'; each gets an equal share. By default what the machine, "
+    "its control group and ulimit allow."
 )
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +24,7 @@ from dropflow.dask.persisted import PersistedChunk, are_there_chunks
 from dropflow.dask.translate import TranslatedGraph, translate, with_annotations
 from dropflow.dask.value_memory import ValueMemory
 from dropflow.dask.worker_processes import WorkerProcesses
+from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError
 from dropflow.graph.chains import without_fusion
 from dropflow.rest.patience import PATIENCE
@@ -69,7 +70,8 @@ class Scheduler:
         Whether chains of tasks run as one unit; by default ``dropflow.fuse_enabled`` of dask's configuration, or True.
     memory_limit : int or str, optional
         Bytes of values that are in memory at a time, such as ``"4 GB"``; others are in files. By default
-        ``dropflow.memory_limit`` of dask's configuration, or no limit.
+        ``dropflow.memory_limit`` of dask's configuration, or 60 % of the memory that is free for this process when the
+        computation, or the first worker process, starts.
 
     Raises
     ------
@@ -342,13 +344,12 @@ class Scheduler:
     def _here(
         self, tasks: TranslatedGraph, workers: int, instrument: CallbackInstrument | None
     ) -> Mapping[Hashable, Any]:
-        limit = self._limit()
-        with nullcontext() if limit is None else closing(ValueMemory(limit, tasks)) as memory:
+        with closing(ValueMemory(self._limit(), tasks)) as memory:
             return Computation(tasks, self._runner, workers, instrument, memory).run()
 
-    def _limit(self) -> int | None:
-        limit = self._memory_limit
-        return _limit(dask.config.get("dropflow.memory_limit", None)) if limit is None else limit
+    def _limit(self) -> int:
+        limit = self._memory_limit or _limit(dask.config.get("dropflow.memory_limit", None))
+        return limit or host_memory().for_values()
 
     def _pool(self, workers: int) -> WorkerProcesses:
         with self._lock:
@@ -419,7 +420,9 @@ def _limit(value: int | str | None) -> int | None:
             f"memory_limit is {value!r}", hint="give bytes, such as 4_000_000_000 or '4 GB'"
         ) from problem
     if found is not None and found < 1:
-        raise BadParameterError(f"memory_limit is {value!r}", hint="give at least 1 byte, or nothing for no limit")
+        raise BadParameterError(
+            f"memory_limit is {value!r}", hint="give at least 1 byte, or nothing for a share of the memory"
+        )
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 from dask.sizeof import sizeof
 
 from dropflow.dask.memory_budget import MemoryBudget
@@ -19,6 +20,8 @@ __all__ = ["HeldValue", "ValueMemory", "value_of"]
 
 _SMALL = 4096
 """Bytes below which a value is not counted, and stays in memory: a file of its own would take as much."""
+_SMALL_TYPES = frozenset({int, float, complex, bool, type(None), np.float32, np.float64, np.int64})
+"""Types whose values are small. Asking dask for their sizes takes a hundredth of the time of a task."""
 
 
 class HeldValue:
@@ -87,18 +90,19 @@ class ValueMemory:
         self.written = 0
         """Bytes that were written to files."""
 
-    def keep(self, drop: int, value: Any) -> HeldValue:
-        """Keep the value of a data drop. Others may be written to files for it, or itself.
+    def keep(self, drop: int, value: Any) -> Any:
+        """Keep the value of a data drop, and return what `value_of` takes: a small value as it is, else a `HeldValue`.
+
+        Others may be written to files for it, or itself.
 
         Raises
         ------
         StorageError
             The disk is full, for example.
         """
+        if type(value) in _SMALL_TYPES or (size := sizeof(value)) < _SMALL:
+            return value
         held = HeldValue(value)
-        size = sizeof(value)
-        if size < _SMALL:
-            return held
         with self._lock:
             self._values[drop] = held
             self._budget.add(drop, size)

@@ -1,33 +1,43 @@
 """How much memory this process and those that it starts may use together, and whether that is nearly used up.
 
 The limit is the smallest of the memory of the machine, those of the control groups (cgroup, version 1 or 2) that this
-process is in, with all groups around them, and the limits of this process (``ulimit -v`` and ``-d``). What is in use is
-measured where the limit is: in a group, all its processes count, and files in shared memory (tmpfs) that they wrote.
-Cached files of the disk do not count, because the kernel takes their memory back.
+process is in, with all groups around them, the limits of this process (``ulimit -v`` and ``-d``), and what a user gives
+(``--memory``). What is in use is measured where the limit is. In a group, all its processes count, and files in shared
+memory (tmpfs) that they wrote. Of what a user gives, the process that it was given to counts, with those that it
+started and its sessions' files in shared memory. Cached files of the disk do not count, because the kernel takes their
+memory back.
 
 As memory fills up, first new contents go to the disk and not to shared memory, then no attempts begin beside those that
-run. Both are decided where they happen, in each process by itself, by a measurement that is at most 50 ms old.
+run. Both are decided where they happen, in each process by itself, by a measurement that is at most 50 ms old, or as
+old as 20 measurements take.
 """
 
 import enum
 import os
 import resource
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from dropflow.clock import SystemClock
 
-__all__ = ["HostMemory", "MemoryLimit", "Pressure", "control_groups", "host_memory"]
+__all__ = ["HostMemory", "MemoryLimit", "Pressure", "control_groups", "host_memory", "restrict_memory"]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
 _LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only read
+_VARIABLE = "DROPFLOW_MEMORY"
+"""Environment variable with the bytes that a user gives to a process and those that it starts, and its id."""
 _VALID_SECONDS = 0.05
+_VALID_COSTS = 20
 _GROUP_SHARES = (0.6, 0.8)
 """Of the limit of a group: above the first, contents go to the disk; above the second, attempts wait."""
 _MACHINE_SHARES = (0.8, 0.9)
 """Of the machine: much of it may be used by others, and attempts should not wait for those."""
+_VALUES_SHARE = 0.6
+"""Of what is free: values of one computation, beside what its tasks use while they run."""
 _NOT_RECLAIMABLE = frozenset({b"inactive_anon", b"active_anon", b"unevictable"})
 """Pages of processes and of shared memory, in the statistics of a group."""
 
@@ -64,9 +74,11 @@ class HostMemory:
     ----------
     proc, cgroups : Path
         Where the system shows processes and control groups.
+    given : str
+        The bytes that a user gives to a process and those that it starts, and its id; empty for no such limit.
     """
 
-    def __init__(self, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> None:
+    def __init__(self, proc: Path = _PROC, cgroups: Path = _CGROUPS, given: str = "") -> None:
         self._meminfo = proc / "meminfo"
         total, _ = self._machine()
         limits = [MemoryLimit(total, "the machine")]
@@ -83,30 +95,41 @@ class HostMemory:
             soft, _ = resource.getrlimit(kind)
             if soft != resource.RLIM_INFINITY:
                 limits.append(MemoryLimit(soft, f"ulimit {option}"))
+        self._given, self._root = (int(word) for word in given.split()) if given else (0, 0)
+        if given:
+            limits.append(MemoryLimit(self._given, "--memory"))
         self.limit = min(limits, key=lambda limit: limit.bytes)
         """What may be used, and why not more."""
         self._clock = SystemClock()
-        self._measured, self._pressure = -_VALID_SECONDS, Pressure.LOW
+        self._next_measurement, self._pressure = 0.0, Pressure.LOW
 
     def pressure(self) -> Pressure:
         """Return how full memory is. Any thread may call this."""
         now = self._clock.monotonic()
-        if now - self._measured >= _VALID_SECONDS:
-            self._measured, self._pressure = now, self._measure()
+        if now >= self._next_measurement:
+            self._pressure = self._measure()
+            self._next_measurement = now + max(_VALID_SECONDS, _VALID_COSTS * (self._clock.monotonic() - now))
         return self._pressure
 
     def free(self) -> float:
         """Return the bytes that may be used in addition."""
         _, available = self._machine()
-        return max(
-            0.0, min(available, *(limit - _used(statistics) for statistics, limit in self._groups), self.limit.bytes)
-        )
+        left = [limit - _used(statistics) for statistics, limit in self._groups]
+        if self._given:
+            left.append(self._given - _used_by(self._root))
+        return max(0.0, min(available, *left, self.limit.bytes))
+
+    def for_values(self) -> int:
+        """Return how many bytes the values of one computation may take where no limit is given."""
+        return max(1, int(_VALUES_SHARE * self.free()))
 
     def _measure(self) -> Pressure:
         total, available = self._machine()
         found = _pressure(total - available, total, _MACHINE_SHARES)
         for statistics, limit in self._groups:
             found = max(found, _pressure(_used(statistics), limit, _GROUP_SHARES))
+        if self._given:
+            found = max(found, _pressure(_used_by(self._root), self._given, _GROUP_SHARES))
         return found
 
     def _machine(self) -> tuple[float, float]:
@@ -123,7 +146,13 @@ class HostMemory:
 @cache
 def host_memory() -> HostMemory:
     """Return the memory that this process may use, read when this is called first."""
-    return HostMemory()
+    return HostMemory(given=os.environ.get(_VARIABLE, ""))
+
+
+def restrict_memory(size: int) -> None:
+    """Let this process, and those that it starts, use at most this many bytes together."""
+    os.environ[_VARIABLE] = f"{size} {os.getpid()}"
+    host_memory.cache_clear()
 
 
 def control_groups(controller: str, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> list[Path]:
@@ -165,6 +194,25 @@ def _used(statistics: Path) -> float:
     # Version 1 counts a group and all in it under other names.
     prefix = b"total_" if b"total_inactive_anon" in values else b""
     return sum(values.get(prefix + name, 0.0) for name in _NOT_RECLAIMABLE)
+
+
+def _used_by(root: int) -> float:
+    """Return the bytes that a process, those that it started, and its files in shared memory use; 0 if it has ended."""
+    import psutil  # noqa: PLC0415 - most processes have no limit of a user
+
+    used = 0.0
+    with suppress(psutil.Error):
+        process = psutil.Process(root)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                memory = one.memory_info()
+                used += memory.rss - memory.shared
+    for folder in _SHARED_MEMORY.glob(f"dropflow-*-{root}-*"):  # the names of `dropflow.data.shm_directory`
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    used += entry.stat().st_blocks * 512
+    return used
 
 
 def _pressure(used: float, limit: float, shares: tuple[float, float]) -> Pressure:

@@ -14,6 +14,7 @@ from dask.callbacks import Callback
 import dropflow.dask
 from dropflow.dask.translate import translate
 from dropflow.dask.value_memory import ValueMemory, value_of
+from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError, StorageError
 
 _CHUNK = 8 * 100 * 100
@@ -64,6 +65,20 @@ def test_without_need_nothing_is_written(temporary: Path) -> None:
         assert _array().sum().compute() > 0
 
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("runner", ["threads", "inline"])
+def test_without_a_limit_the_free_memory_is_one(runner: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are more than 60 % of the memory that is free, here of 8 chunks, go through files."""
+    monkeypatch.setattr(host_memory(), "free", lambda: 8.0 * _CHUNK)
+    x = _array()
+    with dropflow.dask.scheduler(runner=runner, workers=2):
+        (y,) = dask.persist(x)
+        files = sum(1 for path in temporary.rglob("*") if path.is_file())
+        assert np.array_equal(y.compute(), x.compute(scheduler="sync"))
+
+    assert files == 0  # those of persisted values are mapped, and have no name any more
+    assert host_memory().for_values() == int(0.6 * 8 * _CHUNK)
 
 
 def test_the_configuration_has_a_limit() -> None:

@@ -1,11 +1,13 @@
 """How much memory may be used, and when it is nearly used up."""
 
+import os
 import resource
 from pathlib import Path
 
 import pytest
 
-from dropflow.engine.host_memory import HostMemory, Pressure
+from dropflow.engine import host_memory as module
+from dropflow.engine.host_memory import HostMemory, MemoryLimit, Pressure
 
 _MB = 1_000_000
 
@@ -94,3 +96,28 @@ def test_a_machine_that_others_use_fills_up_later(tmp_path: Path) -> None:
     found = [_pressure(_host(tmp_path, "", available=left), tmp_path / "none") for left in (3000, 1200, 500)]
 
     assert found == [Pressure.LOW, Pressure.CONTENTS, Pressure.ATTEMPTS]
+
+
+def test_memory_that_a_user_gives_counts_for_the_process_and_those_it_starts(tmp_path: Path) -> None:
+    """What they use is compared with it; the limit names the option, and is none of other processes."""
+    proc, cgroups = _host(tmp_path, "0::/\n"), tmp_path / "cgroup"
+    low = HostMemory(proc, cgroups, given=f"{7000 * _MB} {os.getpid()}")
+    full = HostMemory(proc, cgroups, given=f"1000000 {os.getpid()}")
+    other = HostMemory(proc, cgroups, given="1000000 999999999")  # no such process
+
+    assert low.limit == MemoryLimit(7000 * _MB, "--memory")
+    assert 0 < low.free() < 7000 * _MB
+    assert full.free() == 0
+    assert [found.pressure() for found in (low, full, other)] == [Pressure.LOW, Pressure.ATTEMPTS, Pressure.LOW]
+
+
+def test_files_in_shared_memory_count_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a limit that a user gives, those of the sessions of the process."""
+    monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)
+    mine, other = (tmp_path / f"dropflow-1-{pid}-0-session" for pid in (999999998, 999999999))
+    for folder, size in ((mine, 4 * _MB), (other, 32 * _MB)):
+        folder.mkdir()
+        (folder / "content").write_bytes(b"x" * size)
+    found = HostMemory(_host(tmp_path, "0::/\n"), tmp_path / "cgroup", given=f"{100 * _MB} 999999998")
+
+    assert found.free() == pytest.approx(96 * _MB, rel=0.01)

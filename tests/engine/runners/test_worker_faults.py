@@ -251,9 +251,9 @@ def test_a_timeout_is_a_failure_of_the_application(tmp_path: Path, monkeypatch: 
 
 
 _BEYOND = """
-import dask.array as da, dropflow.dask
-with dropflow.dask.scheduler(runner="processes", workers=2):
-    x = da.random.default_rng(1).random((30, 2_500_000), chunks=(1, 2_500_000))
+import sys, dask.array as da, dropflow.dask
+with dropflow.dask.scheduler(runner=sys.argv[1], workers=2):
+    x = da.random.default_rng(1).random((120, 625_000), chunks=(1, 625_000))
     print(round(float(((x - x.mean(axis=0)) ** 2).mean().compute()), 2))
 """
 
@@ -282,12 +282,13 @@ def _inside(group: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(inside, capture_output=True, check=False, text=True)
 
 
-def test_contents_beyond_the_memory_of_a_control_group_go_to_the_disk(small_group: Path) -> None:
+@pytest.mark.parametrize("runner", ["processes", "threads"])
+def test_contents_beyond_the_memory_of_a_control_group_go_to_the_disk(small_group: Path, runner: str) -> None:
     """Arrays of 600 MB that are needed twice, in a group of 600 MB: right, and the kernel kills no process."""
     pytest.importorskip("dask.array")
     limit = next(one for name in ("memory.max", "memory.limit_in_bytes") if (one := small_group / name).exists())
     limit.write_text("600M")
-    done = _inside(small_group, sys.executable, "-c", _BEYOND)
+    done = _inside(small_group, sys.executable, "-c", _BEYOND, runner)
     counts = [re.search(r"oom_kill (\d+)", one.read_text()) for one in [small_group / counter_files()[0].name]]
 
     assert done.stdout == "0.08\n", done.stderr
