@@ -39,6 +39,8 @@ class Drawing:
         self.description = description
         self.nodes: dict[str, dict[str, Any]] = {}
         self.places: dict[str, WantedPlace] = {}
+        self.collectors: dict[str, str] = {}
+        """Constructs by the names of their output applications."""
         self.links: list[EagleEdge] = []
 
     def data(self, name: str, x: int, y: int, *, inside: str = "", category: str = "Memory", **values: Any) -> None:
@@ -90,6 +92,19 @@ class Drawing:
                 "input_app_fields": self._app_fields(label, app_class, given),
             }
 
+    def collect(self, name: str, construct: str, **values: Any) -> None:
+        """Add the output application of a construct, which collects what its copies made.
+
+        An edge from the content of a construct to a Gather beside it does the same, but EAGLE warns of such edges.
+        """
+        self.collectors[name] = construct
+        self.nodes[construct] |= {
+            "output_application_name": name,
+            "output_application_type": "DALiuGEApp",
+            "output_application_id": stable_id(self.name, name),
+            "output_app_fields": self._app_fields(name, "dlg.apps.simple.ArrayGatherApp", values),
+        }
+
     def link(
         self, source: str, target: str, *, ports: tuple[str, str] = ("", ""), encoding: str = "pickle", **flags: Any
     ) -> None:
@@ -128,10 +143,10 @@ class Drawing:
         )
 
     def _id(self, name: str) -> str:
-        return stable_id(self.name, name)
+        return stable_id(self.name, self.collectors.get(name, name))
 
     def _is_data(self, name: str) -> bool:
-        return self.nodes[name]["category"] in DATA_CLASSES
+        return name in self.nodes and self.nodes[name]["category"] in DATA_CLASSES
 
     def _add(self, name: str, category: str, place: tuple[int, int], inside: str, fields: list[EagleField]) -> None:
         self.nodes[name] = {
@@ -172,8 +187,9 @@ class Drawing:
         )
 
     def _port(self, owner: str, name: str, usage: str, encoding: str) -> str:
-        node = self.nodes[owner]
-        fields = node["input_app_fields"] if node["is_group"] else node["fields"]
+        node = self.nodes[self.collectors.get(owner, owner)]
+        side = "output_app_fields" if owner in self.collectors else "input_app_fields"
+        fields = node[side if node["is_group"] else "fields"]
         for place, field in enumerate(fields):
             if field.name == name:
                 both = field.usage not in ("NoPort", usage)
@@ -234,22 +250,11 @@ def nested_scatter_gather() -> Drawing:
     graph.data("Cell", 23, 6, inside="Cells")
     graph.function("Square", 26, 6, "square", inside="Cells")
     graph.data("Squared", 29, 6, inside="Cells")
-    graph.construct(
-        "Row gather",
-        "Gather",
-        33,
-        3,
-        inside="Rows",
-        app="Collect cells",
-        app_class="dlg.apps.simple.ArrayGatherApp",
-        num_of_inputs=4,
-    )
+    graph.collect("Row gather", "Cells")
     graph.data("Row of squares", 36, 6, inside="Rows")
     graph.function("Sum row", 39, 6, "total", inside="Rows")
     graph.data("Row sum", 42, 6, inside="Rows")
-    graph.construct(
-        "Table gather", "Gather", 46, 3, app="Collect rows", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=3
-    )
+    graph.collect("Table gather", "Rows")
     graph.data("Row sums", 49, 6)
     graph.function("Report", 52, 6, "report_sums")
     graph.data("Sums", 56, 6, category="File", filepath="sums.txt")
@@ -279,9 +284,7 @@ def corner_turn() -> Drawing:
     )
     graph.function("Stack antennas", 30, 6, "stack", inside="By channel", group_start=True)
     graph.data("Channel", 34, 6, inside="By channel")
-    graph.construct(
-        "Gather channels", "Gather", 38, 3, app="Collect", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=4
-    )
+    graph.collect("Gather channels", "By channel")
     graph.data("All channels", 41, 6)
     graph.function("Stack channels", 44, 6, "stack")
     graph.data("Turned", 48, 6, category="File", filepath="by-channel.npy")
@@ -340,16 +343,7 @@ def error_threshold() -> Drawing:
     graph.data("Target", 12, 6, inside="Measurements")
     graph.function("Measure", 16, 6, "measure", inside="Measurements")
     graph.data("Value", 20, 6, inside="Measurements")
-    graph.construct(
-        "Collect",
-        "Gather",
-        24,
-        3,
-        app="Gather values",
-        app_class="dlg.apps.simple.ArrayGatherApp",
-        num_of_inputs=10,
-        input_error_threshold=30,
-    )
+    graph.collect("Collect", "Measurements", input_error_threshold=30)
     graph.data("Values", 27, 6)
     graph.function("Average", 30, 6, "average_of_the_rest", planned=10)
     graph.data("Report", 34, 6, category="File", filepath="report.txt")
@@ -362,20 +356,18 @@ def imaging() -> Drawing:
     """Return a graph that simulates a radio observation, images it channel by channel and finds its sources."""
     graph = Drawing("imaging", "Simulates a radio observation, images it channel by channel and finds its sources.")
     graph.function("Make sky", 2, 3, "make_sky")
-    graph.data("Sky", 6, 3)
-    graph.function("Choose channels", 2, 7, "choose_channels", channels=8)
-    graph.data("Frequencies", 6, 7)
+    graph.data("Sky", 5, 3)
+    graph.function("Plan observations", 5, 7, "plan_observations", channels=8)
+    graph.data("Plan", 8, 7)
     graph.construct(
-        "Channels", "Scatter", 10, 4, app="Split band", app_class="dlg.apps.simple.GenericScatterApp", num_of_copies=8
+        "Channels", "Scatter", 11, 4, app="Split band", app_class="dlg.apps.simple.GenericScatterApp", num_of_copies=8
     )
     graph.data("Channel", 12, 7, inside="Channels")
     graph.function("Simulate", 15, 6, "simulate", inside="Channels")
     graph.data("Visibilities", 19, 6, inside="Channels")
     graph.function("Grid and FFT", 23, 6, "grid_and_fft", inside="Channels")
     graph.data("Dirty image", 27, 6, inside="Channels")
-    graph.construct(
-        "All channels", "Gather", 31, 4, app="Collect", app_class="dlg.apps.simple.ArrayGatherApp", num_of_inputs=8
-    )
+    graph.collect("All channels", "Channels")
     graph.data("Images", 34, 6)
     graph.function("Make cube", 37, 6, "make_cube")
     graph.data("Cube", 40, 6, category="File", filepath="cube.npy")
@@ -386,11 +378,11 @@ def imaging() -> Drawing:
     graph.function("Draw", 52, 8, "draw_picture")
     graph.data("Picture", 56, 8, category="File", filepath="sky.png")
     graph.link("Make sky", "Sky")
-    graph.link("Choose channels", "Frequencies")
-    graph.link("Frequencies", "Channels")
+    graph.link("Sky", "Plan observations", ports=("", "sky"))
+    graph.link("Plan observations", "Plan")
+    graph.link("Plan", "Channels")
     graph.link("Channels", "Channel")
-    graph.link("Channel", "Simulate", ports=("", "frequencies"))
-    graph.link("Sky", "Simulate", ports=("", "sky"))
+    graph.link("Channel", "Simulate", ports=("", "observations"))
     graph.link("Simulate", "Visibilities")
     graph.link("Visibilities", "Grid and FFT", ports=("", "visibilities"))
     graph.link("Grid and FFT", "Dirty image")

@@ -112,21 +112,23 @@ def make_sky() -> object:
     ]
 
 
-def choose_channels(channels: int = 8) -> object:
-    """Return the frequencies of the channels in hertz, shape (channels,)."""
+def plan_observations(sky: object, channels: int = 8) -> object:
+    """Return the frequency in hertz and the sky of each channel."""
     import numpy as np
 
-    return np.linspace(1.0e9, 1.4e9, channels)
+    return [(float(frequency), sky) for frequency in np.linspace(1.0e9, 1.4e9, channels)]
 
 
-def simulate(frequencies: object, sky: object) -> object:
+def simulate(observations: object) -> object:
     """Return the visibilities that an array of 27 antennas in a Y would measure in six hours, with noise.
 
-    The w term is left out, because the field is small. The rows of the result are u and v in wavelengths, and the
-    visibilities, each of shape (channels * times * baselines,).
+    Observations are frequencies in hertz with the sky, which is the same for all. The w term is left out, because the
+    field is small. The rows of the result are u and v in wavelengths, and the visibilities, each of shape
+    (channels * times * baselines,).
     """
     import numpy as np
 
+    frequencies, sky = [frequency for frequency, _ in observations], observations[0][1]
     cell = np.deg2rad(5.0 / 3600)  # of the image, in radians
     arms = np.deg2rad([5, 125, 245])
     radii = 1500 * (np.arange(1, 10) / 9) ** 1.6

@@ -5,7 +5,7 @@ from itertools import combinations
 from math import hypot
 from typing import Any
 
-__all__ = ["applications", "near_nodes", "wrong_edges", "wrong_nodes"]
+__all__ = ["applications", "far_edges", "near_nodes", "wrong_edges", "wrong_nodes"]
 
 NEEDED = {
     "DALiuGEApp": {"dropclass"},
@@ -78,6 +78,26 @@ def wrong_edges(content: dict[str, Any]) -> list[object]:
         if not right or "Output" not in out["usage"] or "Input" not in into["usage"]:
             wrong.append((edge, kinds))
     return wrong + [ends for ends, count in seen.items() if count > 1]
+
+
+def far_edges(content: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the ends of edges that EAGLE warns about: neither end is beside the other or in the construct of the other.
+
+    For an application of a construct, what counts is the construct. A Loop may have any edges.
+    """
+    nodes = {node["id"]: node for node in content["nodeDataArray"]}
+    far = []
+    for edge in content["linkDataArray"]:
+        ends = [nodes[edge["from"]], nodes[edge["to"]]]
+        parents = [nodes.get(end.get("parentId", "")) for end in ends]
+        embedded = [end["isGroup"] for end in ends]
+        around = [None if is_group else parent for is_group, parent in zip(embedded, parents, strict=True)]
+        near = around[0] is around[1]
+        for this, other in ((0, 1), (1, 0)):
+            near |= embedded[this] and around[other] in (ends[this], parents[this]) and around[other] is not None
+        if not near and not any(one is not None and one["category"] == "Loop" for one in around):
+            far.append((ends[0]["name"], ends[1]["name"]))
+    return far
 
 
 def near_nodes(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -48,6 +48,7 @@ def v4_bytes(drawing: DraftGraph, description: str) -> bytes:
 
 def _document(drawing: DraftGraph, description: str) -> EagleFile:
     _refuse_placeholders(drawing)
+    drawing = drawing.with_output_applications()
     fields = _Fields(drawing)
     drawn = placed(drawing)
     left = min((one.x - one.radius for one in drawn.values()), default=0.0)

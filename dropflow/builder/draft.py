@@ -5,7 +5,7 @@ An application of a construct is a node, too, as in `translator.logical`; its `o
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from palettes.eagle_records import stable_id
@@ -149,6 +149,55 @@ class DraftGraph:
         if owner is not None:
             return (*self.path(owner), owner) if owner.category in COLLECTING else self.path(owner)
         return () if node.inside is None else (*self.path(node.inside), node.inside)
+
+    def with_output_applications(self) -> "DraftGraph":
+        """Return the graph with applications that collect from one scatter as output applications of that scatter.
+
+        Both forms mean the same. EAGLE warns of edges from inside a scatter to an application beside it, but not of
+        those to its output application.
+        """
+        chosen: dict[DraftNode, DraftNode] = {}
+        for link in self.links:
+            scatter, app = link.source.inside, link.target
+            if (
+                scatter is not None
+                and scatter.category == "Scatter"
+                and scatter not in chosen.values()
+                and list(self.apps_of(scatter)) == ["input"]
+                and app not in chosen
+                and app.owner is None
+                and app.inside is scatter.inside
+                and app.category in ("PyFuncApp", "BashShellApp", "DALiuGEApp")
+                and self._stands_after(app, scatter)
+            ):
+                chosen[app] = scatter
+        copies = {node: replace(node) for node in self.nodes}
+        for node, copy in copies.items():
+            copy.inside = None if node.inside is None else copies[node.inside]
+            owner = chosen.get(node, node.owner)
+            copy.owner, copy.role = None if owner is None else copies[owner], "output" if node in chosen else node.role
+        links = [replace(link, source=copies[link.source], target=copies[link.target]) for link in self.links]
+        return DraftGraph(self.name, list(copies.values()), links)
+
+    def _stands_after(self, app: DraftNode, scatter: DraftNode) -> bool:
+        """Whether an application reads data in a scatter and data beside it that do not come from it."""
+        links = [link for link in self.links if app in (link.source, link.target)]
+        if any(link.closes_loop or link.loop_aware for link in links):
+            return False
+        if any(link.target.inside is not app.inside for link in links if link.source is app):
+            return False
+        before = [link.source for link in links if link.target is app and link.source.inside is not scatter]
+        if any(node.inside is not app.inside for node in before):
+            return False
+        known = set(before)
+        while before:
+            node = before.pop()
+            if scatter in (*self.path(node), node.owner):
+                return False
+            new = {link.source for link in self.links if link.target is node and not link.closes_loop} - known
+            known |= new
+            before += new
+        return True
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:

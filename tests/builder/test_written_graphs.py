@@ -11,7 +11,7 @@ import dropflow
 from dropflow.builder.layout import placed
 from dropflow.problems import Severity
 from tests.builder.random_builders import WrittenGraph, written_graphs
-from tests.eagle_rules import near_nodes, wrong_edges, wrong_nodes
+from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 
 _FEW = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -41,6 +41,41 @@ def test_a_saved_graph_keeps_the_rules_of_eagle(written: WrittenGraph) -> None:
     assert min(node["x"] for node in content["nodeDataArray"]) > 0
     assert content["modelData"]["shortDescription"]
     assert content["modelData"]["numLGNodes"] == len(content["nodeDataArray"])
+
+
+def _numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+def _double(number: int) -> int:
+    return 2 * number
+
+
+def _total(numbers: list[int], more: int = 0) -> int:
+    return sum(numbers) + more
+
+
+def test_a_function_that_collects_is_the_output_application_of_its_scatter(tmp_path: Path) -> None:
+    """EAGLE warns of no edge, in nested scatters neither; a second function, or one after the first, stays beside."""
+    with dropflow.Graph("collects") as graph:
+        with graph.each(graph.call(_numbers, 3), copies=3, name="Outer") as outer:
+            with graph.each(graph.call(_numbers, 3), copies=3, name="Inner") as inner:
+                doubled = graph.call(_double, inner)
+            inner_sum = graph.call(_total, doubled, more=outer)
+        both = graph.call(_total, inner_sum)
+    assert far_edges(json.loads(graph.document())) == []
+    assert graph.run(directory=tmp_path / "run").value(both) == 21
+
+    with graph:
+        later = graph.call(_total, inner_sum, more=both)
+    content = json.loads(graph.document())
+    assert {node["name"]: node["outputApplicationName"] for node in content["nodeDataArray"] if node["isGroup"]} == {
+        "Outer": "Total 2",
+        "Inner": "Total",
+    }
+    assert len(far_edges(content)) == 1
+    assert max(node["x"] for node in content["nodeDataArray"]) < 5000
+    assert graph.run(directory=tmp_path / "later").value(later) == 42
 
 
 @_FEW

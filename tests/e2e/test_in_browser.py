@@ -11,6 +11,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -173,13 +174,56 @@ def test_a_graph_is_submitted_from_the_page_of_a_manager(page: Any, up: Running)
     finished(page, up, "from-page")
 
 
-@pytest.mark.skipif(not EAGLE_SITE.is_dir(), reason="EAGLE is absent: its site is looked for in ../shared/eagle/site")
-def test_a_graph_goes_from_eagle_to_its_end(page: Any, real_eagle: str, up: Running) -> None:
-    """EAGLE loads a graph without a finding of its own, and its Translate button leads to a tab that deploys it."""
+needs_eagle = pytest.mark.skipif(
+    not EAGLE_SITE.is_dir(), reason="EAGLE is absent: its site is looked for in ../shared/eagle/site"
+)
+COUNT_ISSUES = """() => {
+  window.told = [];
+  Setting.setValue(Setting.SHOW_FILE_LOADING_ERRORS, true);
+  for (const list of [eagle.loadingErrors, eagle.loadingWarnings])
+    list.subscribe((all) => window.told.push(...all.map((one) => (one.issue ?? one).message)));
+}"""
+GRAPH_ISSUES = (
+    "() => [...told, ...eagle.graphErrors().map((x) => x.message), ...eagle.graphWarnings().map((x) => x.message)]"
+)
+
+
+def open_eagle(page: Any, address: str) -> None:
+    """Open the editor, without what it loads from other sites."""
     page.route("https://**", lambda route: route.abort())
     page.set_viewport_size({"width": 1600, "height": 1000})  # in a narrow window its menus cover its buttons
-    page.goto(f"{real_eagle}?tutorial=none")
+    page.goto(f"{address}?tutorial=none")
     page.wait_for_function("() => window.eagle?.getEagleIsReady && eagle.getEagleIsReady() !== 'hidden'")
+
+
+@needs_eagle
+def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str) -> None:
+    """By its own count, the examples and palettes have none, but for the edge to the GroupBy of the corner turn."""
+    open_eagle(window, real_eagle)
+    window.evaluate(COUNT_ISSUES)
+    counted = {}
+    graphs = sorted((ROOT / "examples").glob("*.graph"))
+    for path in graphs:
+        window.evaluate("() => { told.length = 0; }")
+        window.set_input_files("#graphFileToLoad", str(path))
+        window.wait_for_function("(name) => eagle.logicalGraph().fileInfo().name === name", arg=path.name)
+        counted[path.name] = window.evaluate(GRAPH_ISSUES)
+    expected: dict[str, list[Any]] = {path.name: [] for path in graphs}
+    expected["corner-turn.graph"] = [ANY]
+    assert counted == expected
+    window.evaluate("() => { told.length = 0; }")
+    for path in sorted((ROOT / "palettes").glob("*.palette")):
+        window.set_input_files("#paletteFileToLoad", str(path))
+        window.wait_for_function(
+            "(name) => eagle.palettes().some((one) => one.fileInfo().name === name)", arg=path.name
+        )
+    assert window.evaluate("() => told") == []
+
+
+@needs_eagle
+def test_a_graph_goes_from_eagle_to_its_end(page: Any, real_eagle: str, up: Running) -> None:
+    """EAGLE loads a graph without a finding of its own, and its Translate button leads to a tab that deploys it."""
+    open_eagle(page, real_eagle)
     page.evaluate("(url) => Setting.setValue(Setting.TRANSLATOR_URL, url)", f"{default_address(up)}/gen_pgt")
     page.set_input_files("#graphFileToLoad", str(ROOT / "examples" / "hello.graph"))
     page.wait_for_function("() => eagle.logicalGraph().getNumNodes() > 0")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palettes.eagle_layout import WantedPlace, circles
-from tests.eagle_rules import near_nodes, wrong_edges, wrong_nodes
+from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = sorted((ROOT / "examples").glob("*.graph"))
@@ -49,6 +49,14 @@ def test_files_and_nodes_are_described(path: Path) -> None:
 def test_edges_join_an_application_and_data_at_ports(path: Path) -> None:
     """Edges start at output ports and end at input ports of the same type, once each, between unlike nodes."""
     assert wrong_edges(document(path)) == []
+
+
+@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.name)
+def test_eagle_does_not_warn_about_edges(path: Path) -> None:
+    """No edge crosses the border of a construct past its applications, but for that to a GroupBy, which has to."""
+    expected = [("Sample", "By channel")] if path.name == "corner-turn.graph" else []
+
+    assert far_edges(document(path)) == expected
 
 
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.name)
