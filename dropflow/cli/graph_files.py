@@ -1,5 +1,6 @@
 """Read GRAPH of a command line and write physical graphs; ``-`` is standard input or standard output."""
 
+import io
 import secrets
 import sys
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ __all__ = [
     "as_problems",
     "count_drops",
     "examine_graph",
+    "graph_for_answer",
     "graph_target",
     "note_warnings",
     "read_graph",
@@ -150,7 +152,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
     def _write_texts(self, graph: PhysicalGraph) -> None:
         with ExitStack() as stack:
             files = []
-            for path, writer in zip(self.files, self._writers(), strict=True):
+            for path, writer in zip(self.files, self.writers(), strict=True):
                 unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
                 stack.callback(unfinished.unlink, missing_ok=True)
                 with unfinished.open("xb") as stream:
@@ -159,7 +161,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
             for unfinished, path in files:
                 unfinished.replace(path)
 
-    def _writers(self) -> tuple[Writer, ...]:
+    def writers(self) -> tuple[Writer, ...]:
         """Return what writes each of the files of a text format."""
         if self.form == "csv":
             return WRITERS["csv"], WRITERS["edges.csv"]
@@ -167,7 +169,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
 
     def _write_out(self, graph: PhysicalGraph) -> None:
         if self.form != "dfg":
-            for writer in self._writers():
+            for writer in self.writers():
                 writer(graph, sys.stdout.buffer)
         elif sys.stdout.isatty():
             hint = "write it to a file with -o, or use --format json"
@@ -176,6 +178,24 @@ class GraphTarget(msgspec.Struct, frozen=True):
             for buffer in dump(graph):
                 sys.stdout.buffer.write(buffer)
         sys.stdout.buffer.flush()
+
+
+def graph_for_answer(graph: PhysicalGraph, form: GraphFormat | None) -> msgspec.Raw | str:
+    """Return a graph as a value in an answer in JSON: the list of its drops, or the text of another format.
+
+    Raises
+    ------
+    UsageError
+        The format is not a text.
+    """
+    if form == "dfg":
+        hint = "write it to a file with -o, or use -o - to get it without the answer"
+        raise UsageError("a .dfg file is not a text, and cannot be in an answer in JSON", hint=hint)
+    stream = io.BytesIO()
+    for writer in GraphTarget("-", form or "json").writers():
+        writer(graph, stream)
+    written = stream.getvalue()
+    return msgspec.Raw(msgspec.json.format(written, indent=-1)) if form in (None, "json") else written.decode()
 
 
 def replace_file(path: Path, data: bytes) -> None:

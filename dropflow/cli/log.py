@@ -43,6 +43,20 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from self.log.splitlines()
 
 
+class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of a log, the oldest first, and the nodes whose lines are missing because they did not answer."""
+
+    ok: bool
+    session: str = ""
+    manager: str = ""
+    records: "tuple[LogLine, ...]"
+    missing: list[str] = []
+
+    def lines(self) -> Iterator[str]:
+        """Return nothing: other forms of output print lines as they come."""
+        yield from ()
+
+
 @click.command("log")
 @output_options
 @click.argument("session", metavar="[SESSION]", required=False, shell_complete=candidates.sessions)
@@ -94,7 +108,8 @@ def command(
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. On a terminal, control characters
     are printed as \x1b; a file or another program gets the log of a drop as it is. With an option, its lines have
-    their time and level too. With --output json, each line is a record. Exit status 1 if a node did not answer: its
+    their time and level too. With --output json, the answer has each line as a record; with --follow, too, each record
+    is an object on a line of its own, printed as it comes. Exit status 1 if a node did not answer: its
     lines are missing. With --manager NAME and without SESSION, print what that manager wrote to its own log; --follow
     prints new lines until Ctrl-C.
     """
@@ -120,6 +135,7 @@ class _SessionLog:
     """The log of a session."""
 
     def __init__(self, client: "Client", session: str) -> None:
+        self.whose = {"session": session}
         self._client = client
         self._session = session
 
@@ -136,6 +152,7 @@ class _ManagerLog:
     """The log of a manager."""
 
     def __init__(self, client: "Client", name: str) -> None:
+        self.whose = {"manager": name}
         self._client = client
         self._name = name
 
@@ -157,13 +174,20 @@ def _print_log(
     follow: bool,
     with_drop: bool,
 ) -> Exit:
-    printer = _Printer(output, with_drop=with_drop)
-    cursor = _START if last is None else _print_last(log, query, last, printer)
+    one_answer = output.kind is OutputKind.JSON and not follow
+    printer = _Printer(output, with_drop=with_drop, keep=one_answer)
+    status = Exit.FINISHED
     try:
+        cursor = _START if last is None else _print_last(log, query, last, printer)
         _print_on(log, query, cursor, printer, follow=follow)
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    return Exit.FAILED if printer.silent else Exit.FINISHED
+        status = Exit.INTERRUPTED
+    else:
+        status = Exit.FAILED if printer.silent else Exit.FINISHED
+    if one_answer:
+        found = LogRecordsReply(ok=status is Exit.FINISHED, records=tuple(printer.kept), missing=sorted(printer.silent))
+        output.answer(msgspec.structs.replace(found, **log.whose))
+    return status
 
 
 def _log_of_drop(output: CommandOutput, client: "Client", session: str, drop: str) -> Exit:
@@ -192,10 +216,14 @@ class _Printer:
     ----------
     silent : set of str
         Nodes that did not answer the last time.
+    kept : list of LogLine
+        The lines, if they are kept instead of printed.
     """
 
-    def __init__(self, output: CommandOutput, *, with_drop: bool) -> None:
+    def __init__(self, output: CommandOutput, *, with_drop: bool, keep: bool) -> None:
         self.silent: set[str] = set()
+        self.kept: list[LogLine] = []
+        self._keep = keep
         self._output = output
         self._with_drop = with_drop
 
@@ -205,7 +233,9 @@ class _Printer:
             if node not in self.silent:
                 self._output.note(f"{node} did not answer: its lines are missing, or come later")
         self.silent = set(page.missing)
-        if page.lines and self._output.kind is not OutputKind.QUIET:
+        if self._keep:
+            self.kept += page.lines
+        elif page.lines and self._output.kind is not OutputKind.QUIET:
             encoded = "".join(f"{self._format(line)}\n" for line in page.lines).encode(errors="replace")
             sys.stdout.buffer.write(encoded)
             sys.stdout.buffer.flush()

@@ -59,6 +59,8 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
         Times, and the number of applications that run from then on.
     places : tuple of str
         Names of the nodes, if they are known.
+    graph : list or str
+        The physical graph, if it is in no file.
     """
 
     ok: bool = True
@@ -89,6 +91,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     dop_mean: float | UnsetType = UNSET
     dop_over_time: tuple[tuple[float, int], ...] | UnsetType = UNSET
     places: tuple[str, ...] | UnsetType = UNSET
+    graph: msgspec.Raw | str | UnsetType = UNSET
 
     def lines(self) -> Iterator[str]:
         """The measures, then the load of each of the first parts, if there are details."""

@@ -17,7 +17,7 @@ from dropflow.cli.options import (
     setting_options,
     target_option,
 )
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.tables import columns
 from dropflow.problems import Problem, Severity
 
@@ -28,7 +28,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     """The size of an unrolled graph, or why it cannot be unrolled.
 
     `edges` counts pairs of drops that are joined, `connections` counts their ports too: two drops that are joined at
-    two ports are one edge and two connections.
+    two ports are one edge and two connections. `graph` is the graph itself, unless it went elsewhere.
     """
 
     ok: bool
@@ -39,6 +39,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     edges: int = 0
     connections: int = 0
     problems: tuple[Problem, ...] = ()
+    graph: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
 
     def lines(self) -> Iterator[str]:
         """The counts, after warnings; or the problems."""
@@ -82,12 +83,14 @@ def command(
     """Unroll GRAPH into a physical graph.
 
     The physical graph goes to FILE, or to standard output where no file is named. With --summary, or with a file, the
-    answer is how many drops and edges it has. What cannot run on this host is a warning, as for check.
+    answer is how many drops and edges it has. With --output json and without -o, the answer has the counts and the
+    graph; -o - prints the graph alone. What cannot run on this host is a warning, as for check.
     """
     from dropflow.cli.graph_files import (
         as_problems,
         count_drops,
         examine_graph,
+        graph_for_answer,
         graph_target,
         note_warnings,
     )
@@ -95,6 +98,7 @@ def command(
     from dropflow.graph.chains import without_fusion
     from translator.pipeline import finish
 
+    inside = target is None and not summary and output.kind is OutputKind.JSON
     if target is None and not summary:
         target = "-"
     written = None if target is None else graph_target(target, form)
@@ -116,10 +120,13 @@ def command(
     except UsageError as error:
         output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
         return Exit.BAD_INPUT
-    if written is not None:
-        written.write(without_fusion(done.graph) if no_fuse else done.graph)
+    made = without_fusion(done.graph) if no_fuse else done.graph
+    if written is not None and not inside:
+        written.write(made)
         if written.is_standard_output:
             note_warnings(output, done.problems)
             return Exit.FINISHED
-    output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, **count_drops(done.graph)))
+    shown = graph_for_answer(made, form) if inside else msgspec.UNSET
+    counts = count_drops(done.graph)
+    output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, graph=shown, **counts))
     return Exit.FINISHED

@@ -47,12 +47,38 @@ def test_lines_are_selected(ask: Command, manager: FakeManager) -> None:
 
 
 def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> None:
-    """What was written until the end of the session is printed; as JSON, each line is a record."""
+    """What was written until the end of the session is printed; as JSON, each line is an object of its own."""
     manager.print_lines("finished", _lines("one", "two"))
     answer = ask("log", "finished", "--follow", "--output", "json")
 
     assert answer.status == 0
     assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
+
+
+def test_an_answer_in_json_is_one_object(ask: Command, manager: FakeManager) -> None:
+    """It has all lines as records, of a session or a manager; also no lines are an answer."""
+    manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))
+    _manager_lines(manager)
+    whole = ask("log", "finished", "--output", "json").json
+    last = ask("log", "finished", "--last", "2", "--output", "json").json
+    none = ask("log", "finished", "--text", "nothing", "--output", "json").json
+    own = ask("log", "--manager", manager.name, "--output", "json").json
+
+    assert (whole["ok"], whole["session"], whole["missing"]) == (True, "finished", [])
+    assert [record["text"] for record in whole["records"]] == [str(number) for number in range(4_500)]
+    assert [record["text"] for record in last["records"]] == ["4498", "4499"]
+    assert (none["ok"], none["records"]) == (True, [])
+    assert (own["manager"], [record["text"] for record in own["records"]]) == (manager.name, ["listens", "slow"])
+
+
+def test_an_answer_in_json_names_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
+    """It has the lines of the others, is not ok, and the exit status is 1."""
+    page = LogPage(lines=tuple(_lines("one")), newer="a:1", missing=("far",))
+    manager.session_log = lambda *_: page  # type: ignore[method-assign]
+    answer = ask("log", "finished", "--output", "json")
+
+    assert (answer.status, answer.json["ok"], answer.json["missing"]) == (1, False, ["far"])
+    assert [record["text"] for record in answer.json["records"]] == ["one"]
 
 
 def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) -> None:

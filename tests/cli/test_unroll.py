@@ -49,6 +49,22 @@ def test_the_graph_goes_to_standard_output(command: Command) -> None:
     assert len([drop for drop in json.loads(answer.out) if drop]) == 67
 
 
+@pytest.mark.parametrize(("verb", "counted"), [("unroll", "drops"), ("translate", "parts")])
+def test_an_answer_in_json_is_one_object_with_the_graph(command: Command, verb: str, counted: str) -> None:
+    """Without -o, it has the list of drops beside the counts, on one line; -o - prints the list alone."""
+    answer = command(verb, NESTED, "--output", "json")
+    alone = command(verb, NESTED, "--output", "json", "-o", "-")
+
+    assert (answer.status, answer.json["ok"], answer.out.count(b"\n")) == (0, True, 1)
+    assert counted in answer.json
+    assert answer.json["graph"] == json.loads(alone.out)
+    assert isinstance(command(verb, NESTED, "--output", "json", "--format", "dot").json["graph"], str)
+
+    refused = command(verb, NESTED, "--output", "json", "--format", "dfg")
+    assert (refused.status, refused.json["ok"]) == (2, False)
+    assert "-o" in refused.json["error"]["hint"]
+
+
 def test_the_prefix_begins_every_id(command: Command, tmp_path: Path) -> None:
     """--prefix is the first part of the drops' text ids."""
     command("unroll", NESTED, "--prefix", "night7", "-o", tmp_path / "g.dfg")
