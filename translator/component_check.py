@@ -25,20 +25,38 @@ class ComponentFindings:
     ----------
     problems : tuple of Problem
         One for each node that cannot run.
-    fields : frozenset
-        (key of the template, name of the field) of every field in the problems.
+    fields : tuple of frozenset
+        (key of the template, name of the field) of every field in each of the problems.
     """
 
     problems: tuple[Problem, ...] = ()
-    fields: frozenset[tuple[str, str]] = frozenset()
+    fields: tuple[frozenset[tuple[str, str]], ...] = ()
 
-    def once(self, problems: Iterable[Problem], graph: LogicalGraph) -> Iterator[Problem]:
-        """Yield `problems` without those about values that are also in this check, then the problems of this check."""
-        refused = {
-            field.pointer for node in graph.nodes for field in node.fields if (node.key, field.name) in self.fields
+    def once(self, problems: Sequence[Problem], graph: LogicalGraph) -> Iterator[Problem]:
+        """Yield `problems`, then those of this check; the value of a field is in one of them.
+
+        An error of another stage has priority, such as that about the copies of a construct, which its application
+        has as a parameter, too. A finding that a value does not fit the type of its field has none.
+        """
+        named = frozenset[tuple[str, str]]().union(*self.fields)
+        places: dict[tuple[str, str], set[str]] = {}
+        for node in graph.nodes:
+            for field in node.fields:
+                if (node.key, field.name) in named:
+                    places.setdefault((node.key, field.name), set()).add(field.pointer)
+        known = {
+            one.where
+            for one in problems
+            if one.severity is Severity.ERROR and one.code not in VALUE_CODES and one.where
         }
+        own: list[Problem] = []
+        refused: set[str] = set()
+        for found, fields in zip(self.problems, self.fields, strict=True):
+            if not fields or not all(known & places.get(field, set()) for field in fields):
+                own.append(found)
+            refused.update(*(places.get(field, ()) for field in fields))
         yield from (found for found in problems if not (found.code in VALUE_CODES and found.where in refused))
-        yield from self.problems
+        yield from own
 
 
 def check_components(
@@ -58,10 +76,10 @@ def check_components(
     if options is None:
         return ComponentFindings()
     problems: list[Problem] = []
-    fields: set[tuple[str, str]] = set()
+    fields: list[frozenset[tuple[str, str]]] = []
     severity = Severity.ERROR if options.here else Severity.WARNING
     for template, error in findings(templates, links):
         problems.append(finding(template, error, severity))
-        if isinstance(error, BadParameterError):
-            fields.update((template.key, name) for name in error.fields)
-    return ComponentFindings(tuple(problems), frozenset(fields))
+        named = error.fields if isinstance(error, BadParameterError) else ()
+        fields.append(frozenset((template.key, name) for name in named))
+    return ComponentFindings(tuple(problems), tuple(fields))

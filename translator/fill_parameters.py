@@ -177,7 +177,9 @@ def _substituted(
     graph: LogicalGraph, given: Mapping[str, Any], problems: list[Problem], *, bare: set[str], tilde: bool
 ) -> LogicalGraph:
     if given:
-        problems.extend(check_ranges(parameters_of(graph), given))
+        refused = tuple(check_ranges(parameters_of(graph), given))
+        problems.extend(found for found, _, _ in refused)
+        given = {**given, **{name: value for _, name, value in refused}}
     variables, used = find_variables(graph, given, problems), set[str]()
     values: Values = {}
     of_constructs: dict[str, Any] = {}

@@ -186,15 +186,21 @@ def without_number(
         yield found, one.name, _NUMBERS[one.type](least if one.maximum is None else min(least, one.maximum))
 
 
-def check_ranges(parameters: tuple[TemplateParameter, ...], given: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield LG091 for each given value that is out of the range of its parameter, or not among its options."""
+def check_ranges(
+    parameters: tuple[TemplateParameter, ...], given: Mapping[str, Any]
+) -> Iterator[tuple[Problem, str, Any]]:
+    """Yield LG091, the name and a valid value for each parameter whose given value is out of its range or options.
+
+    With the valid value in its place, the fields that use the parameter are not refused as well.
+    """
     for parameter in parameters:
         if parameter.name not in given:
             continue
         value = given[parameter.name]
         if parameter.options and str(value) not in parameter.options:
             text = f"parameter {parameter.name!r} is {value!r:.60}, expected one of {', '.join(parameter.options)}"
-            yield problem("LG091", text, where=parameter.name, hint="give one of these values")
+            found = problem("LG091", text, where=parameter.name, hint="give one of these values")
+            yield found, parameter.name, parameter.options[0]
             continue
         number = _number(value)
         low, high = parameter.minimum, parameter.maximum
@@ -202,7 +208,13 @@ def check_ranges(parameters: tuple[TemplateParameter, ...], given: Mapping[str, 
             continue
         wanted = f"at least {low:g}" if high is None else f"at most {high:g}" if low is None else f"{low:g} to {high:g}"
         text = f"parameter {parameter.name!r} is {value!r:.60}, expected {wanted}"
-        yield problem("LG091", text, where=parameter.name, hint="give a value in this range")
+        nearest = high if low is None or (high is not None and number > high) else low
+        found = problem("LG091", text, where=parameter.name, hint="give a value in this range")
+        yield (
+            found,
+            parameter.name,
+            parameter.value if nearest is None else _NUMBERS.get(parameter.type, float)(nearest),
+        )
 
 
 def _number(value: Any) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dropflow import Graph, app
 from dropflow.cli.main import main
 from managers.node.manager import NodeManager
 from managers.service import Service
@@ -39,6 +40,18 @@ def graph(
         return document([wanted], [])
     other = node("other", "BashShellApp", command="true") if category in DATA else node("other", "Memory")
     return document([wanted, other], [link("wanted", "other")])
+
+
+@app
+def list_values(count: int) -> list[int]:
+    """Return numbers."""
+    return list(range(count))
+
+
+@app
+def keep_value(value: int) -> int:
+    """Return the value."""
+    return value
 
 
 DATA = ("File", "S3", "RDBMS", "Memory")
@@ -277,6 +290,29 @@ def test_what_cannot_run_is_an_error_here_and_a_warning_of_a_translation(
         assert command(*arguments)[0] == 0, arguments
     state, report = translated(content, tmp_path / "service")
     assert (state, found(report), found(report, "warning")) == ("done", [], found(said))
+
+
+@pytest.mark.parametrize(("copies", "settings", "code"), [(-1, (), "LG020"), ("{n}", ("--set", "n=-1"), "LG091")])
+def test_a_negative_number_of_copies_is_one_error(
+    command: Command, tmp_path: Path, copies: object, settings: tuple[str, ...], code: str
+) -> None:
+    """Not also one of the application of the construct, nor one of each field that uses a parameter."""
+    with Graph("copies", "Copies.") as graph:
+        count = graph.parameter("n", 5, minimum=1)
+        with graph.each(list_values(3), copies=count) as one:
+            keep_value(one)
+    made = json.loads(graph.save(tmp_path / "copies.graph").read_text())
+    for one_node in made["nodeDataArray"]:
+        for field in [*one_node["fields"], *one_node.get("inputAppFields", ())]:
+            if field["name"] == "num_of_copies":
+                field["value"] = copies
+    (tmp_path / "copies.graph").write_text(json.dumps(made))
+
+    for verb in ("check", "unroll", "run"):
+        status, answer = command(verb, tmp_path / "copies.graph", *settings)
+        errors = [found["code"] for found in answer["problems"] if found["severity"] == "error"]
+        assert (verb, status, errors) == (verb, 2, [code])
+        assert "DF104" not in [found["code"] for found in answer["problems"]]
 
 
 def test_a_bad_call_on_a_branch_is_not_an_error(command: Command, tmp_path: Path) -> None:
