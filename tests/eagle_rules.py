@@ -81,7 +81,7 @@ def wrong_edges(content: dict[str, Any]) -> list[object]:
 
 
 def far_edges(content: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the ends of edges that EAGLE warns about: neither end is beside the other or in the construct of the other.
+    """Return the ends of edges that EAGLE warns about: neither end is beside the other or in its construct.
 
     For an application of a construct, what counts is the construct. A Loop may have any edges.
     """
