@@ -16,10 +16,10 @@ from dropflow.cli.options import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.planning_options import PlanningChoice, planning_options, usable_nodes
+from dropflow.cli.planning_options import PlanningChoice, planning_options
 from dropflow.cli.run_or_session import continue_session
 from dropflow.cli.submission_options import GivenOptions, submission_options
-from dropflow.cli.submit import PlacementOptions, fit
+from dropflow.cli.submit import PlacementOptions, submit_fitted
 from dropflow.errors import UsageError
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.rest.session_records import SubmitQuery
@@ -80,7 +80,6 @@ def command(
         from dropflow.cli.connection import patient
         from dropflow.graph.chains import with_fusion, without_fusion
         from dropflow.graph.planning_note import planning_of
-        from dropflow.rest.submission import submit_once
         from dropflow.rest.submission_note import options_of
 
         original = client.graph(session)
@@ -90,9 +89,9 @@ def command(
         planned = choice.over(planning_of(original))
         weighted = planned.measured(output, graph, manager)
         placement = PlacementOptions(parts=parts, choice=planned, anew=True)
-        parted = replace(fit(weighted, usable_nodes(output, client), placement), weight=graph.weight)
+        query = SubmitQuery.of(options, session=name)
         with closing(patient(client, manager, patience)) as asked:
-            return submit_once(asked, parted, SubmitQuery.of(options, session=name))
+            return submit_fitted(output, asked, weighted, query, placement, weight=graph.weight)[0]
 
     return continue_session(output, manager, submit, wait=wait, patience=patience)
 

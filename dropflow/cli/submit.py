@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import click
@@ -30,17 +31,21 @@ from dropflow.cli.session_replies import (
 from dropflow.cli.submission_options import GivenOptions, submission_options
 from dropflow.cli.tables import few, shell_command
 from dropflow.drop_counts import NO_DROPS, DropCounts
-from dropflow.errors import UsageError
+from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.rest.session_records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 
 if TYPE_CHECKING:
-    from dropflow.graph.physical import PhysicalGraph
+    from dropflow.graph.physical import FloatColumn, PhysicalGraph
+    from dropflow.rest.patience import PatientClient
     from translator.planning.live_machines import LiveMachines
 
-__all__ = ["PlacementOptions", "command", "fit"]
+__all__ = ["PlacementOptions", "command", "fit", "submit_fitted"]
+
+_FITS = 3
+"""How often a graph is placed while nodes are lost."""
 
 
 class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +186,6 @@ def command(
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
     from dropflow.graph.chains import without_fusion
-    from dropflow.rest.submission import submit_once
 
     translation = read_graph(
         graph,
@@ -196,9 +200,8 @@ def command(
         options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
         whole = translation.graph if submission.options.fuse else without_fusion(translation.graph)
         weighted = choice.measured(output, whole, manager)
-        parted = replace(fit(weighted, usable_nodes(output, client), options), weight=whole.weight)
         query = SubmitQuery.of(submission.options, session=session, anew=anew)
-        info = submit_once(asked, parted, query)
+        info, parted = submit_fitted(output, asked, weighted, query, options, weight=whole.weight)
         if not wait:
             if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note
                 info = asked.client.session(info.session)
@@ -216,6 +219,39 @@ def command(
     return exit_of_session(detail)
 
 
+def submit_fitted(
+    output: CommandOutput,
+    asked: "PatientClient",
+    graph: "PhysicalGraph",
+    query: SubmitQuery,
+    options: PlacementOptions,
+    *,
+    weight: "FloatColumn | None",
+) -> tuple[SessionInfo, "PhysicalGraph"]:
+    """Fit `graph` to the nodes of a manager, and submit it with `weight`; return the session and what was submitted.
+
+    Nodes may be lost while the graph is fitted and sent. If the manager refuses it, and a node that was chosen here
+    cannot be used any more, the graph is fitted to the nodes that are left. Nodes that the user has chosen stay.
+    """
+    from dropflow.rest.submission import submit_once
+
+    nodes = usable_nodes(output, asked.client)
+    for turn in count(1):
+        fitted = fit(graph, nodes, options)
+        parted = replace(fitted, weight=weight)
+        try:
+            return submit_once(asked, parted, query), parted
+        except BadGraphError:
+            if fitted is graph or turn == _FITS:
+                raise
+            nodes = usable_nodes(output, asked.client)
+            lost = sorted(set(fitted.places) - {node.name for node in nodes.nodes})
+            if not lost:
+                raise
+            output.note(f"the graph is placed again, without {few(lost)}")
+    raise AssertionError  # the last turn returns or raises
+
+
 def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions) -> "PhysicalGraph":
     """Return `graph` in parts, placed on nodes if there is one for each part.
 
@@ -229,15 +265,15 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
 
     if graph.places and not (options.is_given or options.anew):
         return graph
-    count = options.parts or len(nodes.nodes)
-    machines = nodes.machines(count)
+    wanted = options.parts or len(nodes.nodes)
+    machines = nodes.machines(wanted)
     if options.random is not None:
         if options.choice.is_given:
             raise UsageError("--random makes no plan: options of plans have no effect", hint="leave out one of them")
-        parted = _at_random(graph, count, options.random)
+        parted = _at_random(graph, wanted, options.random)
     elif options.is_given or graph.parts == 1:
-        where = machines if count <= len(nodes.nodes) else None
-        parted = partition(graph, options.choice.options(count), where)
+        where = machines if wanted <= len(nodes.nodes) else None
+        parted = partition(graph, options.choice.options(wanted), where)
     else:
         parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
     names = [node.name for node in machines.nodes]

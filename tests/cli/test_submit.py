@@ -15,9 +15,10 @@ from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.rest.manager_records import Load, NodeInfo
-from dropflow.rest.session_records import SessionDetail
+from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.shapes import fan
+from managers.composite.assignment import assign
 from managers.service import Service
 from tests.cli.answers import Command
 from translator.partition.registry import partition
@@ -179,6 +180,46 @@ def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManage
     assert answer.status == 0
     assert "node gone is lost: silent for 20 s: nothing is planned for it" in answer.err
     assert set(manager.graph("mine").places) == {"node-1", "node-2"}
+
+
+def test_a_node_lost_while_the_graph_is_planned_is_left_out(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph that names no nodes runs on those that are left, however late one of the others is lost."""
+    submit = manager.submit
+
+    def lose_a_node(graph: PhysicalGraph, query: SubmitQuery) -> SessionInfo:
+        lost = NodeInfo(name="node-2", state="suspect", text="nothing listens there")
+        manager.set_node(lost)
+        assign(graph, manager.nodes(), anew=query.anew)
+        return submit(graph, query)
+
+    monkeypatch.setattr(manager, "submit", lose_a_node)
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine")
+
+    assert answer.status == 0
+    assert "the graph is placed again, without node-2" in answer.err
+    assert set(manager.graph("mine").places) == {"node-1"}
+
+
+def test_nodes_of_the_user_are_not_exchanged(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A graph that names a node which is lost is refused: placing it elsewhere takes --anew."""
+    placed = tmp_path / "placed.dfg"
+    ask("map", EXAMPLES / "nested-scatter-gather.graph", "--nodes", "node-1,node-2", "-o", placed)
+    manager.set_node(NodeInfo(name="node-2", state="suspect", text="nothing listens there"))
+    submit = manager.submit
+
+    def check_nodes(graph: PhysicalGraph, query: SubmitQuery) -> SessionInfo:
+        assign(graph, manager.nodes(), anew=query.anew)
+        return submit(graph, query)
+
+    monkeypatch.setattr(manager, "submit", check_nodes)
+    answer = ask("submit", placed, "--session", "mine")
+
+    assert answer.status == 2
+    assert "'node-2' is suspect: nothing listens there" in answer.err
 
 
 def test_options_of_plans(ask: Command, manager: FakeManager) -> None:
