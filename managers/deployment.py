@@ -74,6 +74,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         On how many nodes the results are to be whose node in the graph does not say.
     protect : float
         Seconds of computing after which a content is to be on two nodes; 0 for never.
+    memory_limit : int
+        How many bytes of contents of the session a node may hold in memory; 0 for no such limit.
     until : float
         Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     decision : bytes
@@ -110,6 +112,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     infrastructure_retries: _Natural = 5
     replicas: Annotated[int, Meta(ge=1, le=100)] = 1
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
+    memory_limit: _Natural = 0
     until: float = 0.0
     decision: bytes = b""
     view: _Natural = 0

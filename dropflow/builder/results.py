@@ -290,13 +290,15 @@ def submit(
     with_parts: "Callable[[PhysicalGraph, Machines], PhysicalGraph] | None" = None,
     with_places: Callable[[PhysicalGraph], PhysicalGraph] | None = None,
     replicas: int = 1,
+    memory_limit: int = 0,
     is_known: bool = False,
 ) -> SubmittedGraph:
     """Deploy a graph on the nodes of a manager, with one part for each node that is alive.
 
     `algorithm` places it, as in ``dropflow submit --algorithm``; that command's default if it is empty. Without one,
     `with_parts` may divide it for the nodes. `with_places` may change the placed graph. Results are to be on `replicas`
-    nodes. If `is_known`, the manager has answered before, and is asked again if it does not answer now.
+    nodes. A node holds at most `memory_limit` bytes of contents in memory, if it is not 0. If `is_known`, the manager
+    has answered before, and is asked again if it does not answer now.
 
     Raises
     ------
@@ -313,7 +315,7 @@ def submit(
     divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
     parted = fit(divided, nodes, PlacementOptions(choice=choice))
     placed = parted if with_places is None else with_places(parted)
-    info = submit_once(manager, placed, SubmitQuery(session=session, replicas=replicas))
+    info = submit_once(manager, placed, SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit))
     return SubmittedGraph(manager.client, info.session, graph)
 
 

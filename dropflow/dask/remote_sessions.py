@@ -73,6 +73,8 @@ class RemoteSessions:
         On how many nodes persisted chunks are to be.
     recompute : bool
         Whether persisted chunks that are lost are computed again.
+    memory_limit : int
+        Bytes of values of a session that a node may hold in memory; 0 for no limit of the session.
     patience : float
         Seconds for which a manager or node that does not answer is asked again.
     """
@@ -88,6 +90,7 @@ class RemoteSessions:
         progress: bool,
         replicas: int = 1,
         recompute: bool = True,
+        memory_limit: int = 0,
         patience: float = PATIENCE,
     ) -> None:
         self.chunks = ManagerChunks(url, token=token, key=key, patience=patience)
@@ -95,6 +98,7 @@ class RemoteSessions:
         self._algorithm = algorithm
         self._replicas = replicas
         self._recompute = recompute
+        self._memory_limit = memory_limit
         self._keep = keep
         self._progress = progress
         self._patience = patience
@@ -195,6 +199,7 @@ class RemoteSessions:
             with_parts=partial(with_parts, fixed=fixed) if is_ours else None,
             with_places=partial(with_drops_on, fixed=fixed),
             replicas=replicas,
+            memory_limit=self._memory_limit,
             is_known=self._is_known,
         )
 

@@ -71,12 +71,13 @@ class Scheduler:
     memory_limit : int or str, optional
         Bytes of values that are in memory at a time, such as ``"4 GB"``; others are in files. By default
         ``dropflow.memory_limit`` of dask's configuration, or 60 % of the memory that is free for this process when the
-        computation, or the first worker process, starts.
+        computation, or the first worker process, starts. At a manager, it is the limit of each node for each session,
+        by default what the node may use.
 
     Raises
     ------
     BadParameterError
-        There is no such runner, a number is not positive, or runner, workers or a limit are given for a manager.
+        There is no such runner, a number is not positive, or runner or workers are given for a manager.
     """
 
     def __init__(
@@ -99,9 +100,9 @@ class Scheduler:
             raise BadParameterError(
                 f"there is no runner {runner!r} for dask graphs", hint=f"one of {', '.join(RUNNERS)}"
             )
-        if to is not None and (runner, workers, memory_limit) != (None, None, None):
+        if to is not None and (runner, workers) != (None, None):
             raise BadParameterError(
-                f"runner, workers and memory_limit are those of the nodes at {to}",
+                f"runner and workers are those of the nodes at {to}",
                 hint="leave them out, or leave out 'to'",
             )
         self._runner = runner or RUNNERS[0]
@@ -123,6 +124,7 @@ class Scheduler:
                 progress=progress,
                 replicas=replicas,
                 recompute=self._recompute,
+                memory_limit=self._given_limit() or 0,
                 patience=_patience(dask.config.get("dropflow.patience", PATIENCE)),
             )
         self._lock = threading.Lock()
@@ -348,8 +350,10 @@ class Scheduler:
             return Computation(tasks, self._runner, workers, instrument, memory).run()
 
     def _limit(self) -> int:
-        limit = self._memory_limit or _limit(dask.config.get("dropflow.memory_limit", None))
-        return limit or host_memory().for_values()
+        return self._given_limit() or host_memory().for_values()
+
+    def _given_limit(self) -> int | None:
+        return self._memory_limit or _limit(dask.config.get("dropflow.memory_limit", None))
 
     def _pool(self, workers: int) -> WorkerProcesses:
         with self._lock:

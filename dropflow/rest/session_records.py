@@ -403,7 +403,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     request_id : str
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
         lost (`dropflow.rest.submission`).
-    check, infrastructure_retries, until, replicas, protect, join, fuse
+    check, infrastructure_retries, until, replicas, protect, memory_limit, join, fuse
         See `dropflow.rest.submit_options.SubmitOptions`.
     """
 

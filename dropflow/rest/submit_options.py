@@ -24,6 +24,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         On how many nodes the results are to be before the session ends.
     protect : float
         Contents that took longer than this to compute, in seconds, are copied to a second node; 0 for none.
+    memory_limit : int
+        How many bytes of its contents a node may hold in memory at a time; others go to the disk. 0 for no such limit.
     join : bool
         Whether nodes that come while the session runs take a share of what has not begun.
     fuse : bool
@@ -35,5 +37,6 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     until: Annotated[float, Meta(ge=0)] = 0.0
     replicas: Annotated[int, Meta(ge=1, le=100)] = 1
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
+    memory_limit: Annotated[int, Meta(ge=0, le=2**62)] = 0
     join: bool = True
     fuse: bool = True

@@ -83,6 +83,7 @@ def plan_deployment(
         until=options.until,
         replicas=options.replicas,
         protect=options.protect,
+        memory_limit=options.memory_limit,
         request_id=options.request_id,
         notes=tuple(note for note in notes if note),
         dfg=b"".join(dump(placed)),

@@ -60,6 +60,8 @@ class ContentExchange:
         self._workspace = workspace
         self.in_place = in_place
         """Whether files of other nodes are read where they are."""
+        self.copies_to_disk = False
+        """Whether no copy is in shared memory, because the session has a limit for that."""
         self._offered: dict[tuple[int, int], Handle] = {}
         self._for_copies: set[int] = set()
         """Drops here whose contents are offered for copies, also after their last consumer."""
@@ -303,9 +305,9 @@ class ContentExchange:
         return msgspec.structs.replace(handle, location=path)
 
     def _path(self, content: Content, *, is_copy: bool = False) -> str:
-        """Return where a content of another node is here; a new copy is on the disk if memory is nearly used up."""
+        """Return where a content of another node is here; a new copy is on the disk if memory is limited or full."""
         handle = content.handle
-        is_shared = handle.kind == "shm" and not (is_copy and host_memory().pressure())
+        is_shared = handle.kind == "shm" and not (is_copy and (self.copies_to_disk or host_memory().pressure()))
         folder = self._workspace.shared if is_shared else self._workspace.tmp
         # A file of an earlier view may have readers, so it is not written again.
         name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "")

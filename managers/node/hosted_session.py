@@ -11,6 +11,7 @@ import numpy as np
 
 from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
+from dropflow.data.memory_limit import MemoryLimitedRepository
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.content_record import ContentRecord
@@ -128,7 +129,10 @@ class HostedSession:
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
-        self._repository = LocalRepository(
+        repository: Callable[..., LocalRepository] = LocalRepository
+        if deployment.memory_limit:
+            repository = partial(MemoryLimitedRepository, limit=deployment.memory_limit)
+        self._repository = repository(
             directory.path, self.name, clock, piece.graph, shared_memory=resources.shared_memory
         )
         self._resources = resources
@@ -145,6 +149,7 @@ class HostedSession:
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
         self.exchange = self._make_exchange(piece, self.view.number, None)
+        self.exchange.contents.copies_to_disk = bool(deployment.memory_limit)
         self.events = ViewEvents(self.exchange)
         """Takes the messages of other nodes."""
         continuation, problems = None, list[str]()

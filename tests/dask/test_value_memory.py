@@ -97,12 +97,6 @@ def test_bad_limits_are_refused(limit: Any) -> None:
         dropflow.dask.Scheduler(memory_limit=limit)
 
 
-def test_a_limit_for_managers_is_refused() -> None:
-    """Nodes have their own memory."""
-    with pytest.raises(BadParameterError, match="runner, workers and memory_limit are those of the nodes"):
-        dropflow.dask.Scheduler(to="http://localhost:1", memory_limit="1 GB")
-
-
 def test_arrays_from_files_can_be_written_to() -> None:
     """A task that changes its input in place changes no other reader's."""
     memory = _memory(limit=1)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,26 @@ def _check_exception() -> None:
     assert "about to fail" in notes
 
 
+def _bytes_in_shared_memory(block: Any) -> Any:
+    """Return how many bytes the sessions of this node have in shared memory."""
+    files = Path("/dev/shm").glob(f"dropflow-*-{os.getppid()}-*/*")  # noqa: S108 - only read
+    size = 0
+    for path in files:
+        with suppress(FileNotFoundError):  # released meanwhile
+            size += path.stat().st_size
+    return np.full_like(block, size)
+
+
+def _check_memory_limit(url: str, token: str) -> None:
+    """Each of two nodes holds 1 MB of 3.2 MB in memory, and what two workers write beyond that."""
+    x = da.random.default_rng(1).random((40, 20_000), chunks=(1, 20_000))
+    y = x - x.mean(axis=0)
+    with dropflow.dask.scheduler(to=url, token=token, memory_limit="1 MB"):
+        most, total = dask.compute(y.map_blocks(_bytes_in_shared_memory, dtype=float).max(), y.sum())
+    assert 0 < most < 2e6
+    assert abs(total) < 1e-6
+
+
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Scheduler]:
     """A scheduler with two worker processes. Most values are above its limit, and so on the disk."""
@@ -252,6 +273,7 @@ def test_two_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(HttpError, match=r"the token is wrong"):
             da.ones(2).compute(scheduler=Scheduler(to=url, token=token[::-1]).get)
 
+        _check_memory_limit(url, token)
         _check_commands(tmp_path, url, token)
         assert client.sessions() == ()
         assert until(lambda: all(node.state == "alive" for node in client.nodes()))
@@ -301,9 +323,7 @@ def _check_lost_chunks(directory: Path, client: Client, token: str, kept: da.Arr
 
 def test_options_of_managers_are_checked() -> None:
     """The runner and the workers of nodes are not chosen by the client."""
-    with pytest.raises(
-        BadParameterError, match=r"runner, workers and memory_limit are those of the nodes at http://x:1"
-    ):
+    with pytest.raises(BadParameterError, match=r"runner and workers are those of the nodes at http://x:1"):
         Scheduler(to="http://x:1", workers=2)
 
 

@@ -190,7 +190,7 @@ class DeployRequest(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fie
         Name of the session; made from the graph's name when empty.
     spread : bool
         Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
-    check, infrastructure_retries, until, replicas, protect, join, fuse
+    check, infrastructure_retries, until, replicas, protect, memory_limit, join, fuse
         See `dropflow.rest.submit_options.SubmitOptions`.
     """
 
