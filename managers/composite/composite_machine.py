@@ -11,7 +11,7 @@ import msgspec
 
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.rest.manager_records import Child, ManagerStatus, NodeInfo
-from dropflow.rest.session_records import SessionInfo
+from dropflow.rest.session_records import SessionDetail, SessionInfo
 from dropflow.rest.status import UNKNOWN
 from managers.composite.children import Children, ChildView, StatusRequest, canonical
 from managers.composite.deletion import PendingDeletions
@@ -209,6 +209,10 @@ class CompositeMachine:
             "node_history": partial(self._forward, "node_history"),
             "manager_log": partial(self._forward, "manager_log"),
         }
+
+    def known(self, session: str) -> SessionDetail | None:
+        """Return a session as far as the last answers of the children tell; None if no child has it."""
+        return self._sessions.merged(session)
 
     # The three methods of a machine.
 

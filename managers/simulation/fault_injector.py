@@ -106,6 +106,8 @@ class FaultInjector:
         Processes of nodes, islands and the master that have crashed: names and incarnations.
     requests : dict of str to str
         What was asked of sessions. Not to rebalance or retry them: they must end as if that had not been asked for.
+    changed : set of str
+        Sessions that were rebalanced or retried.
     full : set of str
         Nodes whose disks were full at some time.
     on_crash : callable
@@ -119,6 +121,7 @@ class FaultInjector:
         self.crashed: set[str] = set()
         self.ended: set[tuple[str, int]] = set()
         self.requests: dict[str, str] = {}
+        self.changed: set[str] = set()
         self.full: set[str] = set()
         self.on_crash: Callable[[], None] = lambda: None
         self._cluster = cluster
@@ -333,6 +336,8 @@ class FaultInjector:
             if name in self.requests:
                 return
             self.requests[name] = fault.operation
+        else:
+            self.changed.add(name)
 
         def note(answer: Any) -> None:
             outcome = "ok" if isinstance(answer, Answered) else answer.error

@@ -26,7 +26,7 @@ from managers.simulation.random_sessions import RandomGraph, draw_graph, draw_wo
 from managers.simulation.repeated_work import RepeatedWork
 from managers.simulation.simulated_disks import SimulatedDisks
 from managers.simulation.simulated_node import Workload
-from managers.simulation.trial_checks import Expected, TrialChecks, kept_contents, states_of
+from managers.simulation.trial_checks import Expected, KnownAbove, TrialChecks, kept_contents, states_of
 
 __all__ = ["AIMED", "LossTrial", "TrialOutcome"]
 
@@ -153,6 +153,7 @@ class LossTrial:
         self._disks = SimulatedDisks(root, chance)
         self._injector: FaultInjector = FaultInjector(self.cluster, self._disks, list(self.graphs), chance)
         self._injector.on_crash = self._on_crash
+        self._above = KnownAbove(self.cluster, self._injector, random.Random(seed))  # noqa: S311 - not for secrets
         self._keep_trace = keep_trace
         self._lines: list[tuple[float, str]] = []
         self._violations: list[str] = []
@@ -185,6 +186,7 @@ class LossTrial:
             return TrialOutcome(("the cluster did not come up",))
         accepted = [name for name in self.graphs if self._submit(name)]
         injector = self._injector
+        self._above.watch(accepted)
         self._simulation.wait(injector.begin(self.faults) + 1.0)
         self._settle()
         injector.stop()
@@ -196,13 +198,15 @@ class LossTrial:
         survived = sum(checks.check(name, expected[name]) for name in accepted)
         checks.check_orphans()
         checks.check_history()
+        for name in () if checks.violations else accepted:
+            self._above.check(name)
         again = [self._work[name] for name in accepted if name in self._work]
         if not self._violations and not checks.violations:
             for name, work in self._work.items():
                 if name in accepted and injector.requests.get(name, "pause") == "pause":
                     checks.violations += work.excess(self.cluster.recorder, may_fail=bool(injector.full))
         return TrialOutcome(
-            (*self._violations, *checks.violations),
+            (*self._violations, *checks.violations, *self._above.violations),
             sessions=len(accepted),
             survived=survived,
             losses=len(injector.crashed),

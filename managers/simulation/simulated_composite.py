@@ -59,7 +59,7 @@ class SimulatedComposite:
         self.name = name
         self.url = url
         self.process = SimulatedProcess(simulation, name)
-        self._role: Literal["island", "master"] = role
+        self.role: Literal["island", "master"] = role
         self._simulation = simulation
         self._calls = calls
         self._started = simulation.now()
@@ -71,12 +71,15 @@ class SimulatedComposite:
             LogWarning: _ignore,
             SendVote: self._send_vote,
         }
-        self.owner = SimulatedOwner(CompositeMachine(name, role), effects, process=self.process)
+        self.machine = CompositeMachine(name, role)
+        self.owner = SimulatedOwner(self.machine, effects, process=self.process)
         self.links = SimulatedLinks(
             name, network, on_message=self._on_message, incarnation=incarnation, process=self.process
         )
         self.owner.post(WitnessListens(Place(name, self.links.address, incarnation)))
-        for child in children:
+        self.children = tuple(children)
+        """URLs of its children."""
+        for child in self.children:
             self.owner.post(ChildConfigured(child))
 
     def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
@@ -96,7 +99,7 @@ class SimulatedComposite:
     def _info(self) -> ManagerInfo:
         return manager_info(
             self.name,
-            self._role,
+            self.role,
             url=self.url,
             started=self._started,
             clock=self._simulation,

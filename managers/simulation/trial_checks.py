@@ -1,7 +1,9 @@
 """What must hold when a trial is over: how each session has ended, what is left, and what its history says."""
 
+import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -9,16 +11,25 @@ import numpy as np
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.session import Session
 from dropflow.ids import session_directory_name
+from dropflow.rest.status import is_over
 from dropflow.states import DropState, SessionState
+from managers.machine_calls import Unanswered
 from managers.node.finished_sessions import DamagedSession
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.fault_injector import FaultInjector
 from managers.simulation.history import Acknowledged, Found, check_history
 from managers.simulation.recorder import content_bytes, digest
+from managers.simulation.simulated_composite import SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode
 
-__all__ = ["Expected", "TrialChecks", "kept_contents", "states_of"]
+__all__ = ["Expected", "KnownAbove", "TrialChecks", "kept_contents", "states_of"]
+
+_ENGINE_FAILED = "the engine failed"
+"""Begins the text of a part that cannot go on, such as one that cannot keep its journal any more."""
+
+_HEARD = 20.0
+"""Seconds after which managers have heard of a process that was started."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -90,8 +101,9 @@ class TrialChecks:
         parts = {node: session for node, session in parts.items() if session.info().view == max(views)}
         infos = {node: session.info() for node, session in parts.items()}
         statuses = {node: info.status for node, info in infos.items()}
-        if self._injector.full:
-            return views != {0}  # attempts that could not be stored may have failed
+        if self._injector.full and "FAILED" in statuses.values():  # attempts that could not be stored may have failed
+            self._check_drops(name, expected, parts, may_fail=True)
+            return views != {0}
         if expected.status == "FINISHED" and set(statuses.values()) != {"FINISHED"}:
             texts = {node: info.text for node, info in infos.items()}
             self._wrong(name, f"{statuses} instead of {expected.status}: {texts}")
@@ -111,29 +123,45 @@ class TrialChecks:
         voters = {(place.node, place.incarnation) for place in latest.view.voters}
         return len(voters - self._injector.ended) <= len(voters) // 2
 
-    def _check_drops(self, name: str, expected: Expected, parts: Mapping[str, HostedSession]) -> None:
+    def _check_drops(  # noqa: C901 - one rule after the other
+        self, name: str, expected: Expected, parts: Mapping[str, HostedSession], *, may_fail: bool = False
+    ) -> None:
+        """Check the states and contents of all drops; `may_fail` is whether some may have failed that should not."""
         owners: Counter[int] = Counter()
+        failed = set[int]()
         for node, part in parts.items():
+            # What tolerates failures of its inputs goes on without them: with other contents, or not at all.
+            is_tolerant = may_fail and any(template.error_threshold for template in part.piece.graph.templates)
+            has_stopped = part.info().text.startswith(_ENGINE_FAILED)
             rows, states = part.piece.drop, np.frombuffer(states_of(part), dtype=np.uint8)
             for here in np.flatnonzero(part.piece.is_own).tolist():
-                row = int(rows[here])
+                row, found = int(rows[here]), DropState(int(states[here]))
                 owners[row] += 1
-                if states[here] != expected.states[row]:
-                    found, wanted = DropState(int(states[here])).name, DropState(expected.states[row]).name
-                    self._wrong(name, f"drop {row} on {node} is {found} instead of {wanted}")
+                if may_fail and (found is DropState.ERROR or has_stopped):
+                    failed.add(row)
+                elif found != expected.states[row] and not (is_tolerant and found is DropState.SKIPPED):
+                    self._wrong(
+                        name, f"drop {row} on {node} is {found.name}, not {DropState(expected.states[row]).name}"
+                    )
+            is_free = expected.is_noisy or is_tolerant
             for row, content in kept_contents(part).items():
-                if not expected.is_noisy and row in expected.contents and content != expected.contents[row]:
+                if not is_free and row in expected.contents and content != expected.contents[row]:
                     self._wrong(name, f"the content of drop {row} on {node} is another one")
         if any(count > 1 for count in owners.values()):
             self._wrong(name, f"drops with several owners: {[row for row, count in owners.items() if count > 1]}")
         if name not in self._ended_before_loss:
             missing = [row for row in range(len(expected.states)) if not owners[row]]
-            if missing:
+            # A part that has stopped for good cannot take over those of a node that was lost since.
+            if missing and not any(part.info().text.startswith(_ENGINE_FAILED) for part in parts.values()):
                 self._wrong(name, f"drops without an owner: {missing}")
             there = {row for part in parts.values() for row in kept_contents(part)}
-            lost = sorted(expected.contents.keys() - there)
+            lost = sorted(expected.contents.keys() - there - failed - {*missing})
             if lost:
                 self._wrong(name, f"results without content: {lost}")
+            reasons = [info.text for part in parts.values() for info in part.detail().failures]
+            reasons += [part.info().text for part in parts.values()]
+            if may_fail and not any(reasons):
+                self._wrong(name, "it failed, and no member has a reason")
 
     def check_orphans(self) -> None:
         """Check that nothing is left of sessions that are no more, and no work in progress of those that are over."""
@@ -175,6 +203,111 @@ class TrialChecks:
 
     def _wrong(self, session: str, text: str) -> None:
         self.violations.append(f"session {session}: {text}")
+
+
+class KnownAbove:
+    """What islands and the master know of the sessions while a trial goes on, and what they answer at its end.
+
+    It draws nothing from the chance of the simulation, so that a trial is the same whether it is judged or not.
+
+    Parameters
+    ----------
+    cluster : SimulatedCluster
+        The cluster.
+    injector : FaultInjector
+        What happens to it. A session that users change, or have tried again, is only judged at its end.
+    chance : Random
+        Decides when to look.
+
+    Attributes
+    ----------
+    violations : list of str
+        What was found.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, injector: FaultInjector, chance: random.Random) -> None:
+        self.violations: list[str] = []
+        self._cluster = cluster
+        self._injector = injector
+        self._chance = chance
+        self._ends: dict[tuple[int, str], str] = {}
+        """Terminal states by number of processes that were started so far, and session.
+
+        Nodes and managers that are started again may know less, or know that a part cannot be read any more.
+        """
+        self._started = 0, 0.0
+        """How many processes were started so far, and when it was seen that they were so many."""
+
+    def watch(self, sessions: Collection[str]) -> None:
+        """Look now and then from now on."""
+        self._look(sessions)
+        self._cluster.simulation.call_later(self._chance.expovariate(1.0), partial(self.watch, sessions))
+
+    def _look(self, sessions: Collection[str]) -> None:
+        time, started = self._cluster.simulation.time, len(self._cluster.processes)
+        if started != self._started[0]:
+            self._started = started, time
+        if time < self._started[1] + _HEARD:
+            return
+        (top,) = (above for above in self._cluster.above if above.url == self._cluster.top)
+        for session in sorted(set(sessions) - self._injector.requests.keys() - self._injector.changed):
+            found = top.machine.known(session) if top.process.is_alive else None
+            if found is not None:
+                self._compare(session, found.status)
+
+    def _compare(self, session: str, status: str) -> None:
+        """Check that a status is the same as before, if that was the end."""
+        key = len(self._cluster.processes), session
+        before = self._ends.get(key, status)
+        if before != status:
+            self._wrong(
+                self._cluster.top, session, f"was {before}, is {status} at {self._cluster.simulation.time:.1f} s"
+            )
+        if is_over(status):
+            self._ends[key] = status
+
+    def check(self, session: str) -> None:
+        """Ask all managers for the status of a session that is over, and compare it with what the members say."""
+        if self._injector.requests.get(session) == "delete":
+            return
+        hosted = {
+            name: part.info()
+            for name, node in self._cluster.nodes.items()
+            if node.process.is_alive and isinstance(part := node.sessions.get(session), HostedSession)
+        }
+        latest = max(hosted.values(), key=lambda info: info.view, default=None)
+        if latest is None or not all(info.is_over for info in hosted.values()):
+            return
+        names = latest.members or tuple(hosted)
+        members = {name: info for name, info in hosted.items() if info.view == latest.view and name in names}
+        statuses = {info.status for info in members.values()}
+        knows_end = len(members) > len(names) // 2
+        for above in self._cluster.above:
+            below = [name for name in members if self._is_below(name, above)]
+            if not below:
+                continue
+            answer = self._cluster.call("session", url=above.url, session=session)
+            if isinstance(answer, Unanswered):
+                self._wrong(above.name, session, f"answers {answer.error}; members say {statuses}")
+                continue
+            found = answer.value
+            if knows_end and not found.is_over:
+                self._wrong(above.name, session, f"answers {found.status} ({found.text}); members say {statuses}")
+            elif found.is_over and len(members) == len(names) and found.status not in statuses:
+                self._wrong(above.name, session, f"answers {found.status}, and no member does: {statuses}")
+            elif found.is_over and found.status != "FAILED" and "FAILED" in {members[name].status for name in below}:
+                self._wrong(above.name, session, f"answers {found.status}, and a member says FAILED")
+            if (
+                above.url == self._cluster.top
+                and session not in self._injector.requests.keys() | self._injector.changed
+            ):
+                self._compare(session, found.status)
+
+    def _is_below(self, node: str, above: SimulatedComposite) -> bool:
+        return above.role == "master" or self._cluster.nodes[node].url in above.children
+
+    def _wrong(self, manager: str, session: str, text: str) -> None:
+        self.violations.append(f"{manager}, session {session}: {text}")
 
 
 def states_of(hosted: HostedSession) -> bytes:

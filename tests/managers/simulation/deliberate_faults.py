@@ -13,6 +13,7 @@ from dropflow.engine.core import Core
 from dropflow.engine.session import Session
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
+from managers.composite import merging
 from managers.composite.witness import Witness
 from managers.messages import AdoptView
 from managers.node import hosted_session, view_states
@@ -173,6 +174,12 @@ def new_witnesses_miss_their_view(patch: Patch) -> None:
     patch.setattr(Witness, "_is_taken", taken)
 
 
+def ends_of_silent_parts_are_not_known(patch: Patch) -> None:
+    """Islands and the master do not use what the other nodes know of the end of a part that does not answer."""
+    patch.setattr(merging, "known_ends", lambda _parts: {})
+    patch.setattr(merging, "ended_detail", lambda *_: None)
+
+
 FAULTS: dict[str, Callable[[Patch], None]] = {
     function.__name__: function
     for function in (
@@ -189,6 +196,7 @@ FAULTS: dict[str, Callable[[Patch], None]] = {
         smaller_ballots_are_promised,
         cancelled_sessions_commit_after_a_promise,
         new_witnesses_miss_their_view,
+        ends_of_silent_parts_are_not_known,
     )
 }
 """By name: what replaces a function of the product."""

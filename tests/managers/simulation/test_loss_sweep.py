@@ -4,9 +4,11 @@ import logging
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dropflow.data import shm_directory
+from managers.composite import merging
 from managers.simulation.faults import (
     BadNetwork,
     Crash,
@@ -19,6 +21,7 @@ from managers.simulation.faults import (
 )
 from managers.simulation.loss_sweep import sweep
 from managers.simulation.random_losses import LossTrial
+from managers.simulation.trial_checks import Expected
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +120,27 @@ def test_trials_leave_nothing_in_shared_memory(tmp_path: Path) -> None:
     before = set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*"))
     assert LossTrial(3, tmp_path).run().violations == ()
     assert set(shm_directory.ROOT.glob(f"dropflow-*-{os.getpid()}-*")) == before
+
+
+def test_contents_are_compared_although_a_disk_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts may fail on a full disk: what has completed has the same contents, and no other state."""
+    without_faults = LossTrial._without_faults
+
+    def others(self: LossTrial) -> dict[str, Expected]:
+        found = without_faults(self)
+        wrong = {name: dict.fromkeys(one.contents, b"another one") for name, one in found.items()}
+        return {name: msgspec.structs.replace(one, contents=wrong[name], is_noisy=False) for name, one in found.items()}
+
+    monkeypatch.setattr(LossTrial, "_without_faults", others)
+    outcome = LossTrial(4, tmp_path, faults=(FullDisk(at=0.0, seconds=3.0, node=0),)).run()
+    assert any(line.endswith("is another one") for line in outcome.violations)
+
+
+def test_what_islands_answer_is_compared_with_the_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node dies when it knows that its session is over: managers that do not learn that from others are wrong."""
+    monkeypatch.setattr(merging, "ended_detail", lambda *_: None)
+    outcome = LossTrial(8, tmp_path).run()
+    assert any("answers UNKNOWN" in line for line in outcome.violations)
 
 
 @pytest.mark.exhaustive
