@@ -21,8 +21,11 @@ def reserve() -> None:
     Compiled libraries print to descriptor 1, whatever `sys.stdout` is: METIS does so when it cannot bisect a graph.
     Call this once, before the process has threads, in a command whose output programs read.
     """
-    if sys.stdout is None or sys.stderr is None:
-        return  # closed by the caller
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller
+        # A file that is opened later must not get the descriptor of a stream, and what is printed to it.
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+        return
     sys.stdout.flush()
     answer = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)

@@ -399,8 +399,15 @@ class GraphNodes:
         Raises
         ------
         UsageError
-            They are of another graph, or in a construct, and the node is in another one that does not contain it.
+            They are no data of a graph, or of another graph, or in a construct, and the node is in another one that
+            does not contain it.
         """
+        if not isinstance(data, Data):
+            raise UsageError(
+                f"{data!r:.60} is not data of the graph",
+                where=f"{node.name} in graph {self.name}",
+                hint="give what a call of an @app function returned in this graph",
+            )
         if data.graph is not self:
             raise UsageError(
                 f"{data.name!r} is data of graph {data.graph.name!r}",

@@ -1,7 +1,6 @@
 """Read GRAPH of a command line and write physical graphs; ``-`` is standard input or standard output."""
 
 import io
-import secrets
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,8 @@ import msgspec
 from dropflow.cli.error_reply import graph_problems, problem_lines
 from dropflow.cli.options import GraphFormat
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import BadFileError, DropflowError, UsageError
+from dropflow.cli.picture_files import replacing
+from dropflow.errors import DropflowError, UsageError
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.exports.writers import WRITERS, Writer
@@ -151,15 +151,8 @@ class GraphTarget(msgspec.Struct, frozen=True):
 
     def _write_texts(self, graph: PhysicalGraph) -> None:
         with ExitStack() as stack:
-            files = []
             for path, writer in zip(self.files, self.writers(), strict=True):
-                unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-                stack.callback(unfinished.unlink, missing_ok=True)
-                with unfinished.open("xb") as stream:
-                    writer(graph, stream)
-                files.append((unfinished, path))
-            for unfinished, path in files:
-                unfinished.replace(path)
+                writer(graph, stack.enter_context(replacing(path)))
 
     def writers(self) -> tuple[Writer, ...]:
         """Return what writes each of the files of a text format."""
@@ -206,15 +199,8 @@ def replace_file(path: Path, data: bytes) -> None:
     BadFileError
         It cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
-    except OSError as error:
-        hint = "name another file"
-        raise BadFileError(f"cannot be written: {error}", where=str(path), hint=hint) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as stream:
+        stream.write(data)
 
 
 def graph_target(path: str, form: GraphFormat | None) -> GraphTarget:

@@ -10,6 +10,7 @@ from dropflow.cli.candidates import runs
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.picture_files import replacing
 from dropflow.cli.recorded_times import are_directories
 from dropflow.errors import UsageError
 from dropflow.formatting import format_size
@@ -59,9 +60,7 @@ def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file
         with connect(manager) as client:
             report = session_report(client, run)
     page = report_page(report)
-    try:
-        Path(target).write_bytes(page)
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=target) from error
+    with replacing(Path(target)) as stream:
+        stream.write(page)
     output.answer(ReportReply(run=report.detail.session, status=report.detail.status, file=target, size=len(page)))
     return Exit.FINISHED

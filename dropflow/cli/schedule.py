@@ -10,7 +10,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import graph_argument, output_options, prefix_option, setting_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.partition import graph_to_plan
-from dropflow.cli.picture_files import check_targets
+from dropflow.cli.picture_files import check_targets, replacing
 from dropflow.cli.planning_options import (
     PlanningChoice,
     machines_and_parts,
@@ -99,11 +99,11 @@ def command(
     run = simulate(work, nodes, whole.part, whole.priority)
     verdict = verdict_of(work, nodes, whole.part, run, bound)
     if trace is not None:
-        with Path(trace).open("wb") as stream:
+        with replacing(Path(trace)) as stream:
             stream.writelines(perfetto_trace(whole, work, nodes, run))
     for file, write in ((svg, write_svg), (png, write_png)):
         if file is not None:
-            with Path(file).open("wb") as stream:
+            with replacing(Path(file)) as stream:
                 write(timeline_picture(whole, work, nodes, run), stream)
     output.answer(
         ScheduleReply(

@@ -9,7 +9,7 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.options import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.picture_files import check_targets
+from dropflow.cli.picture_files import check_targets, replacing
 from dropflow.cli.recorded_times import are_directories, runs_argument, sections_of_directories, sections_of_session
 from dropflow.errors import UsageError
 from dropflow.formatting import format_brief, plural
@@ -69,7 +69,7 @@ def command(
     check_rows(graph, attempts, runs[0])
     found = analyse(graph, attempts)
     for file in files:
-        with Path(file).open("wb") as stream:
+        with replacing(Path(file)) as stream:
             if file.endswith(".json"):
                 stream.writelines(executed_trace(found))
             else:

@@ -54,6 +54,16 @@ def is_small(x: float) -> bool:
     return x < 1
 
 
+def test_values_that_no_call_returned_cannot_be_scattered() -> None:
+    """A list of Python is refused, with what to give instead."""
+    graph = Graph("g", "A scatter of a list.")
+    wrong: Any = [1, 2, 3]
+    with graph, pytest.raises(UsageError, match=r"\[1, 2, 3\] is not data of the graph") as caught:
+        graph.each(wrong, copies=3).__enter__()
+
+    assert "returned in this graph" in caught.value.hint
+
+
 def test_a_call_outside_a_graph_is_an_ordinary_call() -> None:
     """So functions can be tested, and used by other functions, without a graph."""
     assert total(numbers(4), offset=1) == 7

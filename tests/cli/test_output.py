@@ -51,3 +51,13 @@ def test_a_broken_pipe_is_no_error(tmp_path: Path, form: str) -> None:
     done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
 
     assert (done.stdout.strip(), done.stderr) == ("141", "")
+
+
+@pytest.mark.slow
+def test_a_closed_standard_output_is_no_internal_error() -> None:
+    """The exit status is that of the command: 0, or 2 for a bad graph."""
+    for arguments, status in (("version", 0), ("check nothing.graph", 2)):
+        command = f"{sys.executable} -m dropflow {arguments} >&-"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+
+        assert (done.returncode, "DF900" in done.stderr) == (status, False)

@@ -1,7 +1,12 @@
 """``dropflow report``."""
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from dropflow.cli.picture_files import replacing
+from dropflow.errors import BadFileError
 from tests.cli.answers import Command
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -35,3 +40,20 @@ def test_bad_runs_and_files_are_refused(command: Command, tmp_path: Path) -> Non
     (tmp_path / "run/journal.dfj").unlink()
     answer = command("report", tmp_path / "run")
     assert (answer.status, "nothing has run" in answer.err) == (2, True)
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_is(tmp_path: Path) -> None:
+    """On a full disk the earlier report is kept, nothing is left beside it, and the error names the file."""
+    report = tmp_path / "day.html"
+    report.write_text("earlier")
+
+    def write_half() -> None:
+        with replacing(report) as stream:
+            stream.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(BadFileError, match="No space left on device") as caught:
+        write_half()
+
+    assert (caught.value.where, caught.value.hint) == (str(report), "make room, or name another file")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("day.html", "earlier")]
