@@ -66,7 +66,8 @@ class Window:
 
     def _watch(self, page: Any) -> None:
         page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
+        # An error may have no message, such as the reason of a promise that is no error: its name and place tell more.
+        page.on("pageerror", lambda error: self.violations.append(f"error: {error.name}: {error} {error.stack}"))
         page.on("request", lambda request: self._on_request(request.url))
 
     def allow_console_messages(self, *texts: str) -> None:
@@ -75,7 +76,8 @@ class Window:
 
     def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning") and not any(text in message.text for text in self._allowed):
-            self.violations.append(f"{message.type}: {message.text}")
+            place = message.location
+            self.violations.append(f"{message.type}: {message.text} ({place.get('url')}, {place.get('lineNumber')})")
 
     def _on_request(self, url: str) -> None:
         parts = urlsplit(url)

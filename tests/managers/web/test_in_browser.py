@@ -183,7 +183,7 @@ def test_a_page_reconnects_to_its_manager(serve: Any, look: Any) -> None:
     manager = manager_with_sessions()
     url = serve(manager)
     window = look(url)
-    window.allow_console_messages("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE")
+    window.allow_console_messages("net::ERR_")  # which one depends on when the manager ends
     page = window.page
     page.goto("/sessions/running")
     expect(page.locator("#live")).to_have_text("live")
