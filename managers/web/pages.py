@@ -16,7 +16,7 @@ from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.preview.records import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.rest.content_disposition import attachment
 from dropflow.rest.pages.assets import STATIC, asset_routes
-from dropflow.rest.pages.page_layout import PageTemplates, page_response
+from dropflow.rest.pages.page_layout import PageTemplates, page_response, shown_name, streamed_page
 from dropflow.rest.pages.places import Places
 from dropflow.rest.server.route import Request, Response, Route
 from dropflow.rest.session_records import DropQuery, PageQuery
@@ -60,6 +60,7 @@ from managers.web.views import (
     node_view,
     nodes_view,
     overview_view,
+    session_start,
     session_view,
     sessions_view,
     timeline_view,
@@ -68,6 +69,7 @@ from managers.web.views import (
 __all__ = ["page_routes"]
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 _TWIN = ".json"
 _BRIEF = "X-Brief"
 _OWN = Path(__file__).with_name("static")
@@ -148,16 +150,25 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
 
 def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
     def session(call: Request) -> object:
-        query = call.query
+        query, is_brief = call.query, _BRIEF in call.headers
 
         def find(name: str) -> SessionView:
-            return session_view(manager, name, query, has_times=_BRIEF not in call.headers)
+            return session_view(manager, name, query, has_times=not is_brief)
 
-        view, is_twin = _either(find, find, call.path["session"])
-        if is_twin:
-            return view
-        # The logical nodes, most of the page, are left out if the client has them from the event stream.
-        return page_response(_session_page(templates, view, is_brief=_BRIEF in call.headers), call)
+        def find_page(name: str) -> Response:
+            # The logical nodes, most of the page, are left out if the client has them from the event stream.
+            if is_brief or query.time:
+                return page_response(_session_page(templates, find(name), is_brief=is_brief), call)
+            start = session_start(manager, name, query)
+
+            def page() -> str:
+                return _session_page(templates, session_view(manager, name, query, has_times=True, start=start))
+
+            shown = {"title": shown_name(name, 80), "here": "Sessions", "script": "session.js", "base": ""}
+            frame = templates.render("page", manager=manager.info(), twin=_session_twin(name, query), **shown)
+            return streamed_page(frame, page, call)
+
+        return _either(find_page, find, call.path["session"])[0]
 
     def drop(call: Request) -> object:
         def find(name: str) -> DropView:
@@ -254,7 +265,7 @@ def _page(
     return Route(method="GET", path=path, handler=handler, summary=summary, query=query, tag="pages")
 
 
-def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str) -> tuple[_T, bool]:
+def _either(find: Callable[[str], _T], find_twin: Callable[[str], _U], name: str) -> tuple[_T | _U, bool]:
     """Return the page or twin of a name, and whether it is the twin: names may themselves end in ``.json``."""
     if name.endswith(_TWIN):
         with suppress(NotFoundError, AmbiguousError):
@@ -262,7 +273,7 @@ def _either(find: Callable[[str], _T], find_twin: Callable[[str], _T], name: str
     return find(name), False
 
 
-def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool) -> str:
+def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool = False) -> str:
     name, query = view.session.session, view.query
 
     def address(*, state: str = "", key: str = "", offset: int = 0, same: bool = False, sort: str | None = None) -> str:
@@ -271,11 +282,15 @@ def _session_page(templates: PageTemplates, view: SessionView, *, is_brief: bool
         wanted = same_query if same else DropQuery(state=state, key=key, time=query.time)
         return drops_url(name, wanted)
 
-    shown = drops_url(name, query).removesuffix("#drops")
-    twin = shown.replace(session_url(name), session_url(name) + _TWIN, 1)
     events = f"{session_api(name)}/events"
     shown_too = {"address": address, "events": events, "is_brief": is_brief}
+    twin = _session_twin(name, query)
     return templates.render("session", manager=view.manager, twin=twin, view=view, **shown_too)
+
+
+def _session_twin(name: str, query: DropQuery) -> str:
+    shown = drops_url(name, query).removesuffix("#drops")
+    return shown.replace(session_url(name), session_url(name) + _TWIN, 1)
 
 
 def _drop_page(templates: PageTemplates, view: DropView) -> str:

@@ -49,6 +49,7 @@ __all__ = [
     "node_view",
     "nodes_view",
     "overview_view",
+    "session_start",
     "session_view",
     "sessions_view",
     "timeline_view",
@@ -336,8 +337,23 @@ def sessions_view(manager: Manager, query: SessionQuery) -> SessionsView:
     )
 
 
-def session_view(manager: Manager, session: str, query: DropQuery, *, has_times: bool = False) -> SessionView:
-    """Return the page of a session.
+def session_start(manager: Manager, session: str, query: DropQuery) -> tuple[SessionDetail, DropPage | None]:
+    """Return what decides whether there is a page: the session, and the drops that a query chooses, if it has any.
+
+    Raises the errors of `session_view`.
+    """
+    return manager.session(session), None if query == DropQuery() else manager.drops(session, query)
+
+
+def session_view(
+    manager: Manager,
+    session: str,
+    query: DropQuery,
+    *,
+    has_times: bool = False,
+    start: tuple[SessionDetail, DropPage | None] | None = None,
+) -> SessionView:
+    """Return the page of a session; its `start` may be known already.
 
     Raises
     ------
@@ -346,8 +362,12 @@ def session_view(manager: Manager, session: str, query: DropQuery, *, has_times:
     UsageError
         The query names a state that does not exist.
     """
-    detail, optional = manager.session(session), _OptionalParts()
-    page = manager.drops(session, query)
+    optional = _OptionalParts()
+    if start is None:
+        detail, page = manager.session(session), manager.drops(session, query)
+    else:  # the answer has begun, so that its status can tell of no error
+        detail, known = start
+        page = known or optional.read(lambda: manager.drops(session, query), DropPage(drops=(), total=0))
     missing = tuple(f"Node {node} did not answer: its drops are missing." for node in page.missing)
     # At an earlier moment, all have to be known: which of them there were is decided here.
     listed = ResultsQuery(limit=0 if query.time else _FIRST_RESULTS)

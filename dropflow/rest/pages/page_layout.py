@@ -5,7 +5,8 @@ Bottle's SimpleTemplate escapes everything that ``{{...}}`` shows; only the layo
 """
 
 import gzip
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,11 +30,13 @@ from dropflow.rest.pages.places import Places, hop_url
 from dropflow.rest.server.relative import relative_page
 from dropflow.rest.server.route import Request, Response
 
-__all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name"]
+__all__ = ["PageLayout", "PageTemplates", "page_response", "redirect", "shown_name", "streamed_page"]
 
 _FOLDER = Path(__file__).with_name("templates")
 _HTML = "text/html; charset=utf-8"
 _MIN_COMPRESSED = 2048
+_MAIN = '<main id="main">'
+"""Where the frame of a page ends and its content begins."""
 
 # Browsers send the origin of a form only to sites that may get the referrer; without it the server refuses the form.
 _REFERRER = ("Referrer-Policy", "same-origin")
@@ -125,6 +128,34 @@ def page_response(page: str, request: Request, *, form_targets: Sequence[str] = 
         body = gzip.compress(body, compresslevel=1, mtime=0)
         headers.append(("Content-Encoding", "gzip"))
     return Response(body=body, content_type=_HTML, status=status, headers=tuple(headers))
+
+
+def streamed_page(frame: str, page: Callable[[], str], request: Request) -> Response:
+    """Return a page whose first part, with its style sheets and scripts, is sent before the rest is read.
+
+    Parameters
+    ----------
+    frame : str
+        The page without content: what comes before its content is the same as in the page.
+    page : callable
+        Returns the page.
+    """
+    is_packed = "gzip" in request.headers.get("Accept-Encoding", "")
+
+    packer = zlib.compressobj(1, wbits=31) if is_packed else None
+
+    def sent(text: str) -> bytes:
+        body = relative_page(text, request.target).encode(errors="replace")
+        return body if packer is None else packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+    def parts() -> Iterator[bytes]:
+        yield sent("".join(frame.partition(_MAIN)[:2]))
+        yield sent(page().partition(_MAIN)[2])
+        if packer is not None:
+            yield packer.flush()
+
+    headers = (_REFERRER, ("Vary", "Accept-Encoding"), *((("Content-Encoding", "gzip"),) if is_packed else ()))
+    return Response(body=parts(), content_type=_HTML, headers=headers)
 
 
 def redirect(address: str, *, status: int = 303, headers: Sequence[tuple[str, str]] = ()) -> Response:

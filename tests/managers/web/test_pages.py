@@ -1,7 +1,10 @@
 """The pages of a manager over HTTP: JSON, escaping, errors, forms, static files."""
 
+import http.client
 import re
+import zlib
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -13,7 +16,7 @@ from dropflow.graph.builder import from_columns
 from dropflow.graph.logical_note import META, note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from dropflow.rest.operation_records import RetryRequest
+from dropflow.rest.operation_records import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
 from dropflow.rest.pages.places import Places, ServerAddress
 from dropflow.rest.server.route import Request, Response
 from dropflow.rest.session_records import DropQuery, FailureInfo
@@ -41,6 +44,39 @@ from tests.times.made_times import sections_of
 
 PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/cancel")
 HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
+
+
+class WaitingManager(FakeManager):
+    """A manager that reads results only after it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read = Event()
+
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+        """Wait, and return the results."""
+        assert self.may_read.wait(30)
+        return super().results(session, query)
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_the_frame_of_a_session_page_comes_before_its_results(serve: Any, encoding: str) -> None:
+    """A browser gets styles and scripts before results are read; the whole is the page without JavaScript."""
+    manager = WaitingManager()
+    manager.add(fan(3), "slow")
+    connection = http.client.HTTPConnection(serve(manager).removeprefix("http://"), timeout=30)
+    connection.request("GET", "/sessions/slow", headers={"Accept": "text/html", "Accept-Encoding": encoding})
+    answer = connection.getresponse()
+    unpack = zlib.decompressobj(31) if encoding == "gzip" else None
+    first = answer.read1(65536)
+    assert b'<main id="main">' in (unpack.decompress(first) if unpack else first)
+    manager.may_read.set()
+    rest = answer.read()
+    connection.close()
+    page = (unpack.decompress(rest) if unpack else rest).decode()
+    assert page.count("<main") == 0
+    assert page.rstrip().endswith("</html>")
+    assert 'data-part="results"' in page
 
 
 def hostile_graph() -> PhysicalGraph:
