@@ -1,6 +1,7 @@
 """The session of a graph on this machine: with a runner, a journal, and the repository of its contents."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -92,32 +93,39 @@ def make_session(
         remove = RemoveOutdated(repository.workspace, continuation.outdated, continuation.contents.values())
         instruments = (*instruments, remove)
     header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
-    return Session(
-        graph,
-        repository,
-        runner,
-        session=name,
-        directory=str(directory),
-        clock=clock,
-        streams=streams,
-        chains=_chains(graph, exchange),
-        exchange=exchange,
-        journal=Journal(
+    with ExitStack() as undo:
+        journal = Journal(
             directory / "journal.dfj",
             header,
             replaces=continuation is not None,
             durable=repository.workspace.durable,
-        ),
-        times=AttemptTimes(directory / TIMES_FILE, graph.drops, clock, None if exchange is None else exchange.rows),
-        instruments=instruments,
-        on_statistics=on_statistics,
-        inbox=inbox,
-        infrastructure_retries=infrastructure_retries,
-        continuation=continuation,
-        until=until,
-        on_idle=on_idle,
-        check_invariants=check_invariants,
-    )
+        )
+        undo.callback(journal.close)
+        times = AttemptTimes(directory / TIMES_FILE, graph.drops, clock, None if exchange is None else exchange.rows)
+        undo.callback(times.close)
+        session = Session(
+            graph,
+            repository,
+            runner,
+            session=name,
+            directory=str(directory),
+            clock=clock,
+            streams=streams,
+            chains=_chains(graph, exchange),
+            exchange=exchange,
+            journal=journal,
+            times=times,
+            instruments=instruments,
+            on_statistics=on_statistics,
+            inbox=inbox,
+            infrastructure_retries=infrastructure_retries,
+            continuation=continuation,
+            until=until,
+            on_idle=on_idle,
+            check_invariants=check_invariants,
+        )
+        undo.pop_all()
+    return session
 
 
 def _chains(graph: PhysicalGraph, exchange: Exchange | None) -> IntColumn | None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from math import inf
 from typing import Any
@@ -148,14 +149,18 @@ class HostedSession:
         self._shared: Mapping[int, SharedFile] = {}
         self.copied: set[int] = set()
         """Rows of contents here that other members may hold copies of; for the session's thread."""
-        self.exchange = self._make_exchange(piece, self.view.number, None)
-        self.exchange.contents.copies_to_disk = bool(deployment.memory_limit)
-        self.events = ViewEvents(self.exchange)
-        """Takes the messages of other nodes."""
         continuation, problems = None, list[str]()
-        if beginning is not None:
-            continuation, problems = beginning.continuation(piece, self._repository, directory)
-        self.session = self._make_session(piece, self.exchange, continuation, None, self.view)
+        with ExitStack() as undo:
+            undo.callback(self._repository.close)
+            self.exchange = self._make_exchange(piece, self.view.number, None)
+            undo.callback(self.exchange.close)
+            self.exchange.contents.copies_to_disk = bool(deployment.memory_limit)
+            self.events = ViewEvents(self.exchange)
+            """Takes the messages of other nodes."""
+            if beginning is not None:
+                continuation, problems = beginning.continuation(piece, self._repository, directory)
+            self.session = self._make_session(piece, self.exchange, continuation, None, self.view)
+            undo.pop_all()
         self.session.notes += problems
         self._recomputed = deployment.recomputed_before(piece.node) + recomputed_drops(piece.graph, self.session.known)
 

@@ -1,6 +1,7 @@
 """Node managers, and sessions across them."""
 
 import mmap
+import os
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from dropflow.data.fingerprint import fingerprint
+from dropflow.data.shm_directory import ROOT
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,
@@ -560,6 +562,24 @@ def test_a_node_needs_only_what_its_own_drops_need(make_cluster: Make) -> None:
     cluster["a"].prepare(deployment, seconds=60)
     with pytest.raises(BadGraphError, match=r"DF106 the function 'nosuchmodule\.f' needs the module 'nosuchmodule'"):
         cluster["b"].prepare(deployment, seconds=60)
+
+
+def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make) -> None:
+    """A node that has refused graphs, here for their cycle, has as many open files as before, and no shared memory."""
+
+    def held() -> tuple[int, list[Path]]:
+        under = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+        return len([path for path in under if ".removed-" in path and "graph.dfg" not in path]), list(
+            ROOT.glob("dropflow-*-round-*")
+        )
+
+    drawing = GraphBuilder("round").app("A", **_bash("true")).data("d")
+    graph, node = drawing.connect("A", "d").connect("d", "A").build(), make_cluster(1)["a"]
+    for turn in range(3):
+        with pytest.raises(BadGraphError, match="wait for each other"):
+            node.submit(graph, SubmitQuery(session=f"round-{turn}"))
+
+    assert held() == (0, [])
 
 
 def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
