@@ -44,7 +44,7 @@ def _texts(log: ManagerLog, **query: object) -> list[str]:
 
 
 def test_lines_have_their_time_level_logger_and_text(tmp_path: Path) -> None:
-    """A traceback belongs to its record; secrets and control characters are not shown."""
+    """A traceback belongs to its record; secrets are not shown, and control characters as escapes."""
     log = ManagerLog("n1", _path(tmp_path))
     _log.warning("node %s did not answer\nfor s3cret\x1b[31m", "n2")
     try:
@@ -56,7 +56,7 @@ def test_lines_have_their_time_level_logger_and_text(tmp_path: Path) -> None:
     assert (first.level, first.name, first.text, first.node, first.drop) == (
         "WARNING", "dropflow.here", "node n2 did not answer", "n1", "",
     )  # fmt: skip
-    assert second.text == "    for ***"
+    assert second.text == r"    for ***\x1b[31m"
     assert (third.level, third.text) == ("ERROR", "failed")
     assert rest[-1].text == "    ValueError: invalid literal for int() with base 10: 'broken'"
     assert {line.level for line in rest} == {"ERROR"}

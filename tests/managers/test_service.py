@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from dropflow.errors import HttpError, UsageError, WorldError
+from dropflow.errors import ConflictError, HttpError, UsageError
 from dropflow.loopback import is_loopback
 from dropflow.rest.client import Client
 from dropflow.rest.server.route import Limits
@@ -145,7 +145,7 @@ def test_a_server_on_all_addresses_answers_for_its_own_names_only() -> None:
 
 def test_a_port_in_use_is_an_error(service: Service, manager: FakeManager) -> None:
     """The error names the port."""
-    with pytest.raises(WorldError, match=str(service.port)):
+    with pytest.raises(ConflictError, match=str(service.port)):
         Service(manager, port=service.port, token=TOKEN)
 
 
