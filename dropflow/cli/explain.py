@@ -14,7 +14,6 @@ from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
 from dropflow.formatting import plural
 from dropflow.rest.session_records import DropDetail, FailureInfo
-from dropflow.run_report import failure_infos
 from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState
 
@@ -69,6 +68,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.reports import cause_reports
     from dropflow.graph.text_ids import find_drop, oid
     from dropflow.graph_file import load
+    from dropflow.run_report import failure_infos
 
     graph = load(directory / "graph.dfg")
     replayed = replay(graph, directory / "journal.dfj")

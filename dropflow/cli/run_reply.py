@@ -12,7 +12,6 @@ from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.cli.tables import shell_command
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import plural
-from dropflow.run_report import failure_infos
 from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""
+        from dropflow.run_report import failure_infos
+
         yield headline(self.status, self.drops, self.seconds, self.states)
         if self.status == SessionState.PAUSED.name:
             settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)

@@ -123,10 +123,10 @@ def test_a_daemon_starts_and_stops_managers(tmp_path: Path) -> None:
 
 
 def test_a_manager_that_cannot_start_ends_the_daemon_with_the_reason(tmp_path: Path) -> None:
-    """With a port in use the daemon ends with status 1 and the reason, and leaves nothing behind."""
+    """With a port in use the daemon ends with status 2 and the reason, and leaves nothing behind."""
     with Running(tmp_path, "island", "--port", 0) as island:
         port = int(island.ready["url"].rpartition(":")[2])
         done = run(tmp_path, "daemon", "--port", port)
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert str(port) in done.stderr
