@@ -77,6 +77,11 @@ class SessionPart:
     since: str = ""
 
     @property
+    def is_answering(self) -> bool:
+        """Whether the child answers, and knows the status of its part."""
+        return self.freshness is Freshness.CURRENT and self.detail.status != UNKNOWN
+
+    @property
     def unsettled(self) -> int:
         """Number of drops that were not settled in the last report."""
         return max(self.detail.drops - self.detail.settled, 0)
@@ -97,7 +102,12 @@ def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] =
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     ends = known_ends(parts)
-    details = [ended_detail(part, ends) or known_detail(part, reported) for part in parts]
+    # A node that answers may not have heard yet that the session is over. One that goes on is in a later view.
+    latest_view = max(part.detail.view for part in parts)
+    heard = known_ends(part for part in parts if part.detail.view == latest_view)
+    details = [
+        ended_detail(part, heard if part.is_answering else ends) or known_detail(part, reported) for part in parts
+    ]
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
     candidates = tuple(sorted({*silent, *(name for detail in details for name in detail.silent_children)}))
@@ -359,10 +369,9 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
 def ended_detail(part: SessionPart, ends: Mapping[str, PartEnd]) -> SessionDetail | None:
     """Return the report of a part that was not over when its nodes answered last, if others know how it has ended."""
     detail = part.detail
-    is_answering = part.freshness is Freshness.CURRENT and detail.status != UNKNOWN
     # Nodes without an end were members of earlier views only: others have taken over their drops.
     own = [ends[node] for node in detail.nodes if node in ends]
-    if detail.is_over or is_answering:
+    if detail.is_over or (part.is_answering and not own):
         return None
     if not own:
         return _cancelled(detail) if _is_cancelled(detail.members, ends) else None

@@ -25,11 +25,15 @@ from managers.simulation.simulated_node import SimulatedNode
 
 __all__ = ["Expected", "KnownAbove", "TrialChecks", "kept_contents", "states_of"]
 
-_ENGINE_FAILED = "the engine failed"
-"""Begins the text of a part that cannot go on, such as one that cannot keep its journal any more."""
+_STOPPED = ("the engine failed", "too few nodes answered to go on")
+"""In the texts of parts that have given up: one that cannot keep its journal, and those that then lack a majority."""
 
-_HEARD = 20.0
-"""Seconds after which managers have heard of a process that was started."""
+_COMPLETE = (DropState.COMPLETED, DropState.SKIPPED)
+_AFTER_FAILURE = (DropState.ERROR, DropState.CANCELLED)
+"""What drops are that a failure stopped, itself or with the session."""
+
+_HEARD = 60.0
+"""Seconds after which managers have heard of a process that was started, also of one that was cut off for a while."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ class TrialChecks:
         parts = {node: session for node, session in parts.items() if session.info().view == max(views)}
         infos = {node: session.info() for node, session in parts.items()}
         statuses = {node: info.status for node, info in infos.items()}
-        if self._injector.full and "FAILED" in statuses.values():  # attempts that could not be stored may have failed
+        if self._injector.full:  # attempts that could not be stored may have failed
             self._check_drops(name, expected, parts, may_fail=True)
             return views != {0}
         if expected.status == "FINISHED" and set(statuses.values()) != {"FINISHED"}:
@@ -128,18 +132,22 @@ class TrialChecks:
     ) -> None:
         """Check the states and contents of all drops; `may_fail` is whether some may have failed that should not."""
         owners: Counter[int] = Counter()
-        failed = set[int]()
+        failed, has_ended = set[int](), False
         for node, part in parts.items():
             # What tolerates failures of its inputs goes on without them: with other contents, or not at all.
             is_tolerant = may_fail and any(template.error_threshold for template in part.piece.graph.templates)
-            has_stopped = part.info().text.startswith(_ENGINE_FAILED)
+            has_stopped = any(text in part.info().text for text in _STOPPED)
+            has_ended |= has_stopped
             rows, states = part.piece.drop, np.frombuffer(states_of(part), dtype=np.uint8)
             for here in np.flatnonzero(part.piece.is_own).tolist():
                 row, found = int(rows[here]), DropState(int(states[here]))
                 owners[row] += 1
-                if may_fail and (found is DropState.ERROR or has_stopped):
+                if may_fail and (found in _AFTER_FAILURE or has_stopped):
                     failed.add(row)
-                elif found != expected.states[row] and not (is_tolerant and found is DropState.SKIPPED):
+                    has_ended |= found is DropState.CANCELLED
+                elif found != expected.states[row] and not (
+                    is_tolerant and {found, expected.states[row]} <= {*_COMPLETE}
+                ):
                     self._wrong(
                         name, f"drop {row} on {node} is {found.name}, not {DropState(expected.states[row]).name}"
                     )
@@ -151,8 +159,8 @@ class TrialChecks:
             self._wrong(name, f"drops with several owners: {[row for row, count in owners.items() if count > 1]}")
         if name not in self._ended_before_loss:
             missing = [row for row in range(len(expected.states)) if not owners[row]]
-            # A part that has stopped for good cannot take over those of a node that was lost since.
-            if missing and not any(part.info().text.startswith(_ENGINE_FAILED) for part in parts.values()):
+            # A session that a full disk has ended does not go on with the drops of a node that was lost since.
+            if missing and not (may_fail and has_ended):
                 self._wrong(name, f"drops without an owner: {missing}")
             there = {row for part in parts.values() for row in kept_contents(part)}
             lost = sorted(expected.contents.keys() - there - failed - {*missing})
@@ -160,7 +168,7 @@ class TrialChecks:
                 self._wrong(name, f"results without content: {lost}")
             reasons = [info.text for part in parts.values() for info in part.detail().failures]
             reasons += [part.info().text for part in parts.values()]
-            if may_fail and not any(reasons):
+            if may_fail and any(part.state is SessionState.FAILED for part in parts.values()) and not any(reasons):
                 self._wrong(name, "it failed, and no member has a reason")
 
     def check_orphans(self) -> None:
@@ -271,7 +279,7 @@ class KnownAbove:
         if self._injector.requests.get(session) == "delete":
             return
         hosted = {
-            name: part.info()
+            name: part.detail()
             for name, node in self._cluster.nodes.items()
             if node.process.is_alive and isinstance(part := node.sessions.get(session), HostedSession)
         }
@@ -281,11 +289,14 @@ class KnownAbove:
         names = latest.members or tuple(hosted)
         members = {name: info for name, info in hosted.items() if info.view == latest.view and name in names}
         statuses = {info.status for info in members.values()}
-        knows_end = len(members) > len(names) // 2
+        has_agreed = any({end.node for end in detail.ends} >= set(names) for detail in members.values())
         for above in self._cluster.above:
             below = [name for name in members if self._is_below(name, above)]
             if not below:
                 continue
+            # Nodes do not tell each other that they have cancelled: what is below another island is not known here.
+            cancelled = [name for name in below if members[name].status == SessionState.CANCELLED.name]
+            knows_end = has_agreed or len(cancelled) > len(names) // 2
             answer = self._cluster.call("session", url=above.url, session=session)
             if isinstance(answer, Unanswered):
                 self._wrong(above.name, session, f"answers {answer.error}; members say {statuses}")

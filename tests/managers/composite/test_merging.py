@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, SessionDetail
+from dropflow.drop_counts import DropCounts
+from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 
@@ -220,6 +221,18 @@ def test_a_silent_node_whose_part_had_ended_changes_nothing() -> None:
     detail = SessionDetail(session="s", graph="g", status="FINISHED", drops=3, settled=3)
 
     assert merge([SessionPart("n", detail, Freshness.STALE, "does not answer")], version=1).status == "FINISHED"
+
+
+@pytest.mark.parametrize(("view", "status"), [(1, "FINISHED"), (2, "RUNNING")])
+def test_a_session_that_is_over_is_not_taken_back_by_a_node_that_has_not_heard_it(view: int, status: str) -> None:
+    """Its nodes have agreed on the end of their view. If one is in a later view, the session was tried again."""
+    ends = tuple(
+        PartEnd(node=node, status="FINISHED", counts=DropCounts(completed=2), states={}) for node in _NODES[:2]
+    )
+    over = SessionDetail(session="s", graph="g", status="FINISHED", nodes=("n1",), view=1, ends=ends)
+    late = SessionDetail(session="s", graph="g", status="RUNNING", nodes=("n2",), view=view, drops=2, settled=2)
+
+    assert merge([SessionPart("n1", over), SessionPart("n2", late)], version=1).status == status
 
 
 _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
