@@ -41,7 +41,7 @@ from array_systems import SYSTEMS
 from dask.order import order
 from process_memory import MemorySampler
 
-from dropflow.dask.portable_graph import portable
+from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 
 SIZES = (1_000, 10_000, 100_000)

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dropflow import local, session_factory
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.testing.shapes import fan
+from dropflow.sessions import factory, local_run
+from dropflow.testing.drawing import fan
 
 DROPS, PAIRS, WORKERS = 60_000, 15, 2
 
@@ -36,11 +36,11 @@ def run(drops: int, *, records: bool) -> float:
     def nothing(*_: Any) -> None:
         """Record nothing."""
 
-    session_factory.AttemptTimes = AttemptTimes if records else nothing  # type: ignore[assignment, misc]
+    factory.AttemptTimes = AttemptTimes if records else nothing  # type: ignore[assignment, misc]
     graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         before = processor_seconds()
-        result = local.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
+        result = local_run.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
         used = processor_seconds() - before
     if result.failures:
         raise SystemExit(result.failures[0].text)

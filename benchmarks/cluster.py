@@ -5,7 +5,7 @@ the next, so that with several nodes half of the edges cross. Measured:
 
 * ``deploy``: seconds from a graph in memory until every node runs its slice, and drops per second of the run, through
   the REST interface of ``dropflow up`` with 1, 2 and 4 nodes;
-* ``local``: the same graph in one process (`dropflow.local`), the reference;
+* ``local``: the same graph in one process (`dropflow.sessions.local_run`), the reference;
 * ``curve``: drops per second on two nodes with a cluster key and without, of the largest graph up to 100,000 drops;
 * ``daliuge``: a graph of the same shape on DALiuGE, with ``--daliuge``: installed from the package index into a
   separate virtual environment (see ``cluster_daliuge.py``). If that fails, the output has the reason.
@@ -32,9 +32,9 @@ from typing import Any
 from cluster_daliuge import measure as daliuge
 from cluster_nodes import nodes
 
-from dropflow import local
-from dropflow.rest.client import Client
-from dropflow.testing.shapes import triples
+from dropflow.api.client import Client
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import triples
 from managers.keys import ClusterKey, create
 
 # Through the commands, as users run them ------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def managed(drops: int, nodes: int, repeats: int) -> dict[str, float]:
 
 
 def alone(drops: int) -> dict[str, float]:
-    """Measure the same graph by `dropflow.local`, in worker processes (as on a node) and inline."""
+    """Measure the same graph by `dropflow.sessions.local_run`, in worker processes (as on a node) and inline."""
     graph = triples(drops, 1)
     report: dict[str, float] = {}
     for runner in ("processes", "inline"):
         with tempfile.TemporaryDirectory() as directory:
             start = time.perf_counter()
-            result = local.run(graph, directory=Path(directory), runner=runner)
+            result = local_run.run(graph, directory=Path(directory), runner=runner)
             if result.states.get("COMPLETED") != graph.drops:
                 raise SystemExit(f"the run failed: {result}")
             report[f"{runner}_drops_per_s"] = round(graph.drops / (time.perf_counter() - start))

@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from dropflow.graph.interchange_write import write_pg
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.testing.shapes import triples
+from dropflow.testing.drawing import triples
 
 PACKAGES = ("daliuge-engine", "daliuge-common", "daliuge-translator")
 _ENDED = {4: "FINISHED", 5: "CANCELLED", 6: "FAILED"}

@@ -16,7 +16,7 @@ import numpy as np
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.shapes import chain, fan
+from dropflow.testing.drawing import chain, fan
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 

@@ -38,7 +38,7 @@ from dropflow.apps.encodings import decode, encode
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.memory import SMALL
-from dropflow.data.read_content import view
+from dropflow.data.read import view
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot

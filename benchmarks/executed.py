@@ -21,13 +21,12 @@ from partition import chains, corner_turn, scatter_gather, workflows
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
-from translator.partition.registry import plan
-from translator.planning.graph_work import work_of
-from translator.planning.judge import Verdict, judge, lower_bound
-from translator.planning.machines import LinkSpeed, Machines, NodeCapacity
-from translator.planning.ranks import priorities, upward_ranks
-from translator.planning.task_graph import task_graph
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.heft import priorities, upward_ranks
+from translator.plan.machines import LinkSpeed, Machines, NodeCapacity
+from translator.plan.move_bound import Verdict, judge, lower_bound
+from translator.plan.registry import plan
+from translator.plan.task_graph import task_graph, work_of
 
 WORKERS = (1, 1, 2, 4)
 ALGORITHMS = ("auto", "heft", "metis", "blocks", "random")

@@ -36,11 +36,11 @@ from typing import Any
 
 import numpy as np
 
-from dropflow.graph.builder import from_columns
+from dropflow.api.client import Client
+from dropflow.api.records import SubmitQuery
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SubmitQuery
 
 _LARGE = 16_000_000
 """Numbers of 8 bytes in a large array."""

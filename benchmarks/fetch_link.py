@@ -29,11 +29,11 @@ import numpy as np
 from fetch import _arrays, _up
 from shaped_link import ShapedLink
 
-from dropflow.graph.builder import from_columns
+from dropflow.api.client import Client
+from dropflow.api.records import SubmitQuery
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SubmitQuery
 
 
 def _one_file(size: int) -> PhysicalGraph:

@@ -19,11 +19,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from dropflow import local
-from dropflow.graph.chains import without_fusion
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.shapes import chain, chains
-from dropflow.times.records import TIMES_FILE, read_times
+from dropflow.graph.physical import PhysicalGraph, without_fusion
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import chain, chains
+from dropflow.times.octets import TIMES_FILE, read_times
 
 SIZES = (1_000, 10_000, 100_000)
 LENGTH = 10
@@ -44,7 +43,7 @@ def graph_of(shape: str, drops: int) -> PhysicalGraph:
 def seconds_of_run(graph: PhysicalGraph) -> float:
     """Return how long the attempts of a run take together."""
     with tempfile.TemporaryDirectory() as directory:
-        result = local.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
+        result = local_run.run(graph, directory=Path(directory), runner="processes", workers=WORKERS)
         times = read_times(Path(directory) / TIMES_FILE)
     if result.states["COMPLETED"] != graph.drops:
         raise SystemExit(f"the run failed: {result}")

@@ -25,19 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from dropflow.graph.builder import from_columns
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
-from dropflow.graph.interchange import read_pg_stream, write_pg
+from dropflow.graph.build import from_columns
+from dropflow.graph.codec import digest, dump, load, parse
+from dropflow.graph.daliuge_write import read_pg_stream, write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.graph.text_ids import oids
-from dropflow.graph_file import load
-from translator.partition.quality import quality_of
-from translator.partition.registry import partition
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.quality import quality_of
+from translator.plan.registry import partition
 
 SIZES = (1_000, 10_000, 100_000)
 PARTS = 16

@@ -41,10 +41,10 @@ from links import latency as round_trips
 from dropflow.engine.core import Core
 from dropflow.engine.events import Action, Event, Finished
 from dropflow.engine.events import Run as RunAttempt
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.pool import PooledRunner
-from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.testing.shapes import relay
+from dropflow.runners.inline import InlineRunner
+from dropflow.runners.pool import PooledRunner
+from dropflow.runners.threads import ThreadRunner
+from dropflow.testing.drawing import relay
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import Events, Message

@@ -24,17 +24,16 @@ import numpy.typing as npt
 from partition import chains, corner_turn, scatter_gather, workflows
 
 from dropflow.graph.physical import PhysicalGraph
-from translator.partition.kahypar import has_kahypar, kahypar_cuts
-from translator.partition.metis import metis_cuts
-from translator.partition.refinement import limits_for, moved_bytes
-from translator.partition.registry import plan
-from translator.partition.weights import scaled
+from translator.options import PartitionOptions
 from translator.pipeline import translate
-from translator.planning.graph_work import work_of
-from translator.planning.judge import judge
-from translator.planning.machines import equal_machines
-from translator.planning.task_graph import TaskGraph, task_graph
-from translator.stage_options import PartitionOptions
+from translator.plan.kahypar import has_kahypar, kahypar_cuts
+from translator.plan.machines import equal_machines
+from translator.plan.metis import metis_cuts
+from translator.plan.move_bound import judge
+from translator.plan.refine import limits_for, moved_bytes
+from translator.plan.registry import plan
+from translator.plan.steering import scaled
+from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 IMBALANCE = 3.0
 ALMOST = 1e-6

@@ -26,15 +26,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.graph.builder import from_columns
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
-from translator.partition.kahypar import has_kahypar
-from translator.partition.registry import ALGORITHMS, plan
+from translator.options import PartitionOptions
 from translator.pipeline import translate
-from translator.planning.judge import judge
-from translator.planning.machines import equal_machines
-from translator.stage_options import PartitionOptions
+from translator.plan.kahypar import has_kahypar
+from translator.plan.machines import equal_machines
+from translator.plan.move_bound import judge
+from translator.plan.registry import ALGORITHMS, plan
 
 WORKFLOWS = {
     "Montage": 310,

@@ -59,14 +59,14 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.states import DropState
 from managers.deployment import Deployment, Place
-from managers.node import hosted_session, session_host
+from managers.node import host, hosted_session
+from managers.node.directory import SessionDirectory
 from managers.node.hosted_session import HostedSession
-from managers.node.session_directory import SessionDirectory
 from managers.node.view_changes import ViewChanges
 from managers.recovery import records
-from managers.recovery.events import PlanView
 from managers.recovery.records import MemberReport, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
+from managers.recovery.vote import PlanView
 
 _NODES = 4
 _WORKERS = 2
@@ -99,7 +99,7 @@ def watch() -> Callable[[], _Seen]:
 
     _tap(ViewChanges, "lose", lambda *found: note("detected", *found))
     _tap(hosted_session, "report_of", lambda *found: note("stopped", *found))
-    _tap(session_host, "decide", decided)
+    _tap(host, "decide", decided)
     _tap(HostedSession, "continue_in", lambda *found: note("continued", *found))
 
     def notes() -> _Seen:
@@ -144,7 +144,7 @@ def watch_bare() -> Callable[[], _Seen]:
         return parse(deployment.dfg, where=deployment.session)
 
     _replace(Journal, "append", lambda *_, **__: None)
-    _replace(session_host, "_saved", unsaved)
+    _replace(host, "_saved", unsaved)
     return watch_unready()
 
 

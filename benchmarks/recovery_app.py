@@ -6,7 +6,7 @@ import numpy as np
 from recovery_work import Shape, step
 
 from dropflow import App, Context, Parameter, Port, component
-from dropflow.graph.builder import from_columns
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 

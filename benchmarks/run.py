@@ -1,4 +1,4 @@
-"""Whole runs of no-op drops through `dropflow.local`: microseconds per drop, inline and in worker processes.
+"""Whole runs of no-op drops on this machine: microseconds per drop, inline and in worker processes.
 
 The graph is one memory drop, then as many no-op applications with a memory drop each. What is measured is everything
 from the session directory to the summary: making the runner (with processes: starting two workers), the journal, tasks,
@@ -16,8 +16,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from dropflow import local
-from dropflow.testing.shapes import fan
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import fan
 
 SIZES = (1_000, 10_000, 100_000)
 WORKERS = 2
@@ -33,7 +33,7 @@ def measure(runner: str, drops: int) -> dict[str, float]:
     graph = fan(drops)
     with tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
-        result = local.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
+        result = local_run.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
         seconds = time.perf_counter() - started
     if result.states["COMPLETED"] != graph.drops:
         raise SystemExit(f"the run failed: {result}")

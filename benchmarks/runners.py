@@ -22,10 +22,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from dropflow import local
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.shapes import fan
-from dropflow.times.records import TIMES_FILE, read_times
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import fan
+from dropflow.times.octets import TIMES_FILE, read_times
 
 SIZES = (1_000, 10_000)
 WORKERS = 2
@@ -58,7 +58,7 @@ def run(kind: str, size: int, milliseconds: float, address: str = "") -> tuple[f
     runner = f"dask={address}" if address else kind
     with tempfile.TemporaryDirectory() as directory:
         began = time.perf_counter()
-        result = local.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
+        result = local_run.run(graph, directory=Path(directory), runner=runner, workers=WORKERS)
         whole = time.perf_counter() - began
         times = read_times(Path(directory) / TIMES_FILE)
     if result.states["COMPLETED"] != graph.drops:

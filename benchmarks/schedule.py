@@ -19,10 +19,10 @@ from unroll import drawn
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from translator.partition.registry import partition
-from translator.planning.machines import Machines, NodeCapacity
-from translator.planning.schedule import with_schedule
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.judge import with_schedule
+from translator.plan.machines import Machines, NodeCapacity
+from translator.plan.registry import partition
 from translator.unroll import plan, unroll
 
 NODES = 4

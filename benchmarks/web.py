@@ -40,22 +40,21 @@ from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.contents import Download
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.operations import TIMES
+from dropflow.api.records import SessionDetail
+from dropflow.api.requests import ALL_TIMES, TimesQuery
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
+from dropflow.api.state_records import DropStates
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.download import Download
-from dropflow.rest.operation_records import ALL_TIMES, TimesQuery
-from dropflow.rest.operations import TIMES
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_records import SessionDetail
-from dropflow.rest.state_records import DropStates
+from dropflow.testing.drawing import triples
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import triples
 from dropflow.times.octets import pack_times
-from managers.node.changed_states import StateLog
-from managers.routes.operation_handlers import api_v1_routes
+from managers.node.views import StateLog
+from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import open_browser

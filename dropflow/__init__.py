@@ -9,7 +9,7 @@ The package is laid out in rings; an outer ring imports inner ones, never the ot
     dropflow.builder                               logical graphs written in Python
     dropflow.dask                                  collections of dask, here and on managers
     dropflow.public                              run a graph from Python
-    dropflow.local                               one graph on this machine: repository + runner + session
+    dropflow.sessions.local_run                               one graph on this machine: repository + runner + session
     dropflow.data | dropflow.apps                stores of data drops; applications, their execution
     dropflow.engine                              the sans-IO core, sessions, runners, journal
     dropflow.graph                               physical graphs as tables, their files and formats
@@ -25,14 +25,13 @@ from dropflow.version import __version__
 
 if TYPE_CHECKING:
     from dropflow import testing
-    from dropflow.apps.api import App, Context, InputData, OutputData
-    from dropflow.apps.declare import component
+    from dropflow.apps.api import App, Context, InputData, OutputData, component
     from dropflow.builder.functions import AppFunction, app
     from dropflow.builder.graph import Graph
     from dropflow.builder.handles import Data
     from dropflow.builder.results import GraphRun, SubmittedGraph
-    from dropflow.engine.component import Component, Parameter, Port
-    from dropflow.engine.reports import FailureReport
+    from dropflow.engine.parameters import Component, Parameter, Port
+    from dropflow.engine.statistics import FailureReport
     from dropflow.errors import (
         AmbiguousError,
         AppError,
@@ -50,10 +49,10 @@ if TYPE_CHECKING:
         UsageError,
         WorldError,
     )
-    from dropflow.graph.builder import GraphBuilder
+    from dropflow.graph.build import GraphBuilder
+    from dropflow.graph.codec import load, save
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Argument, Kind, Link, Template
-    from dropflow.graph_file import load, save
     from dropflow.problems import Problem, Severity
     from dropflow.public import DropContent, RunResult, check, run, translate
     from dropflow.states import DropState, SessionState
@@ -115,18 +114,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "dropflow.apps.api": ("App", "Context", "InputData", "OutputData"),
-    "dropflow.apps.declare": ("component",),
+    "dropflow.apps.api": ("App", "Context", "InputData", "OutputData", "component"),
     "dropflow.builder.functions": ("AppFunction", "app"),
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data",),
     "dropflow.builder.results": ("GraphRun", "SubmittedGraph"),
-    "dropflow.engine.component": ("Component", "Parameter", "Port"),
-    "dropflow.engine.reports": ("FailureReport",),
-    "dropflow.graph.builder": ("GraphBuilder",),
+    "dropflow.engine.parameters": ("Component", "Parameter", "Port"),
+    "dropflow.engine.statistics": ("FailureReport",),
+    "dropflow.graph.build": ("GraphBuilder",),
     "dropflow.graph.physical": ("PhysicalGraph",),
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
-    "dropflow.graph_file": ("load", "save"),
+    "dropflow.graph.codec": ("load", "save"),
     "dropflow.problems": ("Problem", "Severity"),
     "dropflow.public": ("DropContent", "RunResult", "check", "run", "translate"),
     "dropflow.states": ("DropState", "SessionState"),

@@ -17,7 +17,7 @@
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
     │   ├── GoneError               data that was released, or belongs to another attempt
-    │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persisted`
+    │   │   ├── LostContentsError   contents of a session are lost, see `dropflow.dask.persist`
     │   │   └── LostChunksError     chunks of dask collections are lost, see `dropflow.dask.lost_chunks`
     │   ├── RangeError              a part of a content that begins after its end
     │   └── PreviewError            a content that ends the process which reads it for a preview, or takes too long
@@ -269,7 +269,7 @@ class TransferError(WorldError):
 class WorkerStartError(WorldError):
     """No worker process can be started, or none can make the executor of a session.
 
-    Starts are repeated by the pool itself, for all attempts together (`dropflow.engine.runners.start_backoff`).
+    Starts are repeated by the pool itself, for all attempts together (`dropflow.runners.pool`).
     """
 
     code = "DF204"
@@ -290,7 +290,7 @@ class RestartedError(LinkError):
 class ClockSkewError(WorldError):
     """The clocks of two hosts differ too much for a request between them.
 
-    `challenge` is the time to sign the request with (`dropflow.rest.signing`).
+    `challenge` is the time to sign the request with (`dropflow.api.signing`).
     """
 
     code = "DF221"
@@ -304,7 +304,7 @@ class ClockSkewError(WorldError):
 class HttpError(DropflowError):
     """An error of HTTP only: no such page, wrong method, no token, too large.
 
-    `challenge` is what to sign the request with instead (`dropflow.rest.signing`).
+    `challenge` is what to sign the request with instead (`dropflow.api.signing`).
     """
 
     code = "DF300"

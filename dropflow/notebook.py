@@ -11,7 +11,7 @@ from typing import Any
 
 from dropflow.errors import MissingDependencyError
 from dropflow.formatting import format_duration, plural, single_line
-from dropflow.graph.drawing.logical_svg import MOST_SHAPES, STATE_COLOURS, logical_svg
+from dropflow.graph.logical_svg import MOST_SHAPES, STATE_COLOURS, logical_svg
 from dropflow.graph.physical import PhysicalGraph
 
 __all__ = [
@@ -43,7 +43,7 @@ def graph_html(graph: PhysicalGraph, states: Mapping[str, Mapping[str, int]] | N
     graph : PhysicalGraph
         The graph.
     states : mapping, optional
-        See `dropflow.graph.drawing.logical_svg.logical_svg`.
+        See `dropflow.graph.logical_svg.logical_svg`.
     """
     nodes = plural(len(graph.templates), "logical node")
     head = f"<b>{_text(graph.name)}</b>: {nodes}, {plural(graph.drops, 'drop')}, {plural(graph.edges, 'edge')}"

@@ -13,22 +13,22 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dropflow import local
 from dropflow.apps.encodings import decode, holds_values
-from dropflow.data.read_content import open_content, read, view
+from dropflow.data.read import open_content, read, view
 from dropflow.engine.api import Handle
-from dropflow.engine.reports import FailureReport
-from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
+from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
+from dropflow.engine.statistics import FailureReport
 from dropflow.errors import BadFileError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drop, oid
 from dropflow.problems import Problem
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
+from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
 from translator.pipeline import Translation, examine, finish
-from translator.stage_options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
 
 __all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
 
@@ -398,11 +398,11 @@ def run(
     )
     options = PartitionOptions(parts=parts) if parts is not None else None
     physical = finish(found, partition_options=options).graph
-    local.refuse_unusable(physical, runner)
+    local_run.refuse_unusable(physical, runner)
     place = (
-        local.new_directory(physical)
+        local_run.new_directory(physical)
         if directory is None
-        else local.prepare_directory(Path(directory), overwrite=overwrite)
+        else local_run.prepare_directory(Path(directory), overwrite=overwrite)
     )
     sessions: list[Session] = []
 
@@ -411,7 +411,7 @@ def run(
         if on_session is not None:
             on_session(session)
 
-    result = local.run(
+    result = local_run.run(
         physical,
         directory=place,
         runner=runner,

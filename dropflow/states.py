@@ -2,7 +2,17 @@
 
 from enum import IntEnum
 
-__all__ = ["UNKNOWN_STATE", "AppState", "DropState", "SessionState"]
+__all__ = [
+    "STATUSES",
+    "STOPPED_AT_WALLTIME",
+    "UNKNOWN",
+    "UNKNOWN_STATE",
+    "AppState",
+    "DropState",
+    "SessionState",
+    "is_over",
+]
+
 
 UNKNOWN_STATE = 255
 """In columns of states of drops: that of a drop whose node did not answer."""
@@ -60,3 +70,20 @@ class SessionState(IntEnum):
 
 
 _OVER = (SessionState.FINISHED, SessionState.CANCELLED, SessionState.FAILED)
+
+
+# The status of a session: a state of the engine, or UNKNOWN.
+
+UNKNOWN = "UNKNOWN"
+"""Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""
+
+STOPPED_AT_WALLTIME = "stopped at its walltime"
+"""Beginning of the reason for which a session is CANCELLED that was stopped at its walltime, and can be resumed."""
+
+STATUSES = (*SessionState.__members__, UNKNOWN)
+"""All names that `dropflow.api.records.SessionInfo.status` can have."""
+
+
+def is_over(status: str) -> bool:
+    """Return whether a session with this status has ended; a status that this version does not know is not an end."""
+    return status in SessionState.__members__ and SessionState[status].is_terminal

@@ -11,14 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from palettes.eagle_layout import WantedPlace, circles
-from palettes.eagle_records import (
+from palettes.eagle import (
     EagleEdge,
     EagleField,
     EagleFile,
     EagleNode,
     ModelData,
+    WantedPlace,
     category_type,
+    circles,
     encode,
     stable_id,
 )

@@ -1,6 +1,27 @@
 """Managers: node, data island, master and daemon, with the links between nodes, their REST routes and pages.
 
-Read `api` first: the operations of every manager. `messages` has what nodes send to each other over links, `membership`
-after how much silence a peer is lost. `owner_thread` runs the state machine of a manager, which is in `node` or
-`composite`.
+`node` and `composite` are the two kinds of manager, each a state machine that `owner_thread` runs; `links` carries
+messages and contents between nodes, `recovery` decides how a session goes on after a loss, `routes` and `web` answer
+requests, and `simulation` runs whole clusters on virtual time.
+
+=================  ====================================================================================================
+`api`              The operations of every manager: a node manager, an island or a master
+`messages`         Every message that nodes send over links, in one file: tagged records in MessagePack, never pickles
+`deployment`       Deployments: a session with its whole placed graph, packed so that managers in between need not
+                   decode the graph
+`planning`         Which nodes run the parts of a graph, under which name and epoch
+`membership`       Membership: which processes are present, silent or lost
+`machine_calls`    Calls of a manager: the requests that its state machine gets and makes, and their answers
+`owner_thread`     The thread that owns the state of a manager
+`keys`             The cluster key
+`discovery`        Discovery of managers without configured addresses, by zeroconf (mDNS)
+`service`          The HTTP server of one manager: its routes, its pages and its access rules
+`state_hub`        Reads the states of sessions once for all watchers of a server, and encodes each event once
+`probing`          Probes of the links, REST servers, keys and clocks of other managers, as they are reached from this
+                   host
+`archives`         All results of a session as one archive, written while the contents arrive from their nodes
+`daemon`           The daemon: one per host, starts and stops the other managers there
+`archive_writers`  Archives written as a stream: each call returns the bytes that come next, and no content is kept
+`child_processes`  Processes that this process starts, for ``dropflow up`` and for the daemon
+=================  ====================================================================================================
 """

@@ -1,7 +1,7 @@
 """The operations of every manager: a node manager, an island or a master.
 
 A node manager carries them out on its own sessions, an island or master by asking its children. Routes, web pages and
-DALiuGE's paths are written against this protocol. `dropflow.rest.client.Client` has the same methods over HTTP.
+DALiuGE's paths are written against this protocol. `dropflow.api.client.Client` has the same methods over HTTP.
 
 All methods may be called from any thread. They raise `NotFoundError` for unknown sessions and drops, `ConflictError`
 for what the state of a session does not allow, `LinkError` for children that do not answer, and other `DropflowError`
@@ -11,15 +11,26 @@ as their docstrings say.
 from collections.abc import Sequence
 from typing import Protocol
 
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
-from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
-from dropflow.rest.byte_range import WHOLE, DataQuery
-from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.download import Download
-from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo
-from dropflow.rest.node_history import NodeHistory
-from dropflow.rest.operation_records import (
+from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download
+from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
+from dropflow.api.records import (
+    FIRST_PAGE,
+    Child,
+    DropDetail,
+    DropPage,
+    DropQuery,
+    ManagerInfo,
+    ManagerStatus,
+    MomentQuery,
+    NodeHistory,
+    NodeInfo,
+    PageQuery,
+    SessionDetail,
+    SessionInfo,
+    SessionMoment,
+    SubmitQuery,
+)
+from dropflow.api.requests import (
     ALL_TIMES,
     DEFAULT_STATISTICS,
     EVERY_RESULT,
@@ -36,18 +47,9 @@ from dropflow.rest.operation_records import (
     StatisticsQuery,
     TimesQuery,
 )
-from dropflow.rest.session_moment import MomentQuery, SessionMoment
-from dropflow.rest.session_records import (
-    FIRST_PAGE,
-    DropDetail,
-    DropPage,
-    DropQuery,
-    PageQuery,
-    SessionDetail,
-    SessionInfo,
-    SubmitQuery,
-)
-from dropflow.rest.state_records import DropStates
+from dropflow.api.state_records import DropStates
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.times.statistics import TimesStatistics
 from managers.deployment import Deployment
@@ -145,7 +147,7 @@ class SessionContents(Protocol):
         ...
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
-        """Return contents of many drops on one node, as the records of `dropflow.rest.content_records`.
+        """Return contents of many drops on one node, as the records of `dropflow.api.contents`.
 
         An error with one content is a record among them.
 
@@ -179,7 +181,7 @@ class SessionContents(Protocol):
         ...
 
     def times_analysis(self, session: str) -> Download:
-        """Return what each attempt waited for, and its slack: the section of `dropflow.times.analysis.pack_analysis`.
+        """Return what each attempt waited for, and its slack: the section of `dropflow.times.timeline.pack_analysis`.
 
         Raises
         ------
@@ -404,7 +406,7 @@ class Manager(SessionContents, ManagerRecords, Protocol):
         ...
 
     def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
-        """Return what each node at or below it has of a session, encoded (`managers.recovery.stopped_part`)."""
+        """Return what each node at or below it has of a session, encoded (`managers.recovery.records`)."""
         ...
 
     def delete(self, session: str) -> None:

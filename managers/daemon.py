@@ -16,12 +16,10 @@ from typing import Literal, get_args
 
 import msgspec
 
+from dropflow.api.openapi import Request, Response, Route, openapi_document
+from dropflow.api.records import ManagerInfo, manager_info
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
-from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_records import ManagerInfo
-from dropflow.rest.server.openapi import openapi_document
-from dropflow.rest.server.route import Request, Response, Route
 from dropflow.version import __version__
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.messages import PROTOCOL

@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.contents import Download
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import Buffer
 from dropflow.ids import SESSION_NAME, is_session_name
-from dropflow.rest.download import Download
 
 __all__ = ["VERSION", "Deployment", "Place", "deployment_download", "pack", "unpack"]
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from dropflow.api.error_body import is_loopback
+from dropflow.api.records import ManagerInfo, Role
 from dropflow.errors import WorldError
 from dropflow.ids import safe_name
-from dropflow.loopback import is_loopback
-from dropflow.rest.manager_records import ManagerInfo, Role
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf

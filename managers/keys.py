@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.errors import BadFileError, ConflictError, MissingDependencyError, StorageError
-from dropflow.private import make_directories
+from dropflow.files import make_directories
 
 __all__ = ["ClusterKey", "create", "load"]
 

@@ -8,8 +8,8 @@ There are two layers, distinguished by where they may occur:
   `Fragment`) and arrive exactly once and in order.
 
 A message may have raw frames beside its body. All arrays are little-endian. Received messages of a session go to its
-`managers.node.session_host`. Islands, masters and commands call managers over REST (`dropflow.rest.operations`), and a
-pool and its workers have messages of their own (`dropflow.engine.runners.worker_messages`).
+`managers.node.host`. Islands, masters and commands call managers over REST (`dropflow.api.operations`), and a
+pool and its workers have messages of their own (`dropflow.runners.worker_messages`).
 
 Changing this file: new fields go to the end of a record and have a default, so that older processes read what they
 know and ignore the rest; anything else raises `PROTOCOL`, which the handshake compares. The bytes of one example of
@@ -472,7 +472,7 @@ class PartDone(msgspec.Struct, frozen=True, array_like=True, tag="part-done"):
 
     To the first member of the view. This asks the others in the same way whether they are still there, and each answers
     with the same message. A reminder only asks whether the session is over: a member where it is answers `SessionDone`.
-    `end` is an encoded `dropflow.rest.session_records.PartEnd`: how the part of the sender ended.
+    `end` is an encoded `dropflow.api.records.PartEnd`: how the part of the sender ended.
     """
 
     session: _Name

@@ -5,25 +5,97 @@ client may run code anyway. Nevertheless probes cannot be used to scan a network
 are tried at a time, for few seconds, and of a server that is not a manager only that fact is reported.
 """
 
+import logging
+import queue
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+from dropflow.api.client import Client, measure_clock_skew
+from dropflow.api.records import ProbeRequest, ProbeResult
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, HttpError, LinkError, ProtocolError, UsageError
-from dropflow.rest.client import Client
-from dropflow.rest.clock_skew import measure_clock_skew
-from dropflow.rest.manager_records import ProbeRequest, ProbeResult
+from dropflow.errors import DropflowError, HttpError, InternalError, LinkError, ProtocolError, UsageError
 from managers.keys import ClusterKey
-from managers.links.link_probe import LinkProbe, probe_links
-from managers.links.sockets import check_address
+from managers.links.probes import LinkProbe, probe_links
+from managers.links.zmq_transport import check_address
 from managers.messages import PROTOCOL
-from managers.parallel_calls import CallResult, call_in_parallel
 
-__all__ = ["Prober", "resolve_host"]
+__all__ = [
+    "CallResult",
+    "Prober",
+    "call_in_parallel",
+    "resolve_host",
+]
+
+
+# Calls in parallel, with one deadline for all.
+
+_LOG = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class CallResult(Generic[Value]):
+    """The value of a call, or its error.
+
+    Attributes
+    ----------
+    late : bool
+        It was not over at the deadline, and still runs.
+    """
+
+    value: Value | None = None
+    error: DropflowError | None = None
+    late: bool = False
+
+
+def call_in_parallel(
+    calls: Mapping[Key, Callable[[], Value]], *, seconds: float, clock: Clock
+) -> dict[Key, CallResult[Value]]:
+    """Make all calls, each in its own thread, and wait for `seconds` at most.
+
+    Returns
+    -------
+    dict
+        A result for every call, in the order of `calls`. Errors that are not dropflow's become `InternalError`.
+    """
+    results: queue.SimpleQueue[tuple[Key, CallResult[Value]]] = queue.SimpleQueue()
+
+    def run(key: Key, call: Callable[[], Value]) -> None:
+        results.put((key, _result(key, call)))
+
+    deadline = clock.monotonic() + seconds
+    for key, call in calls.items():
+        threading.Thread(target=run, args=(key, call), name=f"call:{key}", daemon=True).start()
+    found: dict[Key, CallResult[Value]] = {}
+    while len(found) < len(calls):
+        try:
+            key, result = results.get(timeout=max(deadline - clock.monotonic(), 0.0))
+        except queue.Empty:
+            break
+        found[key] = result
+    late = CallResult[Value](error=LinkError(f"no answer within {seconds:.3g} s"), late=True)
+    return {key: found.get(key, late) for key in calls}
+
+
+def _result(key: Key, call: Callable[[], Value]) -> CallResult[Value]:
+    try:
+        return CallResult(call())
+    except DropflowError as error:
+        return CallResult(error=error)
+    except Exception as error:  # noqa: BLE001 - the caller waits for a result
+        _LOG.exception("a call to %s failed", key)
+        wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
+        wrapped.__cause__ = error
+        return CallResult(error=wrapped)
+
 
 _AT_A_TIME = 4
 """Requests that may run at a time; each may use one thread per address."""

@@ -12,21 +12,20 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.error_body import is_loopback
+from dropflow.api.openapi import Limits, Route, StreamSlots
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.errors import DropflowError, UsageError
-from dropflow.loopback import is_loopback
-from dropflow.rest.pages.login import login_routes
-from dropflow.rest.pages.places import Places, ServerAddress
-from dropflow.rest.pages.tickets import request_ticket
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits, Route
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.web.places import Places, ServerAddress
+from dropflow.web.sign_in import login_routes
+from dropflow.web.tickets import request_ticket
 from managers.api import Manager
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
+from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 
@@ -64,7 +63,7 @@ class Service:
     neighbours : callable, optional
         Returns the servers of the cluster that pages link to, besides those below the manager.
     public_url : str, optional
-        Address at which browsers reach it through a proxy; see `dropflow.rest.pages.places.Places`.
+        Address at which browsers reach it through a proxy; see `dropflow.web.places.Places`.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Reads the states of sessions once for all watchers of a server, and encodes each event once.
 
-`managers.routes.state_stream` describes the events.
+`managers.routes.streams` describes the events.
 """
 
 import secrets
@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.api.error_body import ServerSentEvent, format_event
+from dropflow.api.records import SessionDetail
+from dropflow.api.state_records import DropStates, plain_states
 from dropflow.clock import Clock, SystemClock
-from dropflow.rest.session_records import SessionDetail
-from dropflow.rest.sse import ServerSentEvent, format_event
-from dropflow.rest.state_records import DropStates, plain_states
 from dropflow.states import UNKNOWN_STATE
 from managers.api import Manager
 
@@ -62,7 +62,7 @@ class WatchedStates:
     Attributes
     ----------
     states : uint8 array
-        Of all drops of the graph, by row, with the signs of `dropflow.rest.state_records`.
+        Of all drops of the graph, by row, with the signs of `dropflow.api.state_records`.
     events : LatestEvents
         Replaced as a whole, after `states`: states are never older than events.
     """

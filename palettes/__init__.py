@@ -1,6 +1,7 @@
 """Palettes of components in EAGLE's format, derived from the components' own definitions.
 
-`build` makes the palettes from those, from the fields that all applications and all data share
-(`dropflow.apps.app_parameters`, `dropflow.data.data_parameters`) and from `construct_entries`; `eagle_records` has the
-form of EAGLE's files.
+=======  ==============================================================================================================
+`build`  Makes the palettes and the reference page of components from the definitions of the components
+`eagle`  EAGLE's files as typed records: the node, field and link of a graph or palette in the OJS schema
+=======  ==============================================================================================================
 """

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import psutil
 
-from dropflow.engine.runners.descendants import descendants_of
+from dropflow.runners.descendants import descendants_of
 
 __all__ = ["Running", "environment", "gone", "listening", "run"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App, Context, InputData
-from dropflow.engine.component import Component
+from dropflow.engine.parameters import Component
 from dropflow.errors import AppError
 from dropflow.graph.templates import Argument, Kind
 

@@ -10,12 +10,12 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
+from dropflow.api.contents import Download
 from dropflow.apps.api import App, Context
-from dropflow.engine.component import Component
-from dropflow.graph.builder import GraphBuilder
+from dropflow.engine.parameters import Component
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
-from dropflow.rest.download import Download
 
 __all__ = [
     "FILE",

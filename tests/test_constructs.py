@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dropflow import local
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.drawn_graphs import construct, data, draw, function
 from tests.translator.documents import field, link, node, port
@@ -24,7 +24,9 @@ def joined(path: Path, *links: dict[str, Any]) -> Path:
 def ran(source: Path, directory: Path) -> Translation:
     """Translate and run a graph, which must finish."""
     made = translate(source, name="g")
-    result = local.run(made.graph, directory=local.prepare_directory(directory, overwrite=True), runner="inline")
+    result = local_run.run(
+        made.graph, directory=local_run.prepare_directory(directory, overwrite=True), runner="inline"
+    )
     assert result.status is SessionState.FINISHED
     return made
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import dropflow
-from dropflow import local
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AppError
 from dropflow.graph import codec
-from dropflow.graph.interchange import write_pg
+from dropflow.graph.daliuge_write import write_pg
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.drawn_graphs import app, construct, data, draw, function
 from translator.pipeline import translate
@@ -22,7 +22,9 @@ from translator.pipeline import translate
 def run(source: Path | bytes, directory: Path, *, runner: str = "inline") -> SessionResult:
     """Translate and run a graph."""
     graph = translate(source, name="g").graph
-    return local.run(graph, directory=local.prepare_directory(directory, overwrite=True), runner=runner, workers=2)
+    return local_run.run(
+        graph, directory=local_run.prepare_directory(directory, overwrite=True), runner=runner, workers=2
+    )
 
 
 def written(directory: Path, name: str = "out.txt") -> str:

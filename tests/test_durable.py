@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
 from dropflow.engine.events import Begin
 from dropflow.engine.journal import Journal, JournalHeader, read
 from dropflow.errors import StorageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 
 HEADER = JournalHeader("s", "", 0.0)
@@ -44,7 +44,7 @@ def one_file_and_a_result() -> PhysicalGraph:
 
 def test_a_durable_run_forces_contents_before_their_record(forced: list[str], tmp_path: Path) -> None:
     """The file and its name are on the disk before the entry of the journal that has it; so is a result in memory."""
-    result = local.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline", durable=True)
+    result = local_run.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline", durable=True)
     after_start = forced[forced.index(f"{tmp_path}/run/journal.dfj") + 1 :]
     last = len(after_start) - 1 - after_start[::-1].index(f"{tmp_path}/run/journal.dfj")
 
@@ -70,7 +70,7 @@ def test_a_durable_journal_is_forced_after_each_entry_was_written(
 
 def test_other_runs_wait_for_no_disk(forced: list[str], tmp_path: Path) -> None:
     """By default only the graph is forced to the disk, once."""
-    local.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline")
+    local_run.run(one_file_and_a_result(), directory=tmp_path / "run", runner="inline")
 
     assert len(forced) == 1
     assert "graph.dfg" in forced[0]

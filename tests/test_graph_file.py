@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import graph_file
 from dropflow.errors import BadFileError, BadGraphError, StorageError
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import dump
-from dropflow.graph.digest import digest
+from dropflow.graph import codec
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import digest, dump
 from tests.graph.shapes import scatter
 
 SMALL = b"".join(dump(scatter(2)))
@@ -20,16 +19,16 @@ def test_a_file_holds_the_whole_graph(tmp_path: Path, *, mmap: bool) -> None:
     """Names, places and text ids are read back, whether columns are read or mapped."""
     part = np.array([0, 1, 1, 0], dtype=np.int32)
     graph = replace(scatter(1), oids=("a", "b", "x y", "c"), part=part, places=("n1", "n2"), meta={"islands": '["i"]'})
-    graph_file.save(graph, tmp_path / "graph.dfg")
+    codec.save(graph, tmp_path / "graph.dfg")
 
-    found = graph_file.load(tmp_path / "graph.dfg", mmap=mmap)
+    found = codec.load(tmp_path / "graph.dfg", mmap=mmap)
     assert digest(found) == digest(graph)
     assert (found.name, found.places, found.oids, found.meta) == (graph.name, graph.places, graph.oids, graph.meta)
 
 
 def test_a_file_is_the_bytes_of_a_dump(tmp_path: Path) -> None:
     """The bytes of a file are the buffers of `dump`, one after the other."""
-    graph_file.save(scatter(2), tmp_path / "graph.dfg")
+    codec.save(scatter(2), tmp_path / "graph.dfg")
 
     assert (tmp_path / "graph.dfg").read_bytes() == SMALL
 
@@ -53,7 +52,7 @@ def test_files_that_are_not_graphs_are_refused(
     path = tmp_path / "graph.dfg"
     make(path)
     with pytest.raises(BadFileError, match=text) as caught:
-        graph_file.load(path, mmap=mmap)
+        codec.load(path, mmap=mmap)
 
     assert caught.value.where == str(path)
 
@@ -61,13 +60,13 @@ def test_files_that_are_not_graphs_are_refused(
 def test_saving_replaces_a_file_as_a_whole(tmp_path: Path) -> None:
     """If a graph cannot be written, the old file stays and no partial file is left."""
     path = tmp_path / "graph.dfg"
-    graph_file.save(scatter(2), path)
+    codec.save(scatter(2), path)
     with pytest.raises(BadGraphError, match="half of a surrogate pair"):
-        graph_file.save(GraphBuilder().data("\ud800").build(), path)
+        codec.save(GraphBuilder().data("\ud800").build(), path)
     with pytest.raises(StorageError, match="cannot be written"):
-        graph_file.save(scatter(3), tmp_path / "missing" / "graph.dfg")
+        codec.save(scatter(3), tmp_path / "missing" / "graph.dfg")
 
-    assert graph_file.load(path).drops == 7
+    assert codec.load(path).drops == 7
     assert [found.name for found in tmp_path.iterdir()] == ["graph.dfg"]
-    graph_file.save(scatter(3), path)
-    assert graph_file.load(path).drops == 10
+    codec.save(scatter(3), path)
+    assert codec.load(path).drops == 10

@@ -8,12 +8,12 @@ from textwrap import dedent
 import msgspec
 import pytest
 
-from dropflow import local
 from dropflow.engine.journal import replay
 from dropflow.errors import BadGraphError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
@@ -72,7 +72,7 @@ def test_everything_that_user_code_raises_fails_its_attempt(runner: str, tmp_pat
     for name, (code, _) in RAISED.items():
         _function(builder, name, code)
     graph = builder.build()
-    result = local.run(graph, directory=tmp_path, runner=runner, workers=1)
+    result = local_run.run(graph, directory=tmp_path, runner=runner, workers=1)
     texts = {failure.name: failure.text for failure in result.failures}
 
     assert result.status is SessionState.FAILED
@@ -92,10 +92,10 @@ def test_a_path_that_cannot_be_written_is_reported(path: str, said: str, where: 
         builder = GraphBuilder("path")
         _function(builder, "one", "def f():\n    return 1", component=FILE, path=path)
         with pytest.raises(BadGraphError, match="DF104") as caught:
-            local.run(builder.build(), directory=tmp_path)
+            local_run.run(builder.build(), directory=tmp_path)
         assert said in str(caught.value.problems[0])
         return
-    result = local.run(_named_by_input(path), directory=tmp_path, runner="threads")
+    result = local_run.run(_named_by_input(path), directory=tmp_path, runner="threads")
 
     assert result.status is SessionState.FAILED
     assert said in result.failures[0].text
@@ -153,8 +153,8 @@ def test_the_class_of_a_user_may_raise_anywhere(
     builder.data("out", component=MEMORY, category="Memory")
     builder.connect("one", "out")
     if method == "run":
-        result = local.run(builder.build(), directory=tmp_path / "session", runner="threads")
+        result = local_run.run(builder.build(), directory=tmp_path / "session", runner="threads")
         assert result.status is SessionState.FAILED
         return
     with pytest.raises(BadGraphError, match="cannot be made"):
-        local.run(builder.build(), directory=tmp_path / "session")
+        local_run.run(builder.build(), directory=tmp_path / "session")

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.journal import replay
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import StorageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import load
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.drawn_graphs import data, draw, function
 
@@ -40,7 +40,7 @@ def _writer(code: str, component: str = MEMORY, **fields: str) -> PhysicalGraph:
 
 
 def _run(graph: PhysicalGraph, directory: Path, runner: str = "inline") -> SessionResult:
-    return local.run(graph, directory=directory, runner=runner, workers=1)
+    return local_run.run(graph, directory=directory, runner=runner, workers=1)
 
 
 def test_a_run_that_cannot_keep_a_leaf_fails(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The loopback interface."""
 
-from dropflow.loopback import is_loopback
+from dropflow.api.error_body import is_loopback
 
 
 def test_loopback_has_names_and_addresses() -> None:

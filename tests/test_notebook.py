@@ -10,7 +10,7 @@ import pytest
 
 import dropflow
 from dropflow import Graph, app
-from dropflow.graph.drawing.logical_svg import MOST_SHAPES, logical_svg
+from dropflow.graph.logical_svg import MOST_SHAPES, logical_svg
 from dropflow.notebook import failure_html, last_lines, session_html
 
 _HOSTILE = "<script>alert('x')</script>\" onload=\"x\x00\n&amp;"
@@ -170,7 +170,7 @@ class _Client:
         self.version = 0
 
     def session(self, session: str) -> object:
-        from dropflow.rest.session_records import SessionDetail  # noqa: PLC0415 - with its test
+        from dropflow.api.records import SessionDetail  # noqa: PLC0415 - with its test
 
         self.version += 1
         over = self.version > 2

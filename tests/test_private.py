@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.auth import store_token
 from dropflow.cli.log_setup import start_logging
 from dropflow.cli.server_process import claim_root
 from dropflow.errors import StorageError
-from dropflow.private import private_directory
-from dropflow.rest.server.auth import store_token
+from dropflow.files import private_directory
 from managers.keys import create
 
 

@@ -13,23 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow import local
 from dropflow.apps.execute import LocalExecutor
 from dropflow.engine.api import AttemptResult, Executor, ExecutorSpec, Runner, Task
 from dropflow.engine.events import Cancel, Stopped
-from dropflow.engine.explain_repeats import explain_repeat
+from dropflow.engine.explain import explain_repeat
 from dropflow.engine.journal import Journal, read, replay
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.runners.inline import InlineRunner
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
 from dropflow.failure import Failure
-from dropflow.graph.builder import GraphBuilder
+from dropflow.files import SessionLock
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import save
-from dropflow.local import RunOptions
-from dropflow.resume_run import resume
-from dropflow.session_lock import SessionLock
+from dropflow.runners.inline import InlineRunner
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunOptions, resume
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
 from tests.recovery_graphs import GRAPHS, chain, replacing
@@ -87,7 +86,7 @@ def ended(tmp_path: Path) -> tuple[PhysicalGraph, Path, Path]:
     """A chain of four commands that has run: its graph, its directory, and the file of marks."""
     marks = tmp_path / "marks"
     graph = chain(marks, 4)
-    local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
     return graph, tmp_path / "run", marks
 
 
@@ -103,13 +102,13 @@ def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph,
     _, directory, _ = ended
     cut(directory, 3)
     with pytest.raises(ConflictError, match=r"a run that is not finished: [1-9] of \d drops are settled") as refused:
-        local.prepare_directory(directory)
+        local_run.prepare_directory(directory)
     assert (directory / "journal.dfj").exists()
     assert "'dropflow resume " in refused.value.hint
     assert "--overwrite" in refused.value.hint
     resume(directory, CHECKED)
 
-    local.prepare_directory(directory, overwrite=True)
+    local_run.prepare_directory(directory, overwrite=True)
     assert not (directory / "journal.dfj").exists()
 
 
@@ -121,8 +120,8 @@ def test_a_run_that_cannot_be_read_is_only_replaced_on_request(ended: tuple[Phys
     (directory / "journal.dfj").write_bytes(data)
     (directory / "summary.json").unlink()
     with pytest.raises(ConflictError, match="a run that cannot be read"):
-        local.prepare_directory(directory)
-    local.prepare_directory(directory, overwrite=True)
+        local_run.prepare_directory(directory)
+    local_run.prepare_directory(directory, overwrite=True)
 
     assert not (directory / "journal.dfj").exists()
 
@@ -133,7 +132,7 @@ def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Pa
     """Cut after any entry, or in the middle of the next one, the journal leads to the same results."""
     marks = tmp_path / "marks"
     graph = GRAPHS[kind](marks, 0.0)
-    first = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="threads", workers=2)
+    first = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="threads", workers=2)
     expected = results(tmp_path / "run")
     for entries in range(0, length(tmp_path / "run"), 3):
         copy = tmp_path / f"{entries}" / "run"
@@ -296,8 +295,8 @@ def test_two_processes_do_not_work_in_one_directory(ended: tuple[PhysicalGraph, 
     cut(directory, 3)
     calls = (
         lambda: resume(directory, CHECKED),
-        lambda: local.run(graph, directory=directory, runner="inline"),
-        lambda: local.prepare_directory(directory),
+        lambda: local_run.run(graph, directory=directory, runner="inline"),
+        lambda: local_run.prepare_directory(directory),
     )
     with SessionLock(directory):
         for call in calls:
@@ -315,7 +314,7 @@ def test_file_systems_without_locks_are_usable(tmp_path: Path, monkeypatch: pyte
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    result = local.run(chain(tmp_path / "marks", 1), directory=tmp_path / "run", runner="inline")
+    result = local_run.run(chain(tmp_path / "marks", 1), directory=tmp_path / "run", runner="inline")
 
     assert result.status is SessionState.FINISHED
 
@@ -350,7 +349,7 @@ def test_a_file_that_every_iteration_replaces_is_made_again_from_the_first(tmp_p
     marks = tmp_path / "marks"
     graph = GRAPHS["loop"](marks, 0.0)
     directory = tmp_path / "run"
-    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
     expected = results(directory)
     cut(directory, length(directory) - 1)
     (directory / "files" / "log.txt").write_text("changed by another program")
@@ -383,7 +382,7 @@ def test_contents_that_later_iterations_replaced_are_made_again(
     )
     graph = replace(graph, templates=tuple(templates))
     directory = tmp_path / "run"
-    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
     expected = results(directory)
     cut(directory, at * (length(directory) - 1) // 100)
     for number in lost:
@@ -406,7 +405,7 @@ def test_errors_are_kept_with_their_texts(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     graph = GRAPHS["thresholds"](marks, 0.0)
     directory = tmp_path / "run"
-    first = local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    first = local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
     cut(directory, length(directory) - 2)
     result, _ = again(directory, marks)
 
@@ -440,7 +439,7 @@ def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
     drawing.app("USE", component="dlg.apps.simple.CopyApp").data("copy")
     graph = drawing.connect("first", "USE").connect("USE", "copy").build()
     directory = tmp_path / "run"
-    local.run(graph, directory=local.prepare_directory(directory), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="inline")
     cut(directory, 2)
     second = directory / "files" / "second.txt"
     before = second.stat()
@@ -456,8 +455,8 @@ def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
 def test_a_run_whose_engine_ended_goes_on(tmp_path: Path) -> None:
     """When the scheduler of Dask has died, the run fails and its hint names 'resume': that runs what had no workers."""
     marks = tmp_path / "marks"
-    directory = local.prepare_directory(tmp_path / "run")
-    failed = local.run(chain(marks, 4), directory=directory, runner="tests.test_resume:ended_engine")
+    directory = local_run.prepare_directory(tmp_path / "run")
+    failed = local_run.run(chain(marks, 4), directory=directory, runner="tests.test_resume:ended_engine")
     assert failed.status is SessionState.FAILED
     assert "dask cannot be used any more" in failed.failures[0].text
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
-from dropflow.engine.explain_repeats import explain_repeat
+from dropflow.engine.explain import explain_repeat
 from dropflow.engine.journal import replay
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import (
     AmbiguousError,
     BadParameterError,
@@ -18,14 +17,13 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
-from dropflow.graph.builder import GraphBuilder
+from dropflow.files import SessionLock
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import load, save
-from dropflow.local import RunOptions
-from dropflow.resume_run import resume
-from dropflow.retry_run import retry
-from dropflow.session_lock import SessionLock
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunOptions, resume, retry
 from dropflow.states import SessionState
 from dropflow.testing.drawing import row
 
@@ -59,7 +57,7 @@ def failed(tmp_path: Path) -> tuple[PhysicalGraph, Path]:
             if (source, target) != ("JOIN", "sum") or chain.startswith("SOURCE"):
                 drawing.connect(source, target)
     graph = drawing.build()
-    result = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
     assert result.status is SessionState.FAILED
     (tmp_path / "marks").unlink()
     return graph, tmp_path / "run"
@@ -159,7 +157,7 @@ def test_fields_that_decide_about_settled_drops_cannot_be_set(tmp_path: Path) ->
     """A threshold has decided already; the error says what to do instead."""
     arguments = (Argument(name="command", value="false"), Argument(name="input_error_threshold", value=0))
     graph = GraphBuilder("one").app("FALSE", component=BASH, arguments=arguments).build()
-    local.run(graph, directory=tmp_path / "run", runner="inline")
+    local_run.run(graph, directory=tmp_path / "run", runner="inline")
     with pytest.raises(BadParameterError, match="cannot be changed in a run that has begun"):
         retry(tmp_path / "run", settings=["input_error_threshold=50"], options=CHECKED)
 
@@ -198,7 +196,7 @@ def test_other_drops_are_refused(
 def test_a_run_without_failures_is_refused(tmp_path: Path) -> None:
     """There is nothing to try again; so it is for a directory without a session, and one that is in use."""
     graph = GraphBuilder("one").app("TRUE", component=BASH, arguments=(Argument(name="command", value="true"),)).build()
-    local.run(graph, directory=tmp_path / "run", runner="inline")
+    local_run.run(graph, directory=tmp_path / "run", runner="inline")
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: retry(tmp_path / "run"), "no drop of this run failed"),
         (lambda: retry(tmp_path), "no session in this directory"),

@@ -8,22 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import local
-from dropflow.engine.explain_repeats import explain_repeat
+from dropflow.engine.explain import explain_repeat
 from dropflow.engine.journal import replay
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AmbiguousError, ConflictError, DropflowError, NotFoundError, UsageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import load
-from dropflow.local import RunOptions
-from dropflow.repeated_drops import OutsideInputs, drops_to_repeat, refuse_mixed_results
-from dropflow.resume_run import resume
-from dropflow.retry_run import retry, run_again
+from dropflow.sessions import local_run
+from dropflow.sessions.again import OutsideInputs, drops_to_repeat, refuse_mixed_results
+from dropflow.sessions.local_run import RunOptions, resume, retry, run_again
 from dropflow.states import DropState, SessionState
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import draw, fan, row
 
 CHECKED = RunOptions(runner="inline", check_invariants=True)
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
@@ -61,7 +58,7 @@ def ended(tmp_path: Path) -> Path:
         for source, target in pairwise(names):
             builder.connect(source, target)
     graph = builder.connect("right", "JOIN").build()
-    result = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
     assert result.status is SessionState.FINISHED
     return tmp_path / "run"
 
@@ -177,7 +174,7 @@ def test_an_input_that_the_run_has_written_over_is_refused(tmp_path: Path) -> No
     _file(builder, "after", str(tmp_path / "table"))
     _command(builder, "ADD", "cat %i0 %i0 > %o0")
     graph = builder.connect("before", "ADD").connect("ADD", "after").build()
-    local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
 
     for name in ("ADD", "before"):
         with pytest.raises(ConflictError, match="place_before_0, which was written over by the session itself"):

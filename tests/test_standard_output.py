@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph_file import save
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import save
 
 _NATIVE = """
 import os, sys
@@ -20,9 +20,9 @@ sys.stdout.write("the answer")
 _PARTITIONED = """
 import sys
 from pathlib import Path
-from dropflow.graph_file import load
-from translator.partition.registry import partition
-from translator.stage_options import PartitionOptions
+from dropflow.graph.codec import load
+from translator.plan.registry import partition
+from translator.options import PartitionOptions
 print("before")
 graph = partition(load(Path(sys.argv[1])), PartitionOptions(algorithm="metis", parts=7))
 print("parts", graph.parts)

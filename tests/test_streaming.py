@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow import local
 from dropflow.engine.journal import replay
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
-from dropflow.graph.builder import GraphBuilder
+from dropflow.engine.statistics import SessionResult
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import save
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from dropflow.testing.strategies import graphs, pipelines
 from tests.processes import gone
@@ -77,8 +77,8 @@ def between(producer: dict[str, Any], consumer: dict[str, Any], *, data: str = M
 
 def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **options: Any) -> SessionResult:
     """Run a graph, with checks after each step and for temporary files at the end."""
-    prepared = local.prepare_directory(directory, overwrite=True)
-    found = local.run(graph, directory=prepared, runner=runner, workers=workers, check_invariants=True, **options)
+    prepared = local_run.prepare_directory(directory, overwrite=True)
+    found = local_run.run(graph, directory=prepared, runner=runner, workers=workers, check_invariants=True, **options)
     assert not list(directory.glob("tmp/*"))
     return found
 

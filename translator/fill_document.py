@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from dropflow.problems import Problem, Severity
-from translator.fill_parameters import fill, variables_of
-from translator.formats.json_access import unescape
+from translator.formats.detect import unescape
 from translator.formats.json_document import parse
 from translator.formats.load import Reading, read_logical
 from translator.logical import LogicalGraph, NodeKind
-from translator.stage_options import ReadOptions
+from translator.options import ReadOptions
+from translator.parameters import fill, variables_of
 from translator.template import TemplateParameter, parameters_of
 
 __all__ = ["FilledGraph", "TemplateNote", "fill_document", "note_of", "read_note", "sweeps"]
@@ -71,7 +71,7 @@ class FilledGraph(msgspec.Struct, frozen=True, kw_only=True):
 def fill_document(
     data: bytes, *, name: str, configuration: str | None = None, settings: Mapping[str, Any] | Sequence[str] = ()
 ) -> FilledGraph:
-    """Return the file of a logical graph with the values of its parameters; see `translator.fill_parameters.fill`.
+    """Return the file of a logical graph with the values of its parameters; see `translator.parameters.fill`.
 
     Also ``~n`` inside texts is replaced. The active configuration is applied, and is not active in the filled file.
     """

@@ -4,44 +4,269 @@
 A physical graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace as structs_replace
 
-from dropflow import graph_file
-from dropflow.errors import BadGraphError
+from dropflow.apps.component_findings import finding, findings
+from dropflow.data.registry import store_for
+from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.graph import codec
-from dropflow.graph.drawing.drawn_places import META as DRAWN
-from dropflow.graph.drawing.drawn_places import place_note
-from dropflow.graph.interchange import read_pg_stream
-from dropflow.graph.logical_note import META as LOGICAL
-from dropflow.graph.logical_note import note_logical
-from dropflow.graph.order import cycle_problem
+from dropflow.graph.daliuge_write import read_pg_stream
+from dropflow.graph.notes import DRAWN, LOGICAL, Place, note_logical, place_note
+from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Link, Template
 from dropflow.problems import Problem, Severity, refuse_errors
-from translator.component_check import check_components
-from translator.drawn_places import drawn_places
 from translator.estimate_expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
-from translator.fill_parameters import fill, variables_of
 from translator.formats import Family, Reading, read_file, read_logical
-from translator.logical import LogicalGraph
-from translator.partition.registry import partition
+from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
+from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
+from translator.parameters import GLOBAL, fill, variables_of
 from translator.placement import place
-from translator.problem_codes import REPEATABLE
-from translator.rehearsal import REHEARSED, rehearsed
-from translator.same_files import same_files
-from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
+from translator.plan.registry import partition
+from translator.problem_codes import REPEATABLE, VALUE_CODES, problem
 from translator.template import parameters_of, without_number
 from translator.unroll import UnrollPlan, plan, unroll
-from translator.user_settings import GLOBAL
+from translator.unroll.node_template import MEMORY, SLEEP
 from translator.validate import validate
 
-__all__ = ["Checked", "Translation", "check", "examine", "finish", "translate"]
+__all__ = [
+    "REHEARSED",
+    "Checked",
+    "ComponentFindings",
+    "Translation",
+    "check",
+    "check_components",
+    "drawn_places",
+    "examine",
+    "finish",
+    "rehearsed",
+    "same_files",
+    "translate",
+]
+
+
+# Test runs of a graph: placeholders replace its applications and data, so that only its structure is
+# run.
+
+REHEARSED: Problem = problem(
+    "LG095",
+    "this is a test run: no application of the graph is run, and no data are read or written",
+    hint="translate the graph without 'test' to run it",
+)
+
+
+def rehearsed(templates: Iterable[Template]) -> tuple[Template, ...]:
+    """Return templates with a `SleepApp` of zero seconds for each application, and memory for all data.
+
+    Ports, weights, thresholds and the shape of the graph are kept; parameters are removed. Classes that dropflow does
+    not have are replaced, too, so that a graph of container applications can be tested.
+    """
+    return tuple(
+        structs_replace(
+            template,
+            component=SLEEP if template.kind is Kind.APP else MEMORY,
+            category="DALiuGEApp" if template.kind is Kind.APP else "Memory",
+            arguments=tuple(argument for argument in template.arguments if argument.is_port),
+        )
+        for template in templates
+    )
+
+
+# Finds files and directories that several drops would write, each replacing the content of another.
+
+_HINT = "put {auto} or {uid} into the name, so that each drop has its own; or collect first and write once"
+
+
+def same_files(
+    templates: Sequence[Template], links: Sequence[Link], where: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """Return LG085 for every file that several drops write without waiting for each other.
+
+    Parameters
+    ----------
+    templates, links : sequences
+        Templates and links of the physical graph.
+    where : mapping of str to str, optional
+        JSON pointer of each node in its file, by key.
+    """
+    written = {link.target for link in links if templates[link.target].kind is Kind.DATA}
+    names = {row: name for row in sorted(written) if (name := _name(templates[row]))}
+    if not names:
+        return []
+    order, places = Precedence(templates, links), where or {}
+    return [
+        problem(
+            "LG085",
+            text,
+            where=places.get(templates[row].key, "") or places.get(templates[row].origin, ""),
+            hint=_HINT,
+        )
+        for row, text in (*_alone(templates, names, order), *_in_pairs(templates, names, order))
+    ]
+
+
+def _name(template: Template) -> str:
+    try:
+        return store_for(template).shared_name
+    except DropflowError:
+        return ""  # the check of components reports the error
+
+
+def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
+    """Yield nodes whose drops, with one different index, do not wait for each other."""
+    for row, name in names.items():
+        shape = templates[row].shape
+        first = (0,) * len(shape)
+        for at, axis in enumerate(templates[row].axes):
+            second = tuple(int(other == at) for other in range(len(shape)))
+            if axis.size > 1 and not order.holds(row, first, row, second):
+                yield row, f"{axis.size} drops of {templates[row].name!r} write one file, {name}"
+                break
+
+
+def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
+    """Yield pairs of nodes that do not wait for each other."""
+    by_name: dict[str, list[int]] = {}
+    for row, name in names.items():
+        by_name.setdefault(name, []).append(row)
+    for name, rows in by_name.items():
+        for one, other in combinations(rows, 2):
+            first, second = ((0,) * len(templates[row].axes) for row in (one, other))
+            if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
+                yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
+
+
+# Findings about the components of a graph: what `dropflow run` would refuse here, with its codes and
+# texts.
+#
+# `dropflow.apps.component_findings.findings` makes them. Nothing of the graph is run or imported.
+
+
+@dataclass(frozen=True)
+class ComponentFindings:
+    """The problems of the components of a graph.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+        One for each node that cannot run.
+    fields : tuple of frozenset
+        (key of the template, name of the field) of every field in each of the problems.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    fields: tuple[frozenset[tuple[str, str]], ...] = ()
+
+    def once(self, problems: Sequence[Problem], graph: LogicalGraph) -> Iterator[Problem]:
+        """Yield `problems`, then those of this check; the value of a field is in one of them.
+
+        An error of another stage has priority, such as that about the copies of a construct, which its application
+        has as a parameter, too. A finding that a value does not fit the type of its field has none.
+        """
+        named = frozenset[tuple[str, str]]().union(*self.fields)
+        places: dict[tuple[str, str], set[str]] = {}
+        for node in graph.nodes:
+            for field in node.fields:
+                if (node.key, field.name) in named:
+                    places.setdefault((node.key, field.name), set()).add(field.pointer)
+        known = {
+            one.where
+            for one in problems
+            if one.severity is Severity.ERROR and one.code not in VALUE_CODES and one.where
+        }
+        own: list[Problem] = []
+        refused: set[str] = set()
+        for found, fields in zip(self.problems, self.fields, strict=True):
+            if not fields or not all(known & places.get(field, set()) for field in fields):
+                own.append(found)
+            refused.update(*(places.get(field, ()) for field in fields))
+        yield from (found for found in problems if not (found.code in VALUE_CODES and found.where in refused))
+        yield from own
+
+
+def check_components(
+    templates: Iterable[Template], links: Sequence[Link], options: ComponentOptions | None
+) -> ComponentFindings:
+    """Check the components of a graph; without options nothing is checked.
+
+    Parameters
+    ----------
+    templates : iterable of Template
+        The nodes of the graph.
+    links : sequence of Link
+        The links between them, with rows of the nodes.
+    options : ComponentOptions or None
+        How to report what cannot run on this host.
+    """
+    if options is None:
+        return ComponentFindings()
+    problems: list[Problem] = []
+    fields: list[frozenset[tuple[str, str]]] = []
+    severity = Severity.ERROR if options.here else Severity.WARNING
+    for template, error in findings(templates, links):
+        problems.append(finding(template, error, severity))
+        named = error.fields if isinstance(error, BadParameterError) else ()
+        fields.append(frozenset((template.key, name) for name in named))
+    return ComponentFindings(tuple(problems), tuple(fields))
+
+
+# Where EAGLE drew the nodes of a logical graph, by the keys of their drops.
+#
+# An application of a construct has no place of its own: EAGLE draws it in the construct. It gets one
+# at the left of what is in the construct if it is the input application, and at the right if it is
+# the output application.
+
+_BESIDE = 120.0
+"""About the distance of two nodes that are joined, in units of EAGLE."""
+
+
+def drawn_places(graph: LogicalGraph) -> dict[str, Place]:
+    """Return the place of each node that has drops, by its key; empty if the file has no places.
+
+    Nodes that are all in one place, as in files that programs wrote, have not been drawn.
+    """
+    shown = [node for node in graph.nodes if node.kind in (NodeKind.DATA, NodeKind.APP)]
+    found = {node.key or node.id: node.position for node in shown if node.position is not None}
+    if len(set(found.values())) < min(len(found), 2):
+        return {}
+    inside: dict[str, list[Place]] = {}
+    for node in shown:
+        if node.position is None:
+            continue
+        around, seen = node.parent, set[str]()
+        while around is not None and around not in seen:
+            seen.add(around)
+            inside.setdefault(around, []).append(node.position)
+            owner = graph.by_id.get(around)
+            around = None if owner is None else owner.parent
+    for node in shown:
+        owner = graph.by_id.get(node.embedded_in or "")
+        place = None if owner is None else _beside(node, owner, inside.get(owner.id, []))
+        if place is not None:
+            found[node.key or node.id] = place
+    return found
+
+
+def _beside(app: LogicalNode, construct: LogicalNode, inside: list[Place]) -> Place | None:
+    """Return a place left or right of what is in a construct; of an empty one, its own."""
+    if not inside:
+        if construct.position is None:
+            return None
+        x, y = construct.position
+        return (x + _BESIDE, y) if app.role is Role.OUTPUT else (x, y)
+    xs, ys = zip(*inside, strict=True)
+    middle = (min(ys) + max(ys)) / 2
+    return (max(xs) + _BESIDE, middle) if app.role is Role.OUTPUT else (min(xs) - _BESIDE, middle)
+
 
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 4096
@@ -124,7 +349,7 @@ def translate(
     nodes : sequence of str
         Names of the nodes to place the parts on. Without it the graph is not placed.
     configuration, settings
-        See `translator.fill_parameters.fill`.
+        See `translator.parameters.fill`.
     component_options : ComponentOptions, optional
         How to check the components. Without it they are not checked: a graph can be translated here and run elsewhere.
 
@@ -218,7 +443,7 @@ def examine(
     name = name or (source.stem if isinstance(source, Path) else "graph")
     head = _head(source).removeprefix(_BOM).lstrip()
     if codec.is_dfg(head):
-        graph = graph_file.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
+        graph = codec.load(source) if isinstance(source, Path) else codec.parse(source, where=name)
         return _unrolled(Family.DFG, graph, (), unroll_options, component_options)
     if head.startswith(b"["):
         return _physical(source, name, read_options or ReadOptions(), unroll_options, component_options)
@@ -360,6 +585,6 @@ def _cycles(graph: PhysicalGraph) -> tuple[Problem, ...]:
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the findings without duplicates: of two stages that report the same thing, the first counts."""
     found: dict[tuple[str, str, str], Problem] = {}
-    for finding in problems:
-        found.setdefault((finding.code, finding.where, finding.text if finding.code in REPEATABLE else ""), finding)
+    for one in problems:
+        found.setdefault((one.code, one.where, one.text if one.code in REPEATABLE else ""), one)
     return tuple(found.values())

@@ -114,7 +114,7 @@ def house() -> Picture:
             ("translator.pipeline", "all stages in order", "box"),
             ("translator.formats", "reads EAGLE's files", "box"),
             ("translator.unroll", "index arithmetic", "decides"),
-            ("translator.partition", "metis, blocks", "box"),
+            ("translator.plan", "metis, blocks", "box"),
             ("translator.placement", "parts to nodes", "box"),
         ]
     ):
@@ -123,8 +123,8 @@ def house() -> Picture:
     picture.room((780, 86, 90, 168), "palettes")
     picture.text(790, 124, "for EAGLE", "small")
 
-    picture.room((50, 268, 400, 30), "dropflow.session_views", "report, comparison, origin")
-    picture.room((50, 312, 400, 30), "dropflow.rest", "operations, client; server, pages")
+    picture.room((50, 268, 400, 30), "dropflow.web", "report, comparison, origin")
+    picture.room((50, 312, 400, 30), "dropflow.api", "operations, client; server, pages")
     picture.room((470, 268, 400, 74), "dropflow.apps", "functions, commands, your own")
     picture.room(
         (50, 356, 820, 30), "dropflow.data", "contents: memory, files, directories, streams; commit and release"
@@ -133,7 +133,7 @@ def house() -> Picture:
     picture.room((50, 400, 820, 74), "dropflow.engine", "executes one session")
     picture.room((60, 426, 260, 42), "dropflow.engine.core", "handle(events) -> actions", kind="decides", inner=True)
     picture.room((330, 426, 260, 42), "dropflow.engine.session", "one thread, one inbox, the journal", inner=True)
-    picture.room((600, 426, 260, 42), "dropflow.engine.runners", "inline, threads, worker processes", inner=True)
+    picture.room((600, 426, 260, 42), "dropflow.runners", "inline, threads, worker processes", inner=True)
 
     picture.room((50, 488, 820, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
     picture.room((50, 532, 820, 30), "dropflow.errors", "and states, ids, failure, clock, formatting ...")
@@ -156,7 +156,7 @@ def event() -> Picture:
         picture, (30, 106), "dropflow.engine.events.Publish", "1  an action of the core: drop, state, cause, attempt"
     )
     picture.room(
-        (30, 178, 390, 42), "managers.node.event_sender.EventSender", "one message per node, with contents", inner=True
+        (30, 178, 390, 42), "managers.node.send.EventSender", "one message per node, with contents", inner=True
     )
     _shape(picture, (30, 240), "managers.messages.Events", "2  a message on the wire: columns of rows and states")
     picture.room(
@@ -169,7 +169,7 @@ def event() -> Picture:
     _shape(picture, (480, 240), "dropflow.engine.api.Arrival", "3  the message, in the inbox of the session")
     picture.room(
         (480, 178, 390, 42),
-        "managers.node.event_receiver.EventReceiver",
+        "managers.node.receive.EventReceiver",
         "opens it when its contents are here",
         inner=True,
     )

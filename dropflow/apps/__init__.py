@@ -1,5 +1,28 @@
-"""Applications and their execution.
+"""Applications and their execution. May import `dropflow.data`, and of runners how processes are ended.
 
-`api` is what the author of an application sees; `execute` runs one attempt; `registry` maps the class names in graphs
-to our classes. May import `dropflow.data` and everything below it.
+====================  =================================================================================================
+`api`                 The interface for authors of applications: `App`, and the `Context` of one attempt with its
+                      inputs and outputs
+`registry`            The application of each class name in a graph
+`execute`             The executor: runs one attempt from its task to its result, in the calling process and thread
+`attempt`             The context of one attempt: its inputs, outputs and services while it runs, and its contents
+                      afterwards
+`attempt_input`       One input of an attempt
+`parameters`          Parameters that all applications share: their fields in palettes, types, defaults and
+                      descriptions
+`function`            Python functions as applications
+`load_function`       Python objects that a graph names, or has the code of
+`encodings`           Encodings: how values that applications handle become the bytes behind a port, and back
+`shell`               Shell commands as applications
+`shell_quote`         Quoting of values in shell commands, so that no value is executed
+`command`             A shell command that can be stopped with all its children
+`service`             Services: commands that run alongside other applications, from the drop that starts them to the
+                      drop that stops them
+`mpi`                 MPI programs: the ranks of a job are drops of their own, which run one command together
+`component_findings`  The check of all components of a graph, before anything runs: classes, parameters, ports and time
+                      limits
+`check`               Lookup of the functions and classes that a graph names, without importing or running anything
+`logs`                Routing of printed and logged text to the logs of drops (`dropflow.engine.drop_log`)
+`template_cache`      Facts about templates that all their attempts share, computed once per process
+====================  =================================================================================================
 """

@@ -1,17 +1,23 @@
 """The interface for authors of applications: `App`, and the `Context` of one attempt with its inputs and outputs."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol
+from typing import Any, BinaryIO, ClassVar, Protocol, TypeVar
 
-from dropflow.engine.component import Component
-from dropflow.engine.parameters import read
-from dropflow.graph.templates import Argument, Template
+from dropflow.engine.parameters import Component, Parameter, Port, read
+from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.states import DropState
 
-__all__ = ["App", "Context", "InputData", "OutputData"]
+__all__ = [
+    "App",
+    "Context",
+    "InputData",
+    "OutputData",
+    "component",
+]
 
 
 class InputData(Protocol):
@@ -272,3 +278,64 @@ class App(ABC):
     @abstractmethod
     def run(self, context: Context) -> None:
         """Do the work of one attempt. Raise to fail."""
+
+
+# The decorator that describes an application class: what its `Component` would say, from the class
+# itself.
+
+AppType = TypeVar("AppType", bound=type[App])
+
+
+def component(
+    *,
+    parameters: Iterable[Parameter] = (),
+    ports: Iterable[Port] = (),
+    name: str = "",
+    description: str = "",
+    category: str = "DALiuGEApp",
+) -> Callable[[AppType], AppType]:
+    """Describe an `App` class as a component of graphs and palettes.
+
+    Parameters
+    ----------
+    parameters : iterable of Parameter
+        The fields that the application reads. Their values are parsed and checked before anything runs.
+    ports : iterable of Port
+        The ports that a palette offers.
+    name : str
+        Name in the palette; by default the name of the class.
+    description : str
+        Text for the palette; by default the docstring of the class.
+    category : str
+        EAGLE's category of the node.
+
+    Returns
+    -------
+    callable
+        A decorator that sets the attribute `component` of the class. The class name for graphs (`dropclass`) is the
+        dotted name of the class.
+
+    Examples
+    --------
+    >>> @component(parameters=[Parameter(name="limit", type="Float", default=1.0)])
+    ... class Threshold(App):
+    ...     'Pass values on that reach the limit.'
+    ...
+    ...     def run(self, context): ...
+    >>> Threshold.component.name, Threshold.component.description
+    ('Threshold', 'Pass values on that reach the limit.')
+    """
+
+    def describe(application: AppType) -> AppType:
+        application.component = Component(
+            name=name or application.__name__,
+            kind=Kind.APP,
+            category=category,
+            dropclass=f"{application.__module__}.{application.__qualname__}",
+            description=" ".join((description or inspect.cleandoc(application.__doc__ or "")).split()),
+            parameters=tuple(parameters),
+            ports=tuple(ports),
+        )
+        return application
+
+    return describe

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dropflow.apps.api import App
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
 from dropflow.data.registry import store_for
-from dropflow.engine.time_limit import TIMEOUT, time_limit
+from dropflow.engine.parameters import TIMEOUT, time_limit
 from dropflow.errors import DropflowError
 from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
 from dropflow.problems import Problem, Severity

@@ -5,37 +5,362 @@ removed.
 """
 
 import os
+import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from typing import NoReturn
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
+
+import msgspec
 
 from dropflow.apps.api import App
-from dropflow.apps.app_failure import failure_of
-from dropflow.apps.attempt_context import AttemptContext
-from dropflow.apps.borrowed_inputs import BorrowedInputs
-from dropflow.apps.deadline import GRACE_SECONDS as LATE_GRACE_SECONDS
-from dropflow.apps.deadline import Deadline
-from dropflow.apps.log_router import LogRouter
-from dropflow.apps.running_services import end_services
+from dropflow.apps.attempt import AttemptContext
+from dropflow.apps.logs import LogRouter
+from dropflow.apps.service import end_services
 from dropflow.apps.template_cache import TemplateCache
-from dropflow.apps.usage_meter import UsageMeter
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task, Usage
+from dropflow.engine.api import (
+    AttemptResult,
+    ExecutorSpec,
+    Handle,
+    Input,
+    StreamOpened,
+    Task,
+    Usage,
+    ends_too_late,
+    latest_starts,
+    postponed,
+)
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.interrupt_thread import WAKE_SIGNAL
-from dropflow.engine.runners.descendants import end_descendants
-from dropflow.engine.time_limit import time_limit, timed_out
-from dropflow.engine.walltime import ends_too_late, latest_starts, postponed
-from dropflow.errors import DropflowError, Interrupted
+from dropflow.engine.interrupt_thread import WAKE_SIGNAL, raise_in
+from dropflow.engine.parameters import time_limit, timed_out
+from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted
+from dropflow.exception_text import sendable, trace_of
 from dropflow.failure import Failure
 from dropflow.graph.templates import Kind
+from dropflow.runners.descendants import end_descendants
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = ["LocalExecutor", "build"]
+__all__ = [
+    "LATE_GRACE_SECONDS",
+    "BorrowedInputs",
+    "Deadline",
+    "LocalExecutor",
+    "UsageMeter",
+    "build",
+    "failure_of",
+    "trace",
+]
+
+
+# Conversion of what an application raised into a `Failure`: what happened, where, and what to do.
+
+_HOME = str(Path(__file__).resolve().parents[1])
+_FROZEN = "<frozen "
+
+_HINTS: dict[type[BaseException], str] = {
+    PermissionError: "give this user access to the file, or choose another place",
+    FileNotFoundError: "relative paths are below the session's files directory; connect files through ports",
+    MemoryError: "split the data into smaller pieces (a Scatter), or use fewer workers",
+    RecursionError: "the function calls itself too deeply",
+    ConnectionError: "the other side did not answer: try again, or check that it is running",
+    TimeoutError: "the other side did not answer in time: try again, or allow more time",
+}
+
+
+def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
+    """Return why an attempt failed.
+
+    Parameters
+    ----------
+    error : BaseException
+        The exception of its application.
+    log_tail : str
+        End of its log, as the detail of failures that have no traceback.
+    """
+    try:
+        return _failure_of(error, log_tail)
+    except Interrupted:
+        raise
+    except BaseException:  # noqa: BLE001 - attributes of a user's exception may raise anything
+        return Failure.of(error)
+
+
+def _failure_of(error: BaseException, log_tail: str) -> Failure:
+    if isinstance(error, Interrupted):
+        return Failure(code="DF000", kind="Interrupted", text="the attempt was stopped")
+    if isinstance(error, DropflowError):
+        cause = error.__cause__
+        found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)
+        return msgspec.structs.replace(found, text=f"{sendable(error.where)}: {found.text}") if error.where else found
+    if isinstance(error, SystemExit):
+        return Failure(
+            code=AppError.code,
+            kind="SystemExit",
+            text=f"the application called sys.exit({'' if error.code is None else repr(error.code)})",
+            hint="return from the function instead; raise an exception to fail",
+            detail=trace(error),
+        )
+    found = Failure.of(error, frames=_own(error.__traceback__))
+    return msgspec.structs.replace(found, hint=_hint(error)) if not found.hint else found
+
+
+def trace(error: BaseException) -> str:
+    """Return the traceback of `error`, without the outer frames of dropflow."""
+    return trace_of(error, _own(error.__traceback__))
+
+
+def _own(frames: TracebackType | None) -> TracebackType | None:
+    """Return the frames from the first one outside dropflow, or all frames."""
+    here = frames
+    while here is not None:
+        file = here.tb_frame.f_code.co_filename
+        if not file.startswith((_HOME, _FROZEN)):
+            return here
+        here = here.tb_next
+    return frames
+
+
+def _hint(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        return f"install '{package}' in the environment that runs dropflow" if package else ""
+    if isinstance(error, ImportError):
+        return f"another version of '{error.name}' may be needed" if error.name else ""
+    return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
+
+
+# Time limits of attempts, as far as they can be enforced in the process of the attempt.
+#
+# After the limit, waits and commands of the attempt are stopped, and its Python code is interrupted
+# by an exception; code that catches that is interrupted once more. Code that runs outside of Python
+# cannot be interrupted: then the attempt is given up, and the pool kills its worker process.
+
+LATE_GRACE_SECONDS = 2.0
+"""How long an attempt that is over its limit may take to clean up."""
+_STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
+_INTERRUPT_SECONDS = 1.0
+
+
+class Deadline:
+    """Context manager around an attempt that runs in this thread.
+
+    Parameters
+    ----------
+    seconds : float
+        The limit.
+    stop : callable
+        Stops waits and commands of the attempt.
+    give_up : callable
+        Called from another thread if the attempt does not end.
+    """
+
+    def __init__(self, seconds: float, stop: Callable[[], None], give_up: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._stop = stop
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = 0
+        self.expired = False
+        """Whether the limit has passed and the attempt was told to stop."""
+
+    def __enter__(self) -> Self:
+        self._thread = threading.get_ident()
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Note that the attempt has ended. Idempotent; to be called again if the exception was raised in here.
+
+        An exception that is pending is raised in here, and none is set later. It is not withdrawn by setting None:
+        CPython 3.11 and 3.12 would then look for a pending one at every later call in every thread, and in 3.11 a
+        thread that is traced, as by a debugger, would never return from that.
+        """
+        with self._lock:
+            self._over.set()
+
+    def _watch(self) -> None:
+        if self._over.wait(self._seconds):
+            return
+        self.expired = True
+        self._stop()
+        if self._over.wait(_STOP_SECONDS):
+            return
+        with self._lock:
+            if self._over.is_set():
+                return
+            raise_in(self._thread, Interrupted)
+        if not self._over.wait(_INTERRUPT_SECONDS):
+            self._give_up()
+
+
+# What an attempt uses: processor time and memory.
+
+_SHORT_SECONDS = 0.001
+_RESET = Path("/proc/self/clear_refs")
+_RESET_PEAK = b"5"
+_GROWTH = 16 << 20
+
+
+class UsageMeter:
+    """Measures the attempts of one process or thread, one after another.
+
+    The system is asked after attempts of a millisecond or more only, since that takes microseconds. Shorter ones count
+    as if they had computed all the time.
+
+    Parameters
+    ----------
+    owns_process : bool
+        Whether attempts have the process to themselves. Then its child processes count too, and its memory is theirs.
+    """
+
+    def __init__(self, *, owns_process: bool) -> None:
+        self._owns_process = owns_process
+        self._measured = self._processor_seconds()
+        self._short = 0.0
+        """Seconds of the short attempts since then."""
+        self._peak = self._least = _peak() if owns_process else 0
+
+    def end(self, seconds: float) -> tuple[float, int]:
+        """Return what the attempt that ends has used.
+
+        Parameters
+        ----------
+        seconds : float
+            How long it ran.
+
+        Returns
+        -------
+        processor : float
+            Seconds of processor time.
+        memory : int
+            Largest resident memory of the process meanwhile, in bytes; 0 if other attempts use it too.
+        """
+        if seconds < _SHORT_SECONDS:
+            self._short += seconds
+            return seconds, self._peak
+        total = self._processor_seconds()
+        processor, self._measured, self._short = total - self._measured - self._short, total, 0.0
+        if not self._owns_process:
+            return min(max(processor, 0.0), seconds), 0
+        peak = _peak()
+        if peak > self._least + _GROWTH:
+            # Otherwise the next attempts would be charged with the peak of this one. Without /proc they are.
+            with suppress(OSError):
+                _RESET.write_bytes(_RESET_PEAK)
+            self._least = _peak()
+        self._peak = self._least
+        return max(processor, 0.0), peak
+
+    def _processor_seconds(self) -> float:
+        if not self._owns_process:
+            return time.thread_time()
+        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# Inputs that an attempt reads in the directories of other nodes, which those nodes may remove while
+# it runs.
+#
+# A node that is started again, or that the session went on without, removes its directory of the
+# session: first it renames it, then it removes what is in it. So an input whose path is the same file
+# or directory at the end of an attempt as at its beginning was whole meanwhile.
+
+_KINDS = ("file", "directory", "shm")
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_MOST_OPEN = 256
+"""Inputs of one attempt that are held open. Of further ones a new file with the inode of the old one is not noticed."""
+
+
+class BorrowedInputs:
+    """The inputs of one attempt that are in directories of its session on other nodes.
+
+    They are held open, so that no file that is made meanwhile gets the inode of one that is removed.
+
+    Parameters
+    ----------
+    inputs : iterable of Input
+        All inputs of the attempt, which is about to begin.
+    workspace : Workspace
+        The directories of the session here.
+
+    Raises
+    ------
+    InputLostError
+        One of them is not there.
+    """
+
+    __slots__ = ("_found", "_open")
+
+    def __init__(self, inputs: Iterable[Input], workspace: Workspace) -> None:
+        self._found: dict[str, tuple[str, os.stat_result]] = {}
+        self._open: list[int] = []
+        for one in inputs:
+            handle = one.handle
+            if handle is not None and handle.kind in _KINDS and workspace.is_on_other_node(handle.location):
+                self._add(one.oid, handle.location)
+
+    def refuse_lost(self) -> None:
+        """Raise unless all of them are still there.
+
+        Raises
+        ------
+        InputLostError
+            One was removed, or another one is in its place.
+        """
+        for path, (oid, before) in self._found.items():
+            # Opened, because a network file system may answer `stat` from its cache.
+            try:
+                descriptor = os.open(path, _OPEN)
+            except OSError as error:
+                raise _lost(oid, path) from error
+            try:
+                is_same = os.path.samestat(os.fstat(descriptor), before)
+            except OSError:
+                is_same = False
+            finally:
+                os.close(descriptor)
+            if not is_same:
+                raise _lost(oid, path)
+
+    def close(self) -> None:
+        """Close them. Idempotent."""
+        while self._open:
+            os.close(self._open.pop())
+
+    def _add(self, oid: str, path: str) -> None:
+        try:
+            descriptor = os.open(path, _OPEN)
+        except OSError as error:
+            self.close()
+            raise _lost(oid, path) from error
+        self._open.append(descriptor)
+        self._found[path] = oid, os.fstat(descriptor)
+        if len(self._open) > _MOST_OPEN:
+            os.close(self._open.pop())
+
+
+def _lost(oid: str, path: str) -> InputLostError:
+    return InputLostError(
+        f"the content of input {oid} was removed at {path} on another node before the attempt ended",
+        hint="that node was started again or left the session: the attempt is repeated when the content is there again",
+    )
+
 
 _TAIL = 2000
 _IMPORT_SECONDS = 0.05

@@ -1,6 +1,6 @@
 """Python functions as applications.
 
-`dropflow.apps.load_function` loads the function, `dropflow.apps.function_arguments` its arguments. The return value
+`dropflow.apps.load_function` loads the function, `dropflow.apps.function` its arguments. The return value
 goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
 exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
 gets its own entry.
@@ -8,15 +8,18 @@ If the function has an argument named after an output port with ``path`` encodin
 function writes the content there itself. Outputs of type ``Event`` complete empty.
 """
 
+import inspect
+import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dropflow.apps.api import App, Context, OutputData
+from dropflow.apps.api import App, Context, InputData, OutputData
+from dropflow.apps.check import signature_of
 from dropflow.apps.encodings import canonical
-from dropflow.apps.function_arguments import Bound, Signature, bind, encoding_of, field_values, is_event, refuse_missing
 from dropflow.apps.load_function import (
     compile_source,
     import_object,
@@ -26,12 +29,417 @@ from dropflow.apps.load_function import (
     refuse_name,
     refuse_source,
 )
-from dropflow.apps.static_lookup import signature_of
-from dropflow.engine.component import Component, Parameter
-from dropflow.errors import BadParameterError
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.apps.parameters import describe_state
+from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, fold, is_empty
+from dropflow.errors import AppError, BadParameterError
+from dropflow.graph.templates import MEMORY_FIELDS, Argument, Kind, Template
+from dropflow.states import DropState
 
-__all__ = ["FUNCTION_PARAMETERS", "PyFuncApp", "deliver"]
+__all__ = [
+    "FUNCTION_PARAMETERS",
+    "SELF",
+    "Bound",
+    "PyFuncApp",
+    "PythonMemberFunction",
+    "Signature",
+    "bind",
+    "createMultiOut",
+    "createRange",
+    "deliver",
+    "encoding_of",
+    "field_values",
+    "getMax",
+    "is_event",
+    "readLines",
+    "refuse_missing",
+    "string2json",
+]
+
+
+# How the fields and inputs of a node become the arguments of a function call.
+#
+# A parameter of the function takes its value from the first of these that has one:
+#
+# 1. the input port of its name, if data with content are connected: one value, or a list in the order
+# of the producers if the graph collects (as a gather does) or more than one input was not skipped; 2.
+# an input that belongs to no parameter (a port without a name, or with another name), in order, if
+# none of the following has a value; 3. the field of its name, unless it is blank; 4.
+# ``func_defaults``; 5. the function's own default.
+#
+# Empty data and blank text are used only for a required parameter without any other value. A required
+# parameter without a value is an error that names it. Remaining values go into ``*args`` (positional
+# fields, unnamed inputs) and ``**kwargs`` (the others). Values that the function cannot take are left
+# out, with a warning in the log. Ports of type ``Event`` only order drops.
+
+_NEVER_ARGUMENTS = frozenset(
+    fold(name)
+    for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "func_arg_mapping", "self")
+)
+_OF_THE_DROP = frozenset(
+    fold(name)
+    for name in (
+        *("dropclass", "appclass", "Application Class", "base_name", "execution_time", "num_cpus", "No. of CPUs"),
+        *MEMORY_FIELDS,
+        *("group_start", "group_end", "log_level", "n_tries", "input_error_threshold", "n_effective_inputs", "timeout"),
+        *("input_parser", "output_parser", "pickle", "persist", "streaming", "block_skip", "data_volume"),
+    )
+)
+"""Fields that EAGLE keeps on every node. For a function with an argument of such a name, the field counts only if it is
+an application argument."""
+
+_PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The arguments of one call, and the outputs that the function writes itself."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    written: Mapping[str, OutputData] = field(default_factory=dict)
+    """Outputs whose path is an argument of the call, by port."""
+
+
+class Signature:
+    """The parameters of a callable; made once, because `inspect.signature` takes longer than most small functions.
+
+    Parameters
+    ----------
+    function : callable or inspect.Signature
+        Callables without a signature, such as many written in C, can be called with any arguments.
+    title : str
+        Name in messages; by default the name of the callable.
+    """
+
+    __slots__ = ("demanded", "known", "names", "parameters", "takes_more", "takes_named", "title")
+
+    def __init__(self, function: Callable[..., Any] | inspect.Signature, title: str = "") -> None:
+        try:
+            found = function if isinstance(function, inspect.Signature) else inspect.signature(function)
+            self.parameters = tuple(found.parameters.values())
+            self.known = True
+        except (TypeError, ValueError):
+            self.parameters = ()
+            self.known = False
+        kinds = {parameter.kind for parameter in self.parameters}
+        self.takes_more = not self.known or inspect.Parameter.VAR_POSITIONAL in kinds
+        self.takes_named = not self.known or inspect.Parameter.VAR_KEYWORD in kinds
+        named = [parameter for parameter in self.parameters if parameter.kind not in _VARIABLE]
+        self.names = tuple(parameter.name for parameter in named)
+        self.demanded = frozenset(parameter.name for parameter in named if parameter.default is parameter.empty)
+        self.title = title or getattr(function, "__qualname__", None) or repr(function)
+
+
+def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
+    """Whether `port` carries no data and only orders drops."""
+    argument = arguments.get(port)
+    return argument is not None and argument.type.lower() == "event"
+
+
+def encoding_of(arguments: Mapping[str, Argument], port: str, parser: str) -> str | None:
+    """Return the encoding of `port`: its own, else that of the older `parser` field, else None (the default)."""
+    argument = arguments.get(port)
+    if argument is not None and argument.encoding:
+        return argument.encoding
+    old = arguments.get(parser)
+    return str(old.value) if old is not None and not is_empty(old.value) else None
+
+
+def field_values(template: Template) -> dict[str, Any]:
+    """Return the typed values of the fields that can be arguments, without blank ones.
+
+    Raises
+    ------
+    BadParameterError
+        Lists every field whose value does not fit its type.
+    """
+    values: dict[str, Any] = {}
+    complaints: dict[str, tuple[str, Unusable]] = {}
+    for argument in template.arguments:
+        if argument.usage == "OutputPort" or fold(argument.name) in _NEVER_ARGUMENTS:
+            continue
+        if is_empty(argument.value, argument.type) or argument.type.lower() == "event":
+            continue
+        try:
+            values[argument.name] = convert_field(argument.value, argument.type, options=argument.options)
+        except Unusable as problem:
+            if not argument.is_port:
+                text = f"argument '{argument.name}' is {argument.value!r}, expected {problem}"
+                complaints[argument.name] = (text, problem)
+    if complaints:
+        raise BadParameterError(
+            "; ".join(text for text, _ in complaints.values()),
+            fields=tuple(complaints),
+            where=template.name,
+            hint="correct these fields of the node",
+            of_host=all(isinstance(problem, Unset) for _, problem in complaints.values()),
+        )
+    return values
+
+
+def refuse_missing(
+    signature: Signature,
+    template: Template,
+    values: Collection[str],
+    defaults: Collection[str],
+    *,
+    inputs: Collection[str],
+    outputs: Collection[str],
+) -> None:
+    """Raise if a required argument of the function certainly gets no value, as `bind` would for each call.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of the function.
+    template : Template
+        The node.
+    values, defaults : collection of str
+        Names with a value in `field_values` and in ``func_defaults``.
+    inputs, outputs : collection of str
+        Names of the connected ports.
+
+    Raises
+    ------
+    AppError
+        As `bind`.
+    """
+    arguments = {argument.name: argument for argument in template.arguments}
+    data = [port for port in inputs if not is_event(arguments, port)]
+    if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
+        return  # an input whose port has no argument may become the value of any of them
+    paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") == "path"]
+    fields = [
+        name
+        for name, argument in arguments.items()
+        if (name in values and _is_meant(argument)) or _is_blank_text(argument)
+    ]
+    wanted = signature.demanded.difference(data, paths, fields, defaults)
+    lacking = [name for name in signature.names if name in wanted]
+    if lacking:
+        raise _lacks(signature.title, lacking)
+
+
+def _is_meant(argument: Argument) -> bool:
+    """Whether a field is a value for the argument of its name, rather than a setting of the drop."""
+    return argument.parameter_type == "ApplicationArgument" or fold(argument.name) not in _OF_THE_DROP
+
+
+def _is_blank_text(argument: Argument) -> bool:
+    return not argument.is_port and argument.type.lower() in ("string", "str") and argument.value == ""
+
+
+def _lacks(title: str, names: Sequence[str]) -> AppError:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return AppError(
+        f"{title}() needs a value for {listed}: no input is connected and the field is blank",
+        hint="connect data to an input port of that name, or fill in the field",
+    )
+
+
+def bind(
+    signature: Signature,
+    context: Context,
+    values: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    *,
+    without: Sequence[str] = (),
+) -> Bound:
+    """Return the arguments of the call that one attempt makes.
+
+    Parameters
+    ----------
+    signature : Signature
+        Of the function.
+    context : Context
+        The attempt, with its inputs and outputs.
+    values : mapping of str to Any
+        See `field_values`.
+    defaults : mapping of str to Any
+        ``func_defaults``.
+    without : sequence of str
+        Ports to leave out.
+
+    Raises
+    ------
+    AppError
+        Lists the required arguments without a value.
+    """
+    call = _ArgumentCollector(signature, context, defaults)
+    call.take_paths(without)
+    call.take_inputs(without)
+    call.take_fields(values)
+    return call.bound()
+
+
+class _Spare:
+    """The inputs at one port whose name is not a parameter of the function.
+
+    Parameters
+    ----------
+    port : str
+        Name of the port.
+    values : list
+        Values of the inputs that have content.
+    inputs : int
+        Number of inputs that were not skipped.
+    is_collected : bool
+        Whether the graph collects at the port.
+    """
+
+    def __init__(self, port: str, values: list[Any], *, inputs: int, is_collected: bool) -> None:
+        self.port = port
+        self.values = values
+        self._inputs = inputs
+        self._is_collected = is_collected
+
+    def arguments(self, demanded: int) -> list[Any]:
+        """Return what to pass: each value by itself if enough required parameters are left, else one list of them."""
+        is_each_taken = not self.port or self._inputs <= max(demanded, 1)
+        return self.values if is_each_taken and not self._is_collected else [self.values]
+
+
+class _ArgumentCollector:
+    """Collects the arguments of one call."""
+
+    def __init__(self, signature: Signature, context: Context, defaults: Mapping[str, Any]) -> None:
+        self.signature = signature
+        self.context = context
+        self.arguments = context.arguments
+        self.values = {name: value for name, value in defaults.items() if name in signature.names}
+        self.connected: set[str] = set()
+        self.empty: dict[str, Any] = {}  # values of inputs without content
+        self.spare: list[_Spare] = []  # inputs without a parameter of their name
+        self.more: list[Any] = []
+        self.named: dict[str, Any] = {}
+        self.written: dict[str, OutputData] = {}
+
+    def take_paths(self, without: Sequence[str]) -> None:
+        """Pass the paths of output ports with path encoding: the function writes there itself."""
+        for output in self.context.outputs:
+            port = output.port
+            if port not in self.signature.names or port in self.written or port in without:
+                continue
+            if encoding_of(self.arguments, port, "output_parser") == "path":
+                self.written[port] = output
+                self.set(port, str(output.path))
+
+    def take_inputs(self, without: Sequence[str]) -> None:
+        ports: dict[str, list[InputData]] = {}
+        for data in self.context.inputs:
+            port = data.port
+            if port in without or port in self.written or is_event(self.arguments, port):
+                continue
+            ports.setdefault(port, []).append(data)
+            if not data.ok:
+                self.context.log(
+                    f"input '{port or data.name}' {describe_state(data.state)}; working without it", "WARNING"
+                )
+        for port, inputs in ports.items():
+            self.take_port(port, inputs)
+
+    def take_port(self, port: str, inputs: Sequence[InputData]) -> None:
+        """Take the inputs at one port, in the order of the producers."""
+        found = [data for data in inputs if data.ok]
+        values = [self.read(data) for data in found]
+        # After a branch, all inputs but one were skipped: the value is not a list.
+        count = sum(data.state is not DropState.SKIPPED for data in inputs)
+        is_collected = inputs[0].is_collected
+        is_list = is_collected or count > 1
+        if not found:
+            return
+        if port not in self.signature.names:
+            self.spare.append(_Spare(port, values, inputs=count, is_collected=is_collected))
+        elif any(data.is_directory or data.size or not data.in_memory for data in found):
+            self.set(port, values if is_list else values[0])
+        else:
+            self.empty[port] = values if is_list else values[0]
+
+    def take_fields(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            argument = self.arguments[name]
+            application = argument.parameter_type == "ApplicationArgument"
+            accepted = name in self.signature.names
+            if accepted and _is_meant(argument):
+                if name not in self.connected:
+                    self.values[name] = value
+            elif application and not argument.is_port and fold(name) not in _OF_THE_DROP:
+                self.take_left_over(argument, value)
+
+    def take_left_over(self, argument: Argument, value: Any) -> None:
+        if (argument.positional or not self.signature.known) and self.signature.takes_more:
+            self.more.append(value)
+        elif self.signature.takes_named:
+            self.named[argument.name] = value
+        else:
+            self.context.log(f"the function has no argument '{argument.name}'; its value is not used", "WARNING")
+
+    def set(self, name: str, value: Any) -> None:
+        self.values[name] = value
+        self.connected.add(name)
+
+    def read(self, data: InputData) -> Any:
+        """Return the value of an input. Text at a port of another type is converted to that type if possible."""
+        value = data.value(encoding_of(self.arguments, data.port, "input_parser"))
+        argument = self.arguments.get(data.port)
+        if isinstance(value, str) and argument is not None and argument.type.lower() in _PARSED:
+            try:
+                return convert_field(value, argument.type)
+            except Unusable:
+                return value
+        return value
+
+    def bound(self) -> Bound:
+        if self.spare:
+            self.place_spare()
+        missing = [name for name in self.signature.names if name in self.signature.demanded and name not in self.values]
+        if missing:
+            self.make_do(missing)
+        args, kwargs = self.ordered()
+        return Bound(args, kwargs, self.written)
+
+    def place_spare(self) -> None:
+        """Use inputs without a parameter of their name for parameters that have no value yet, in order."""
+        lacking = [name for name in self.signature.names if name not in self.values]
+        for spare in self.spare:
+            demanded = sum(name in self.signature.demanded for name in lacking)
+            for value in spare.arguments(demanded):
+                if lacking and (not spare.port or lacking[0] in self.signature.demanded):
+                    self.values[lacking.pop(0)] = value
+                elif self.signature.known and self.signature.takes_named and spare.port:
+                    self.named[spare.port] = value
+                elif self.signature.takes_more:
+                    self.more += spare.values if value is spare.values else [value]
+                else:
+                    self.context.log(
+                        f"the function has no argument for the input '{spare.port}'; it is not used", "WARNING"
+                    )
+
+    def make_do(self, missing: list[str]) -> None:
+        """Use empty data and blank text for required arguments without any other value."""
+        for name in missing:
+            argument = self.arguments.get(name)
+            if name in self.empty:
+                self.values[name] = self.empty[name]
+            elif argument is not None and _is_blank_text(argument):
+                self.values[name] = ""
+        lacking = [name for name in missing if name not in self.values]
+        if lacking:
+            raise _lacks(self.signature.title, lacking)
+
+    def ordered(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return positional and keyword arguments; by keyword if possible."""
+        kwargs = {**self.values, **self.named}
+        positional = [parameter for parameter in self.signature.parameters if parameter.kind in _POSITIONAL]
+        by_place = len(positional) if self.more else 0
+        for place, parameter in enumerate(positional):
+            if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in kwargs:
+                by_place = max(by_place, place + 1)
+        args = [kwargs.pop(parameter.name, parameter.default) for parameter in positional[:by_place]]
+        return (*args, *self.more), kwargs
+
 
 FUNCTION_PARAMETERS = (
     Parameter(
@@ -221,3 +629,128 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True)
     elif source.exists():
         shutil.copyfile(source, target)
+
+
+# Objects in a graph: constructors and member functions.
+#
+# A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A bare
+# ``__init__``, or the bare name of a class, means the class that ``base_name`` names. A member function takes the
+# object from its port ``self`` and is called on it. The object, as the call left it, goes to the output port
+# ``self`` if there is one; the return value goes to the other outputs. If the class of an object cannot be imported
+# it is pickled by value, so classes defined in ``func_code`` work.
+
+SELF = "self"
+_ENCODING = "dill"
+_SHOWN = 5
+
+
+class PythonMemberFunction(PyFuncApp):
+    """Calls a constructor, or a member function of an object."""
+
+    component = Component(
+        name="PythonMemberFunction",
+        kind=Kind.APP,
+        category="PythonMemberFunction",
+        dropclass="dlg.apps.pyfunc.PyMemberApp",
+        aliases=("dlg.apps.simple.PyMemberApp",),
+        description="Calls a constructor, which gives its object to the port 'self', or a member function of the "
+        "object that comes in at that port.",
+        parameters=(
+            *FUNCTION_PARAMETERS,
+            Parameter(
+                name="base_name", parameter_type="ComponentParameter", description="Dotted name of the object's class."
+            ),
+        ),
+        ports=(
+            Port(name=SELF, usage="InputOutput", type="Object.self", encoding=_ENCODING, description="The object."),
+        ),
+    )
+
+    def __init__(self, template: Template) -> None:
+        super().__init__(template)
+        base = str(self.parameters["base_name"]).strip()
+        if base and self.function_name in ("__init__", base.rpartition(".")[2]):
+            self.function_name = f"{base}.__init__"  # the constructor of the class in base_name
+
+    def check(self) -> None:
+        """Raise if a constructor certainly does not exist. Members are looked up on the object at run time."""
+        if self.function_name.endswith("__init__"):
+            super().check()
+
+    def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:  # noqa: ARG002
+        """Raise if an encoding does not exist. Arguments of a member are known only at run time."""
+        self.refuse_encodings(inputs, outputs)
+
+    def run(self, context: Context) -> None:
+        """Call the function, and write the return value and the object to their outputs."""
+        objects = [data for data in context.inputs if data.port == SELF and data.state is not DropState.SKIPPED]
+        if len(objects) > 1:
+            names = ", ".join(data.name or data.oid for data in objects[:_SHOWN])
+            raise AppError(
+                f"{len(objects)} objects come in at port 'self', which takes one: {names}",
+                hint="connect one object, or collect the objects at a port named after an argument of the function",
+            )
+        data = objects[0] if objects else context.input(SELF)
+        if data is None:
+            function = self.function
+            bound = bind(self.signature, context, self.values, self.defaults)
+            _deliver(context, function(*bound.args, **bound.kwargs), None, bound)
+            return
+        if not data.ok:
+            raise AppError(f"the object at port 'self' is missing: '{data.name}' {describe_state(data.state)}")
+        target = data.value()
+        method = self._method(target)
+        bound = bind(Signature(method), context, self.values, self.defaults, without=(SELF,))
+        _deliver(context, method(*bound.args, **bound.kwargs), target, bound)
+
+    def _method(self, target: Any) -> Callable[..., Any]:
+        """Return the member of `target` by its name, so that subclasses and code in the graph work."""
+        name = self.function_name.rpartition(".")[2]
+        method = getattr(target, name, None)
+        if not callable(method):
+            members = ", ".join(member for member in dir(target) if not member.startswith("_"))
+            raise AppError(
+                f"the object at port 'self' is a {type(target).__name__} and has no member function '{name}'",
+                hint=f"it has {members[:300] or 'none'}",
+            )
+        found: Callable[..., Any] = method
+        return found
+
+
+def _deliver(context: Context, value: Any, target: Any, bound: Bound) -> None:
+    """Write the object to outputs at ``self``, and `value` to the others."""
+    others = [output for output in context.outputs if output.port != SELF]
+    for output in context.outputs:
+        if output.port == SELF:
+            output.put(value if target is None else target, _ENCODING)
+    deliver(context, value, bound, outputs=others)
+
+
+# Small functions for Python function nodes; graphs know them as ``dlg.apps.simple_functions.*`` too.
+#
+# Their names are DALiuGE's, hence the camelCase.
+
+
+def readLines(filename: str) -> list[str]:  # noqa: N802 - the name that graphs use
+    """The lines of the text file `filename`, without their ends."""
+    return Path(filename).read_text(encoding="utf-8").splitlines()
+
+
+def createRange(end: int = 10, start: int = 0, step: int = 1) -> list[int]:  # noqa: N802 - see readLines
+    """The whole numbers from `start` up to, but without, `end`."""
+    return list(range(start, end, step))
+
+
+def createMultiOut(v1: Any = 1, v2: Any = 2) -> dict[str, Any]:  # noqa: N802 - see readLines
+    """`v1` for the output port ``out1``, `v2` for ``out2``."""
+    return {"out1": v1, "out2": v2}
+
+
+def getMax(values: Iterable[Any]) -> Any:  # noqa: N802 - see readLines
+    """The largest of `values`."""
+    return max(values)
+
+
+def string2json(string: str | None = None) -> Any:
+    """What the JSON text `string` says; None for no text."""
+    return json.loads(string) if string and string.strip() else None

@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dropflow.apps.static_lookup import find_absent, names_of
+from dropflow.apps.check import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
 from dropflow.exception_text import summary_of
 
@@ -34,7 +34,7 @@ __all__ = [
     "refuse_source",
 ]
 
-MOVED = {"dlg.apps.simple_functions": "dropflow.apps.simple_functions"}
+MOVED = {"dlg.apps.simple_functions": "dropflow.apps.function"}
 """Modules of DALiuGE whose functions dropflow has under another name."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")

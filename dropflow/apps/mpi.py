@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from dropflow.apps.api import Context
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
-from dropflow.engine.component import Component, Parameter
+from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import AppError, MissingDependencyError
 from dropflow.graph.templates import Kind, Template
 

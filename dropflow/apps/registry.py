@@ -19,15 +19,16 @@ from difflib import get_close_matches
 from typing import cast
 
 from dropflow.apps.api import App
-from dropflow.apps.static_lookup import find_absent
-from dropflow.apps.unsupported_apps import UNSUPPORTED_APPS, UNSUPPORTED_CATEGORIES
-from dropflow.engine.component import Component
+from dropflow.apps.check import find_absent
+from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.exception_text import summary_of
 from dropflow.graph.templates import Template
 
 __all__ = [
     "APPLICATIONS",
+    "UNSUPPORTED_APPS",
+    "UNSUPPORTED_CATEGORIES",
     "app_class",
     "app_components",
     "app_for",
@@ -36,6 +37,44 @@ __all__ = [
     "refuse_missing_class",
     "user_errors",
 ]
+
+
+# Applications of DALiuGE that this version of dropflow does not have: containers, shared libraries
+# and others.
+#
+# `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in
+# `dropflow.data.registry`.
+
+_CONTAINERS = "run the program with a BashShellApp node, where it is installed"
+_COMPILED = "wrap the library in a Python function (PyFuncApp) or a program (BashShellApp)"
+UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
+    "DockerApp": ("a Docker container", _CONTAINERS),
+    "SingularityApp": ("a Singularity container", _CONTAINERS),
+    "DynlibApp": ("a shared library", _COMPILED),
+    "DynlibStreamApp": ("a shared library", _COMPILED),
+    "DynlibProcApp": ("a shared library", _COMPILED),
+    "ScpApp": ("a copy by scp", "run scp in a BashShellApp node"),
+    "NgasArchivingApp": ("an NGAS archive", "write a File and archive it with a BashShellApp node"),
+    "ExternalStoreApp": ("an external store", "write a File and store it with a BashShellApp node"),
+    "SubGraphLocal": ("a subgraph at run time", "draw the subgraph with the SubGraph construct, which is unrolled"),
+    "MSPlasmaReader": ("a Plasma store", "use SharedMemory nodes, which need no store"),
+    "MSPlasmaWriter": ("a Plasma store", "use SharedMemory nodes, which need no store"),
+    "MSStreamingPlasmaConsumer": ("a Plasma store", "use SharedMemory nodes, which need no store"),
+    "MSStreamingPlasmaProducer": ("a Plasma store", "use SharedMemory nodes, which need no store"),
+    "ResultTransmitter": ("DALiuGE's imitation of Dask", "write the result to a File"),
+}
+"""Applications of DALiuGE that this version does not have: what they are, and an alternative."""
+
+UNSUPPORTED_CATEGORIES: Mapping[str, str] = {
+    "docker": "DockerApp",
+    "singularity": "SingularityApp",
+    "dynlibapp": "DynlibApp",
+    "dynlibprocapp": "DynlibProcApp",
+    "dynlibobject": "DynlibApp",
+    "dynlibmemberfunction": "DynlibApp",
+}
+"""The same by category, in lower case, of nodes without a class."""
+
 
 _WHAT_USERS_RAISE = (Exception, SystemExit, GeneratorExit)
 """Exceptions of imports and constructors of users that become errors of the graph. Ctrl-C does not."""
@@ -49,28 +88,28 @@ APPLICATIONS: Mapping[str, str] = {
     "ServiceApp": "dropflow.apps.service:ServiceApp",
     "StopServiceApp": "dropflow.apps.service:StopServiceApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
-    "PythonMemberFunction": "dropflow.apps.member_function:PythonMemberFunction",
+    "PythonMemberFunction": "dropflow.apps.function:PythonMemberFunction",
     "Branch": "dropflow.apps.builtin.branch:Branch",
-    "SimpleBranch": "dropflow.apps.builtin.simple_branch:SimpleBranch",
-    "NullBarrierApp": "dropflow.apps.builtin.null:NullBarrierApp",
-    "SleepApp": "dropflow.apps.builtin.sleep:SleepApp",
-    "SleepAndCopyApp": "dropflow.apps.builtin.sleep:SleepAndCopyApp",
+    "SimpleBranch": "dropflow.apps.builtin.branch:SimpleBranch",
+    "NullBarrierApp": "dropflow.apps.builtin.testing:NullBarrierApp",
+    "SleepApp": "dropflow.apps.builtin.testing:SleepApp",
+    "SleepAndCopyApp": "dropflow.apps.builtin.testing:SleepAndCopyApp",
     "CopyApp": "dropflow.apps.builtin.copy:CopyApp",
-    "HelloWorldApp": "dropflow.apps.builtin.hello:HelloWorldApp",
-    "RandomArrayApp": "dropflow.apps.builtin.arrays:RandomArrayApp",
-    "AverageArraysApp": "dropflow.apps.builtin.arrays:AverageArraysApp",
-    "GenericScatterApp": "dropflow.apps.builtin.scatter:GenericScatterApp",
-    "GenericNpyScatterApp": "dropflow.apps.builtin.npy:GenericNpyScatterApp",
-    "GenericGatherApp": "dropflow.apps.builtin.gather:GenericGatherApp",
-    "GenericNpyGatherApp": "dropflow.apps.builtin.npy:GenericNpyGatherApp",
-    "ArrayGatherApp": "dropflow.apps.builtin.gather:ArrayGatherApp",
-    "DictGatherApp": "dropflow.apps.builtin.gather:DictGatherApp",
-    "GroupByApp": "dropflow.apps.builtin.groupby:GroupByApp",
-    "PickOne": "dropflow.apps.builtin.pick:PickOne",
-    "CRCApp": "dropflow.apps.builtin.checksum:CRCApp",
-    "UrlRetrieveApp": "dropflow.apps.builtin.url:UrlRetrieveApp",
-    "SocketListenerApp": "dropflow.apps.builtin.listener:SocketListenerApp",
-    "ListAppendThrashingApp": "dropflow.apps.builtin.thrash:ListAppendThrashingApp",
+    "HelloWorldApp": "dropflow.apps.builtin.testing:HelloWorldApp",
+    "RandomArrayApp": "dropflow.apps.builtin.scatter_gather:RandomArrayApp",
+    "AverageArraysApp": "dropflow.apps.builtin.scatter_gather:AverageArraysApp",
+    "GenericScatterApp": "dropflow.apps.builtin.scatter_gather:GenericScatterApp",
+    "GenericNpyScatterApp": "dropflow.apps.builtin.scatter_gather:GenericNpyScatterApp",
+    "GenericGatherApp": "dropflow.apps.builtin.scatter_gather:GenericGatherApp",
+    "GenericNpyGatherApp": "dropflow.apps.builtin.scatter_gather:GenericNpyGatherApp",
+    "ArrayGatherApp": "dropflow.apps.builtin.scatter_gather:ArrayGatherApp",
+    "DictGatherApp": "dropflow.apps.builtin.scatter_gather:DictGatherApp",
+    "GroupByApp": "dropflow.apps.builtin.scatter_gather:GroupByApp",
+    "PickOne": "dropflow.apps.builtin.scatter_gather:PickOne",
+    "CRCApp": "dropflow.apps.builtin.copy:CRCApp",
+    "UrlRetrieveApp": "dropflow.apps.builtin.io:UrlRetrieveApp",
+    "SocketListenerApp": "dropflow.apps.builtin.io:SocketListenerApp",
+    "ListAppendThrashingApp": "dropflow.apps.builtin.testing:ListAppendThrashingApp",
 }
 """Class names of the built-in applications, and the module and class of each."""
 

@@ -1,23 +1,217 @@
 """The decorator that makes a Python function an application of graphs."""
 
+import ast
+import base64
+import builtins
 import contextvars
+import dis
 import functools
 import inspect
+import math
+import pickle
+import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dropflow.apps.app_parameters import COMMON_APP
-from dropflow.builder.annotations import ANY, annotations_of
-from dropflow.builder.handles import CarriedValue, Data, Formula, GroupedData
-from dropflow.builder.source import code_of, import_path
+from dropflow.apps.parameters import COMMON_APP
+from dropflow.builder.draft import DraftField, DraftNode, type_name
+from dropflow.builder.handles import (
+    ANY,
+    CarriedValue,
+    Data,
+    Formula,
+    GroupedData,
+    annotations_of,
+    fits,
+    list_of,
+    port_type,
+    shown,
+)
+from dropflow.engine.parameters import ENVIRONMENT_PREFIX, is_empty
 from dropflow.errors import UsageError
+from translator.formats.vocabulary import fold
+
+__all__ = [
+    "OPEN_GRAPHS",
+    "AppFunction",
+    "app",
+    "as_app",
+    "code_of",
+    "connect",
+    "connect_inputs",
+    "import_path",
+    "pickled_text",
+]
+
+
+# The code of a function as a module of its own: what the field ``func_code`` of a node has.
+#
+# The module has the function without its decorators, and what the function uses of the module around
+# it: imports, other functions of the same file, and constants that can be written as literals.
+# Anything else is an error when the function is used in a graph, and not when the graph runs on
+# another machine.
+
+_LITERALS = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (list, tuple, set, frozenset)
+_BY_HAND = "or give @app(imported=True), if its module is installed where the graph runs"
+
+
+def import_path(function: Callable[..., Any]) -> str:
+    """Return the dotted name under which a function can be imported.
+
+    Raises
+    ------
+    UsageError
+        It has none: it is defined in a script, a notebook or another function.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if isinstance(function, types.BuiltinFunctionType) and module is None:
+        module = type(function.__self__).__name__
+    if not name or module in (None, "__main__") or "<" in name:
+        raise UsageError(
+            f"{_title(function)} cannot be imported by its name",
+            hint="put it into a module of its own, or leave out imported=True so that its code is in the graph",
+        )
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def code_of(*wanted: types.FunctionType) -> str:
+    """Return the source of a module that defines functions.
+
+    Raises
+    ------
+    UsageError
+        The source of one is not known, or it uses something that cannot be written into the module.
+    """
+    lines: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    for function in wanted:
+        _add(function, lines, functions, as_name=function.__name__)
+    head = "".join(f"{line}\n" for line in sorted(lines.values(), key=_order))
+    return "\n\n".join(part for part in (head, *reversed(functions.values())) if part)
+
+
+def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[str, str], *, as_name: str) -> None:
+    title = _title(function)
+    if function.__name__ == "<lambda>":
+        raise UsageError(f"{title} is a lambda, which has no name in a graph", hint="write it as a def")
+    if function.__code__.co_freevars:
+        names = ", ".join(function.__code__.co_freevars)
+        raise UsageError(
+            f"{title} uses {names} of the function around it, which are not in the graph",
+            hint="give them as arguments, or define the function at the top of its file",
+        )
+    tree = _parsed(function, title)
+    tree.decorator_list = []
+    functions[as_name] = ""  # known from here on, as functions may call each other
+    used = dict.fromkeys(_globals_of(function.__code__))
+    evaluated = [*tree.args.defaults, *(one for one in tree.args.kw_defaults if one is not None)]
+    used |= dict.fromkeys(name.id for each in evaluated for name in ast.walk(each) if isinstance(name, ast.Name))
+    for name in used:
+        if name in function.__globals__:
+            _add_global(name, function.__globals__[name], title, lines, functions)
+        elif not hasattr(builtins, name):
+            raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
+    if any(not hasattr(builtins, name) for name in _annotated(tree)):
+        lines["__future__"] = "from __future__ import annotations"
+    functions[as_name] = _plain_text(function, tree)
+
+
+def _add_global(name: str, value: Any, title: str, lines: dict[str, str], functions: dict[str, str]) -> None:
+    """Add a global of a function to its module."""
+    value = getattr(value, "__wrapped__", value) if type(value).__name__ == "AppFunction" else value
+    if name in lines or name in functions:
+        return
+    if isinstance(value, types.ModuleType):
+        lines[name] = f"import {value.__name__}" + ("" if value.__name__ == name else f" as {name}")
+    elif isinstance(value, types.FunctionType) and not _is_installed(value):
+        if value.__name__ != name:
+            raise UsageError(f"{title} uses {value.__name__} under the name {name!r}", hint="call it by its own name")
+        _add(value, lines, functions, as_name=name)
+    elif _is_literal(value):
+        lines[name] = f"{name} = {value!r}"
+    elif _is_installed(value):
+        own = value.__name__
+        lines[name] = f"from {value.__module__} import {own}" + ("" if own == name else f" as {name}")
+    else:
+        kind = type(value).__name__
+        raise UsageError(
+            f"{title} uses the global {name!r}, a {kind} that cannot be written into the graph",
+            hint=f"give it as an argument, define it inside the function, {_BY_HAND}",
+        )
+
+
+def _is_installed(value: Any) -> bool:
+    """Return whether a function or class is an attribute of an installed module, not of the user's own file."""
+    name, module = getattr(value, "__qualname__", ""), inspect.getmodule(value)
+    if not name or "." in name or module is None or getattr(module, name, None) is not value:
+        return False
+    path = getattr(module, "__file__", None)
+    return path is None or any(part in path for part in ("site-packages", "dist-packages", "/lib/python"))
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, dict):
+        return type(value) is dict and all(_is_literal(one) for pair in value.items() for one in pair)
+    if isinstance(value, _CONTAINERS):
+        return (
+            type(value) in (list, tuple, set) and bool(value or type(value) is not set) and all(map(_is_literal, value))
+        )
+    if isinstance(value, float | complex):
+        return type(value) in _LITERALS and repr(value).lstrip("-").strip("()")[:1].isdigit()
+    return type(value) in _LITERALS
+
+
+def _globals_of(code: types.CodeType) -> Iterator[str]:
+    """Yield the names of globals that the code of a function, and of functions in it, reads."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from (name for name in _globals_of(constant) if not name.startswith("__"))
+
+
+def _parsed(function: types.FunctionType, title: str) -> ast.FunctionDef:
+    try:
+        found = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError) as error:
+        raise UsageError(
+            f"the source of {title} is not known",
+            hint=f"define it in a file or a notebook, {_BY_HAND}",
+        ) from error
+    if not isinstance(found, ast.FunctionDef):
+        raise UsageError(f"{title} is not an ordinary function", hint="define it with def")
+    return found
+
+
+def _annotated(tree: ast.FunctionDef) -> Iterator[str]:
+    """Yield the names in the annotations of a function."""
+    arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, tree.args.vararg, tree.args.kwarg]
+    for annotation in (tree.returns, *(one.annotation for one in arguments if one is not None)):
+        if annotation is not None:
+            yield from (node.id for node in ast.walk(annotation) if isinstance(node, ast.Name))
+
+
+def _plain_text(function: types.FunctionType, tree: ast.FunctionDef) -> str:
+    """Return the text of a function as it was written, comments included, from its ``def``."""
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    return "\n".join(lines[tree.lineno - 1 : tree.end_lineno]) + "\n"
+
+
+def _order(line: str) -> tuple[bool, bool, str]:
+    return not line.startswith("from __future__"), not line.startswith(("import ", "from ")), line
+
+
+def _title(function: Callable[..., Any]) -> str:
+    return f"the function {getattr(function, '__qualname__', None) or repr(function)!s}"
+
 
 if TYPE_CHECKING:
     from dropflow.builder.nodes import GraphNodes
 
-__all__ = ["OPEN_GRAPHS", "AppFunction", "app", "as_app"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -75,7 +269,7 @@ class AppFunction(Generic[Arguments, Result]):
         Raises
         ------
         UsageError
-            See `dropflow.builder.source.code_of`.
+            See `dropflow.builder.functions.code_of`.
         """
         return code_of(self.function) if isinstance(self.function, types.FunctionType) and not self.is_imported else ""
 
@@ -86,7 +280,7 @@ class AppFunction(Generic[Arguments, Result]):
         Raises
         ------
         UsageError
-            See `dropflow.builder.source.import_path`.
+            See `dropflow.builder.functions.import_path`.
         """
         return import_path(self.function) if self.is_imported else self.function.__name__
 
@@ -208,3 +402,237 @@ def _checked_outputs(outputs: tuple[str, ...]) -> tuple[str, ...]:
     if wrong or len(set(names)) < len(names):
         raise UsageError(f"the outputs {names!r} are not different names", hint='give a tuple such as ("low", "high")')
     return names
+
+
+# The arguments of a call, as ports and fields of the node that it adds.
+
+if TYPE_CHECKING:
+    from dropflow.builder.nodes import GraphNodes
+
+
+_LARGEST = 2**63
+_NO_ARGUMENTS = frozenset(
+    fold(name) for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "self")
+)
+"""Names that a function node has for itself, so that an argument cannot have them."""
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def connect(
+    graph: "GraphNodes",
+    node: DraftNode,
+    function: AppFunction[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Connect the arguments of a call to the node of the function.
+
+    Raises
+    ------
+    UsageError
+        An argument is missing, unknown or of the wrong type, or comes from where the node cannot read it.
+    """
+    bound = _bound(graph, node, function, args, kwargs)
+    parameters = {} if function.signature is None else function.signature.parameters
+    for name, value in bound.items():
+        if fold(name) in _NO_ARGUMENTS:
+            raise UsageError(
+                f"an argument of a graph cannot be called {name!r}", where=_at(graph, node), hint="rename it"
+            )
+        parameter = parameters.get(name)
+        wanted = function.annotations.get(name, ANY)
+        if parameter is not None and parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            for one in value:
+                _connect_value(graph, node, name, one, wanted=wanted)
+            continue
+        _connect_value(graph, node, name, value, wanted=wanted, default=ANY if parameter is None else parameter.default)
+    _refuse_late_group(graph, node, list(bound), list(parameters.values()))
+
+
+def connect_inputs(graph: "GraphNodes", node: DraftNode, inputs: Mapping[str, Any]) -> None:
+    """Connect values to ports and fields of their names, for applications that are no functions."""
+    for name, value in inputs.items():
+        _connect_value(graph, node, name, value)
+
+
+def _bound(
+    graph: "GraphNodes",
+    node: DraftNode,
+    function: AppFunction[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the arguments by the names of the parameters, those in ``**kwargs`` by their own."""
+    if function.signature is None:
+        return {**{f"input{place}": value for place, value in enumerate(args)}, **kwargs}
+    try:
+        bound = function.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise UsageError(
+            f"{function.title}{function.signature}: {error}",
+            where=_at(graph, node),
+            hint="correct the arguments of the call",
+        ) from None
+    found: dict[str, Any] = {}
+    for name, parameter in function.signature.parameters.items():
+        if name in bound.arguments:
+            value = bound.arguments[name]
+            found |= value if parameter.kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+        elif parameter.kind not in _VARIABLE and _is_field(parameter.default):
+            found[name] = parameter.default  # shown in the editor, where it can be changed
+    return found
+
+
+def _connect_value(
+    graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
+) -> None:
+    if isinstance(value, list | tuple) and any(isinstance(one, Data | CarriedValue) for one in value):
+        _connect_several(graph, node, name, value, wanted)
+    elif isinstance(value, Data):
+        graph.refuse_unreadable(value, node)
+        _refuse_other_type(graph, node, name, graph.annotation_at(value, node), wanted)
+        graph.link(value, node, name, type_=port_type(wanted))
+    elif isinstance(value, CarriedValue):
+        _refuse_other_type(graph, node, name, value.first.annotation, wanted)
+        graph.link(
+            value.first, node, name, type_=port_type(wanted), loop_aware=_enters_one_loop(graph, value.first, node)
+        )
+        node.set("group_start", value=True)
+        value.readers.append((node, name))
+    elif isinstance(value, GroupedData):
+        _refuse_other_type(graph, node, name, value.annotation, wanted)
+        node.set("group_start", value=True)
+        node.fields.setdefault(name, DraftField(name, type="Object", usage="InputPort")).description = _GROUP
+        value.is_used = True
+    elif isinstance(value, Formula):
+        node.set(name, value.text, value.type, kind="ApplicationArgument")
+    else:
+        _connect_literal(graph, node, name, value, wanted=wanted, default=default)
+
+
+_GROUP = "The data of the group."
+
+
+def _enters_one_loop(graph: "GraphNodes", data: Data, node: DraftNode) -> bool:
+    """Return whether an edge enters one loop only. If it enters several, loop-aware would mean the first of all."""
+    around = graph.drawing.path(data.node)
+    return sum(one.category == "Loop" and one not in around for one in graph.drawing.path(node)) == 1
+
+
+def _connect_several(graph: "GraphNodes", node: DraftNode, name: str, values: Any, wanted: Any) -> None:
+    if len(values) < 2 or not all(isinstance(one, Data) for one in values):  # noqa: PLR2004 - several
+        raise UsageError(
+            f"the argument {name!r} is a list of {len(values)}, expected several data of the graph and nothing else",
+            where=_at(graph, node),
+            hint="give a single value without a list; make data of other values with graph.value(...)",
+        )
+    if len({one.node.id for one in values}) < len(values):
+        raise UsageError(f"the argument {name!r} has the same data twice", where=_at(graph, node), hint="give it once")
+    for one in values:
+        _refuse_other_type(graph, node, name, list_of(one.annotation), wanted)
+        graph.link(one, node, name)
+
+
+def _connect_literal(graph: "GraphNodes", node: DraftNode, name: str, value: Any, *, wanted: Any, default: Any) -> None:
+    if value is not default:
+        _refuse_other_type(graph, node, name, ANY if value is None else type(value), wanted)
+    _refuse_hidden(graph, node, name, value)
+    kind = "Float" if wanted is float and isinstance(value, int) and not isinstance(value, bool) else type_name(value)
+    if value is None and default is None:
+        return
+    # A blank field means the default of the function, so a blank value becomes data.
+    is_blank = is_empty(value, kind) and default is not value and default is not ANY
+    if _is_field(value) and not is_blank and value is not None:
+        node.set(name, value, kind, kind="ApplicationArgument")
+    else:
+        graph.link(graph.value_in(node.inside, value, f"{node.name} {name}"), node, name)
+
+
+def _is_field(value: Any) -> bool:
+    """Return whether a value can be written into a field, and is then read as it was."""
+    if type(value) is list:
+        return bool(value) and all(one is None or _is_field(one) for one in value)
+    if type(value) is dict:
+        return bool(value) and all(type(key) is str and (one is None or _is_field(one)) for key, one in value.items())
+    if type(value) is str:
+        return not value.startswith(ENVIRONMENT_PREFIX) and value == value.strip()
+    return (
+        type(value) is bool
+        or (type(value) is int and abs(value) < _LARGEST)
+        or (type(value) is float and math.isfinite(value))
+    )
+
+
+def pickled_text(value: Any) -> str:
+    """Return a value as the initial content of a memory drop: a pickle in base64.
+
+    Raises
+    ------
+    UsageError
+        It cannot be pickled.
+    """
+    import cloudpickle  # noqa: PLC0415 - most graphs have no such values
+
+    try:
+        body = pickle.dumps(value, protocol=5)
+        if b"__main__" in body:
+            body = cloudpickle.dumps(value, protocol=5)
+    except Exception:  # noqa: BLE001 - a value may raise anything when it is pickled
+        try:
+            body = cloudpickle.dumps(value, protocol=5)
+        except Exception as error:
+            raise UsageError(
+                f"a {type(value).__name__} cannot be written into a graph: {error}",
+                hint="give what it is made from, and make it in the function",
+            ) from error
+    return base64.b64encode(body).decode()
+
+
+def _refuse_other_type(graph: "GraphNodes", node: DraftNode, name: str, given: Any, wanted: Any) -> None:
+    if given is ANY or wanted is ANY or fits(given, wanted):
+        return
+    raise UsageError(
+        f"the argument {name!r} is {shown(given)}, expected {shown(wanted)}",
+        where=_at(graph, node),
+        hint="convert it in a function between them, or correct the annotations",
+    )
+
+
+def _refuse_hidden(graph: "GraphNodes", node: DraftNode, name: str, value: Any) -> None:
+    """Raise if data of the graph are inside a value, where they would not become an edge."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    if any(isinstance(one, Data | CarriedValue | GroupedData | Formula | dict) and _is_handle(one) for one in inner):
+        raise UsageError(
+            f"the argument {name!r} is a {type(value).__name__} with data or parameters of the graph in it",
+            where=_at(graph, node),
+            hint="give each as an argument of its own, or data as a list of nothing else",
+        )
+
+
+def _is_handle(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_handle, value.values()))
+    return isinstance(value, Data | CarriedValue | GroupedData | Formula)
+
+
+def _refuse_late_group(
+    graph: "GraphNodes", node: DraftNode, given: list[str], parameters: list[inspect.Parameter]
+) -> None:
+    """Raise if the data of a group are not for the first argument without another value: their port has no name."""
+    grouped = [name for name in given if node.fields.get(name) is not None and node.fields[name].description == _GROUP]
+    if not grouped:
+        return
+    lacking = [
+        one.name for one in parameters if one.kind not in _VARIABLE and one.name not in set(given) - set(grouped)
+    ]
+    if len(grouped) > 1 or (lacking and lacking[0] != grouped[0]):
+        raise UsageError(
+            f"the data of a group are given for {grouped[-1]!r}",
+            where=_at(graph, node),
+            hint=f"give them once, for the first argument: {lacking[0]!r}",
+        )
+    del node.fields[grouped[0]]  # the translator makes the edge, to a port without a name
+
+
+def _at(graph: "GraphNodes", node: DraftNode) -> str:
+    return f"{node.name} in graph {graph.name}"

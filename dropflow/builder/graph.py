@@ -1,23 +1,491 @@
 """A graph that is written in Python, saved, and run."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from dropflow import public
-from dropflow.builder.blocks import GraphBlocks
-from dropflow.builder.document import ojs_bytes, v4_bytes
-from dropflow.builder.functions import OPEN_GRAPHS
+from dropflow.api.patience import PATIENCE, PatientClient
+from dropflow.builder.draft import DraftLink, DraftNode, ojs_bytes, v4_bytes
+from dropflow.builder.functions import OPEN_GRAPHS, as_app
+from dropflow.builder.handles import ANY, CarriedValue, Data, Formula, GroupedData, list_of, plain
+from dropflow.builder.nodes import COMMAND, GraphNodes
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.notebook import problems_html
 from dropflow.problems import Problem
-from dropflow.rest.patience import PATIENCE, PatientClient
 from translator.pipeline import Translation
 
-__all__ = ["Graph"]
+__all__ = [
+    "Graph",
+    "GraphBlocks",
+    "Loop",
+    "MknContent",
+]
+
+
+# What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
+# services.
+
+if TYPE_CHECKING:
+    from dropflow.builder.nodes import GraphNodes
+
+
+class Loop:
+    """A loop that is open: its nodes run in each iteration, one after the other."""
+
+    def __init__(self, graph: "GraphNodes", node: DraftNode) -> None:
+        self._graph = graph
+        self._node = node
+        self._carried: list[CarriedValue] = []
+
+    def carry(self, first: Any) -> CarriedValue:
+        """Return a value that is `first` in the first iteration, and then what `again` gives.
+
+        Raises
+        ------
+        UsageError
+            `first` is inside the loop.
+        """
+        if not isinstance(first, Data):
+            first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
+        if self._node in self._graph.drawing.path(first.node):
+            raise UsageError(
+                f"{first.name!r} is made in the loop, so that it cannot be what the loop begins with",
+                where=self._node.name,
+                hint="make it before the loop",
+            )
+        made = CarriedValue(first)
+        self._carried.append(made)
+        return made
+
+    def again(self, carried: CarriedValue, value: Data) -> None:
+        """Have the next iteration get `value` for `carried`.
+
+        Raises
+        ------
+        UsageError
+            `value` is not made in this loop, or `carried` has a next value already, or is of another loop.
+        """
+        if carried not in self._carried or carried.following is not None:
+            why = "already has a next value" if carried in self._carried else "belongs to another loop"
+            raise UsageError(f"the {carried!r} {why}", where=self._node.name, hint="call again() once for each carry()")
+        if not isinstance(value, Data) or self._node not in self._graph.drawing.path(value.node):
+            raise UsageError(
+                f"{getattr(value, 'name', value)!r} is not made in the loop",
+                where=self._node.name,
+                hint="make it inside",
+            )
+        value.node.set("group_end", value=True)
+        carried.following = value
+
+    def last(self, value: Data) -> Data:
+        """Return what `value` is in the last iteration, for use after the loop; also the last of a loop around it."""
+        self._refuse_outside(value)
+        seen = Data(value.graph, value.node, annotation=value.annotation)
+        seen.loop_aware = True
+        return seen
+
+    def exited(self, value: Data) -> Data:
+        """Return what `value` is in the iteration that was left through a branch, for use after the loop.
+
+        A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
+        """
+        self._refuse_outside(value)
+        found = self._graph.component(
+            "dlg.apps.simple.CopyApp",
+            inputs={"input": value},
+            name=f"Leave {self._node.name}",
+            settings={"block_skip": True},
+        )
+        assert isinstance(found, Data)  # noqa: S101 - the application has one output
+        found.annotation, found.node.encoding = value.annotation, value.node.encoding
+        return found
+
+    def _refuse_outside(self, value: Data) -> None:
+        if self._node not in self._graph.drawing.path(value.node):
+            raise UsageError(f"{value.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
+
+    def close(self) -> None:
+        """Add the edges from each iteration to the next.
+
+        Raises
+        ------
+        UsageError
+            Nothing is carried, a carried value has no next value, or no function uses it.
+        """
+        if not self._carried:
+            raise UsageError(
+                "nothing goes from one iteration of the loop to the next",
+                where=self._node.name,
+                hint="use carry() and again() in the loop; for independent copies open a scatter",
+            )
+        for one in self._carried:
+            if one.following is None or not one.readers:
+                lacks = "no next value" if one.following is None else "no function that uses it"
+                hint = "call again(carried, value) in the loop" if one.following is None else "give it to a function"
+                raise UsageError(f"the {one!r} has {lacks}", where=self._node.name, hint=hint)
+            for reader, port in one.readers:
+                self._graph.drawing.links.append(DraftLink(one.following.node, "io", reader, port, closes_loop=True))
+
+
+class MknContent:
+    """An MKN that is open: M inputs are joined, K copies of its nodes work, and N outputs are written for each."""
+
+    def __init__(self, graph: "GraphNodes", node: DraftNode) -> None:
+        self._graph = graph
+        self._node = node
+
+    def enter(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
+        """Call a function on M inputs, and return its result, which all K copies get."""
+        return self._graph.call_embedded(self._node, "input", as_app(function), args, kwargs, inside=self._node)
+
+    def leave(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
+        """Call a function on what the K copies wrote, and return its result, for use after the construct."""
+        return self._graph.call_embedded(self._node, "output", as_app(function), args, kwargs, inside=self._node.inside)
+
+
+# Constructs of a graph: each is opened by ``with``. `dropflow.builder.graph.Graph` has these methods.
+
+SPLIT = "dlg.apps.simple.GenericScatterApp"
+COLLECT = "dlg.apps.simple.ArrayGatherApp"
+GROUP = "dropflow.apps.GroupByApp"
+BRANCH = "dlg.apps.simple.Branch"
+
+
+class GraphBlocks(GraphNodes):
+    """A graph that is being written, with its constructs."""
+
+    @contextmanager
+    def scatter(
+        self, data: Data | None = None, *, copies: int | Formula, name: str = "Scatter", zip_with: str = ""
+    ) -> Iterator[Data]:
+        """Open a scatter: its nodes exist in so many copies, and each gets a piece of `data`.
+
+        Parameters
+        ----------
+        data : Data
+            A list or an array; each copy gets an equal piece, in order. Text is split by its lines.
+        copies : int or Formula
+            Number of copies.
+        name : str
+            Name of the construct.
+        zip_with : str
+            Name of another scatter with as many copies: copy k of one may then use data of copy k of the other.
+
+        Yields
+        ------
+        Data
+            The piece of each copy.
+
+        Raises
+        ------
+        UsageError
+            `copies` is no number of copies.
+        """
+        with self._scattered(data, copies, name, zip_with, each=False) as piece:
+            yield piece
+
+    @contextmanager
+    def each(self, data: Data, *, copies: int | Formula, name: str = "Each", zip_with: str = "") -> Iterator[Data]:
+        """Open a scatter in which each copy gets one element of a list; the list must have as many as there are copies.
+
+        The parameters are those of `scatter`.
+
+        Yields
+        ------
+        Data
+            The element of each copy.
+
+        Raises
+        ------
+        UsageError
+            `copies` is no number of copies.
+        """
+        with self._scattered(data, copies, name, zip_with, each=True) as element:
+            yield element
+
+    @contextmanager
+    def gather(
+        self, data: Data, *, width: int | Formula = 0, name: str = "Gather", tolerate: float | Formula = 0
+    ) -> Iterator[Data]:
+        """Open a gather: its nodes exist once for each `width` copies of `data`.
+
+        Parameters
+        ----------
+        data : Data
+            Data in a scatter or loop.
+        width : int or Formula
+            How many copies are gathered at a time; 0 for all.
+        name : str
+            Name of the construct.
+        tolerate : float
+            Percentage of the copies that may fail; those are left out of the list.
+
+        Yields
+        ------
+        Data
+            The list of the copies.
+
+        Raises
+        ------
+        UsageError
+            `width` is no number.
+        """
+        with self.drawing.undone_on_error():
+            node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
+            app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role="input")
+            app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
+            app.set("input_error_threshold", plain(tolerate), "Float")
+            self.link(data, app, "value")
+            found = self.output(app, "list", list_of(data.annotation), inside=node)
+        with self._open(node):
+            yield found
+
+    @contextmanager
+    def group_by(self, data: Data, *, keys: tuple[str, ...] = (), name: str = "Group by") -> Iterator[GroupedData]:
+        """Open a group-by: its nodes exist once for each index of a scatter around `data` (a corner turn).
+
+        Parameters
+        ----------
+        data : Data
+            Data in nested scatters.
+        keys : tuple of str
+            Names of the scatters by whose index the data are grouped; by default the innermost.
+        name : str
+            Name of the construct.
+
+        Yields
+        ------
+        GroupedData
+            The data of the group, a list, for the first argument of a function.
+
+        Raises
+        ------
+        UsageError
+            `data` are in no scatter, a key is none of them, or no function uses the group.
+        """
+        around = [
+            one
+            for one in self.drawing.path(data.node)
+            if one.category in ("Scatter", "GroupBy") and one not in self.inside
+        ]
+        if not around:
+            raise UsageError(
+                f"{data.name!r} is in no scatter that is closed", where=self.name, hint="group data of a scatter"
+            )
+        for key in keys:
+            if key not in [one.name for one in around]:
+                names = ", ".join(repr(one.name) for one in around)
+                raise UsageError(f"{data.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}")
+        with self.drawing.undone_on_error():
+            node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
+            app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role="input")
+            self.link(data, app, "input")
+        found = GroupedData(self, node, list_of(data.annotation))
+        with self._open(node):
+            yield found
+        if not found.is_used:
+            raise UsageError(
+                f"no function uses the group of {name!r}", where=self.name, hint="give it to a function inside"
+            )
+
+    @contextmanager
+    def loop(self, *, iterations: int | Formula, name: str = "Loop") -> Iterator[Loop]:
+        """Open a loop: its nodes run so many times, one after the other.
+
+        Parameters
+        ----------
+        iterations : int or Formula
+            Number of iterations.
+        name : str
+            Name of the construct.
+
+        Yields
+        ------
+        Loop
+            Has `carry` and `again` for what goes from one iteration to the next, and `last` for what is used after it.
+
+        Raises
+        ------
+        UsageError
+            `iterations` is no number of iterations, or a carried value has no next value.
+        """
+        node = self._construct(name, "Loop", num_of_iter=_count(iterations, "iterations", 1))
+        found = Loop(self, node)
+        with self._open(node):
+            yield found
+        found.close()
+
+    @contextmanager
+    def subgraph(self, name: str) -> Iterator[None]:
+        """Open a subgraph: nodes that belong together in the drawing."""
+        with self._open(self._construct(name, "SubGraph")):
+            yield
+
+    @contextmanager
+    def exclusive(self, name: str = "Exclusive") -> Iterator[None]:
+        """Open an ExclusiveForceNode: its nodes share their machine with no others."""
+        with self._open(self._construct(name, "ExclusiveForceNode")):
+            yield
+
+    @contextmanager
+    def mkn(
+        self, *, m: int | Formula, k: int | Formula, n: int | Formula = 1, name: str = "MKN"
+    ) -> Iterator[MknContent]:
+        """Open an MKN: M inputs are joined, K copies of its nodes work on the result, and N outputs are written.
+
+        Yields
+        ------
+        MknContent
+            Has `enter` for the function that joins the inputs, and `leave` for the one that writes the outputs.
+
+        Raises
+        ------
+        UsageError
+            A number is none, or `enter` was not called.
+        """
+        numbers = {"m": _count(m, "m", 1), "k": _count(k, "k", 0), "n": _count(n, "n", 1)}
+        node = self._construct(name, "MKN", **numbers)
+        with self._open(node):
+            yield MknContent(self, node)
+        if "input" not in self.drawing.apps_of(node):
+            raise UsageError(
+                f"{name!r} has no input application", where=self.name, hint="call mkn.enter(function, data)"
+            )
+
+    @contextmanager
+    def service(
+        self, command: str, *, name: str = "Service", ready: str = "", output: str = "", **inputs: Any
+    ) -> Iterator[Data | None]:
+        """Open a service: a command that runs alongside the nodes inside, and is stopped after the last of them.
+
+        Parameters
+        ----------
+        command : str
+            What bash runs; ``{x}`` as in `command`.
+        name : str
+            Name of the construct.
+        ready : str
+            A command that succeeds once the service can be used.
+        output : str
+            Name in the command of a file that the service writes when it is ready, such as its address.
+        **inputs
+            Data and values by their names in the command.
+
+        Yields
+        ------
+        Data or None
+            What the service has written to `output`.
+        """
+        with self.drawing.undone_on_error():
+            node = self._construct(name, "Service")
+            app, _ = self._component_node(COMMAND, f"{name} command", inside=node.inside, owner=node, role="input")
+            app.set("command", command)
+            if ready:
+                app.set("ready", ready)
+            for one, value in inputs.items():
+                if isinstance(value, Data):
+                    self.link(value, app, one)
+                else:
+                    app.set(one, plain(value), kind="ApplicationArgument")
+            found = self.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
+        with self._open(node):
+            yield found
+
+    def branch(self, function: Callable[..., Any], data: Data, /, *args: Any, **kwargs: Any) -> tuple[Data, Data]:
+        """Add a branch: `data` go on, unchanged, on the way that the function chooses; the other way is skipped.
+
+        Parameters
+        ----------
+        function : callable
+            Returns true or false for `data`, its first argument.
+        data : Data
+            What is tested and passed on.
+        *args, **kwargs
+            Further arguments of the function.
+
+        Returns
+        -------
+        tuple of Data
+            `data` if the function returned true, and if it returned false.
+
+        Raises
+        ------
+        UsageError
+            As `call`.
+        """
+        made = as_app(function)
+        found = self.call(made.options(outputs=("true", "false")), data, *args, **kwargs)
+        node = next(link.source for link in self.drawing.links if link.target is found[0].node)
+        node.category = "Branch"
+        node.set("dropclass", BRANCH)
+        for one in found:
+            one.annotation = getattr(data, "annotation", ANY)
+        yes, no = found
+        return yes, no
+
+    @contextmanager
+    def _scattered(
+        self, data: Data | None, copies: int | Formula, name: str, zip_with: str, *, each: bool
+    ) -> Iterator[Data]:
+        number = _count(copies, "copies", 0)
+        fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
+        found: Any = None
+        with self.drawing.undone_on_error():
+            node = self._construct(name, "Scatter", **fields)
+            if data is not None:
+                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role="input")
+                app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
+                app.set("each", each, kind="ApplicationArgument")
+                self.link(data, app, "array_in")
+                inner = get_args(data.annotation)
+                annotation = inner[0] if each and get_origin(data.annotation) is list and inner else ANY
+                found = self.output(app, "object_out", annotation, inside=node)
+                self.drawing.rename(found.node, f"{node.name} {'element' if each else 'piece'}")
+        with self._open(node):
+            yield found
+
+    def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
+        node = self._node(name, category, "construct")
+        for field, value in fields.items():
+            node.set(
+                field,
+                plain(value),
+                "String" if field in ("group_key", "zip_with") else "Integer",
+                kind="ConstructParameter",
+            )
+        return node
+
+    @contextmanager
+    def _open(self, node: DraftNode) -> Iterator[None]:
+        token = OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
+        self.inside.append(node)
+        try:
+            yield
+        finally:
+            self.inside.remove(node)
+            OPEN_GRAPHS.reset(token)
+
+
+def _count(value: Any, what: str, least: int) -> Any:
+    """Return a number of copies as the field has it.
+
+    Raises
+    ------
+    UsageError
+        It is no whole number of at least `least`, and no formula.
+    """
+    if isinstance(value, Formula):
+        if value.type not in ("Integer", "Float"):
+            raise UsageError(f"{what} is {value.text}, a {value.type}", hint="use a parameter of the type Integer")
+        return value.text
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
+    return value
 
 
 class Graph(GraphBlocks):

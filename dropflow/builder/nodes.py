@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from dropflow.apps.api import App
-from dropflow.apps.app_parameters import COMMON_APP
+from dropflow.apps.parameters import COMMON_APP
 from dropflow.apps.registry import app_class
-from dropflow.builder.annotations import ANY, list_of, port_type
-from dropflow.builder.arguments import connect, connect_inputs, pickled_text
 from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftField, DraftGraph, DraftLink, DraftNode, type_name
-from dropflow.builder.functions import AppFunction, as_app
-from dropflow.builder.handles import Data, Formula, set_parameters
+from dropflow.builder.functions import AppFunction, as_app, connect, connect_inputs, pickled_text
+from dropflow.builder.handles import ANY, Data, Formula, list_of, port_type, set_parameters
 from dropflow.data.memory import MEMORY
-from dropflow.engine.component import Component
+from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
 from dropflow.graph.templates import Kind, Template
 

@@ -6,6 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from dropflow.api.client import Client
+from dropflow.api.patience import PatientClient
+from dropflow.api.records import FailureInfo, SessionDetail, SubmitQuery
+from dropflow.api.submission import submit_once
 from dropflow.builder.handles import Data
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
@@ -21,14 +25,10 @@ from dropflow.notebook import (
     session_html,
 )
 from dropflow.public import DropContent, RunResult
-from dropflow.rest.client import Client
-from dropflow.rest.patience import PatientClient
-from dropflow.rest.session_records import FailureInfo, SessionDetail, SubmitQuery
-from dropflow.rest.submission import submit_once
 
 if TYPE_CHECKING:
-    from translator.planning.live_machines import LiveMachines
-    from translator.planning.machines import Machines
+    from translator.plan.live_machines import LiveMachines
+    from translator.plan.machines import Machines
 
 __all__ = ["GraphRun", "SubmittedGraph", "connected", "submit"]
 
@@ -270,7 +270,7 @@ def connected(*, url: str | None, token: str | None, key: str | os.PathLike[str]
         As `dropflow.cli.connection.connect`.
     """
     from dropflow.cli.connection import connect  # noqa: PLC0415 - most graphs run on this machine
-    from dropflow.cli.options import ConnectionOptions  # noqa: PLC0415
+    from dropflow.cli.option_types import ConnectionOptions  # noqa: PLC0415
 
     return connect(
         ConnectionOptions(
@@ -307,7 +307,7 @@ def submit(
     UsageError
         No node is alive.
     """
-    from dropflow.cli.planning_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
+    from dropflow.cli.graph_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
 
     choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
@@ -327,7 +327,7 @@ def _alive(client: Client) -> "LiveMachines":
     UsageError
         No node is alive.
     """
-    from translator.planning.live_machines import live_machines  # noqa: PLC0415 - as in `submit`
+    from translator.plan.live_machines import live_machines  # noqa: PLC0415 - as in `submit`
 
     found = live_machines(client.nodes())
     if not found.nodes:

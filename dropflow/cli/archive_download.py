@@ -8,11 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from dropflow.api.client import Client
+from dropflow.api.requests import ArchiveQuery
 from dropflow.cli.progress import transfer_progress
 from dropflow.errors import LinkError, StorageError
 from dropflow.formatting import format_size
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ArchiveQuery
 
 __all__ = ["ArchiveReply", "download_archive"]
 

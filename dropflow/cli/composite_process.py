@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from dropflow.api.client import Client
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.log_setup import LOG_FILE
 from dropflow.cli.manager_service import announce_by_zeroconf, rest_service, split_urls
-from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext, links_advertise, links_bind, serve
+from dropflow.cli.up import DiscoverOptions, ServeOptions
 from dropflow.clock import SystemClock
-from dropflow.rest.client import Client
-from managers.composite.child_discovery import discover_children
-from managers.composite.manager import Composite
+from managers.composite.manager import Composite, discover_children
 
 __all__ = ["serve_composite"]
 

@@ -8,13 +8,13 @@ this host, else a signature with the cluster key, which works on every host of t
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dropflow.api.client import Client
+from dropflow.api.patience import PatientClient
 from dropflow.cli.manager_records import ManagerRecord, record_for, records_here
-from dropflow.cli.options import ConnectionOptions
+from dropflow.cli.option_types import ConnectionOptions
 from dropflow.cli.paths import default_key
 from dropflow.errors import NoManagerError, UsageError
-from dropflow.rest.client import Client
-from dropflow.rest.pages.tickets import TicketReply, ticket_reply
-from dropflow.rest.patience import PatientClient
+from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import load
 
 __all__ = ["connect", "connect_to", "manager_url", "patient", "ticket_of"]

@@ -2,8 +2,7 @@
 
 from enum import IntEnum
 
-from dropflow.rest.status import UNKNOWN
-from dropflow.states import SessionState
+from dropflow.states import UNKNOWN, SessionState
 
 __all__ = ["Exit", "exit_for_status"]
 

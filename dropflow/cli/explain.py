@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.cli.candidates import drops, runs
+from dropflow.api.records import DropDetail, FailureInfo
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.option_types import ConnectionOptions, connection_options, drops, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.failure import Failure
 from dropflow.formatting import plural
-from dropflow.rest.session_records import DropDetail, FailureInfo
-from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState
+from dropflow.web.cause_groups import causes
 
 if TYPE_CHECKING:
-    from dropflow.rest.client import Client
+    from dropflow.api.client import Client
 
-__all__ = ["command"]
+__all__ = ["explain_command"]
 
 
 class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +42,7 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("run", metavar="RUN", shell_complete=runs)
 @click.argument("drop", metavar="DROP", shell_complete=drops)
 @connection_options
-def command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
+def explain_command(output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str) -> Exit:
     """Explain the state of DROP in RUN, the directory of a run or a session of a manager.
 
     DROP is a text id as reports show it, the end of one if only one drop ends so, or a name as pages show it: of a
@@ -62,13 +61,12 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     import numpy as np
 
     from dropflow.cli.waiting_chain import chain_lines
-    from dropflow.engine.explain import explain
-    from dropflow.engine.explain_repeats import explain_repeat
+    from dropflow.engine.explain import explain, explain_repeat
     from dropflow.engine.journal import replay
-    from dropflow.engine.reports import cause_reports
+    from dropflow.engine.statistics import cause_reports
+    from dropflow.graph.codec import load
     from dropflow.graph.text_ids import find_drop, oid
-    from dropflow.graph_file import load
-    from dropflow.run_report import failure_infos
+    from dropflow.sessions.report import failure_infos
 
     graph = load(directory / "graph.dfg")
     replayed = replay(graph, directory / "journal.dfj")

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dropflow.cli.candidates import drops
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options, session_argument
+from dropflow.cli.option_types import ConnectionOptions, connection_options, drops, output_options, session_argument
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import NotFoundError, StorageError, UsageError
 from dropflow.ids import drop_file_name, safe_name
 
 if TYPE_CHECKING:
-    from dropflow.rest.client import Client
-    from dropflow.rest.operation_records import ResultList
+    from dropflow.api.client import Client
+    from dropflow.api.requests import ResultList
 
-__all__ = ["command"]
+__all__ = ["fetch_command"]
 
 
 @click.command("fetch")
@@ -35,7 +34,7 @@ __all__ = ["command"]
     metavar="DIR|FILE",
     help="Where to put them: a directory, the session's name by default, or a file that ends with .tar or .zip.",
 )
-def command(
+def fetch_command(
     output: CommandOutput, *, manager: ConnectionOptions, session: str, drop: str | None, target: str | None
 ) -> Exit:
     """Copy the results of SESSION here, or the content of one DROP of it.
@@ -47,11 +46,11 @@ def command(
     """
     from dropflow.cli.archive_download import download_archive
     from dropflow.cli.connection import connect
+    from dropflow.cli.downloads import ResultDownload, WantedFile
     from dropflow.cli.fetch_reply import FetchReply
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.cli.progress import transfer_progress
-    from dropflow.cli.result_download import ResultDownload, WantedFile
-    from dropflow.session_views.result_paths import result_paths
+    from dropflow.web.cause_groups import result_paths
 
     archive = _archive_format(target)
     if archive is not None and drop is not None:
@@ -138,9 +137,9 @@ def _archive_format(target: str | None) -> Literal["tar", "zip"] | None:
 
 def _one_result(client: "Client", session: str, drop: str) -> "ResultList":
     """Return the drop as a result: under its path if it is a result, else under its id."""
-    from dropflow.cli.tables import shell_command
-    from dropflow.rest.operation_records import ResultList
-    from dropflow.rest.session_records import ResultInfo
+    from dropflow.api.records import ResultInfo
+    from dropflow.api.requests import ResultList
+    from dropflow.cli.progress import shell_command
 
     detail = client.drop(session, drop)
     if detail.is_app:

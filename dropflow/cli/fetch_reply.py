@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.tables import shell_command
+from dropflow.cli.progress import shell_command
 from dropflow.formatting import format_size, plural
 
 __all__ = ["FetchReply", "FetchedFile", "MissedFile"]

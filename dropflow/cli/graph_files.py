@@ -9,19 +9,18 @@ from typing import TypedDict
 import msgspec
 
 from dropflow.cli.error_reply import graph_problems, problem_lines
-from dropflow.cli.options import GraphFormat
+from dropflow.cli.option_types import GraphFormat
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.picture_files import replacing
+from dropflow.cli.times import replacing
 from dropflow.errors import DropflowError, UsageError
 from dropflow.formatting import plural
-from dropflow.graph.codec import dump
-from dropflow.graph.exports.writers import WRITERS, Writer
-from dropflow.graph.interchange import write_pg
+from dropflow.graph.codec import dump, save
+from dropflow.graph.daliuge_write import write_pg
+from dropflow.graph.exports import WRITERS, Writer
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph_file import save
 from dropflow.problems import Problem, Severity
+from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
-from translator.stage_options import ComponentOptions, ReadOptions, UnrollOptions
 
 __all__ = [
     "GraphCounts",

@@ -14,14 +14,13 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
+from dropflow.api.contents import ContentBegin
+from dropflow.api.records import ResultInfo
 from dropflow.content_digest import digest
-from dropflow.data.file_checksum import checksum_of
-from dropflow.data.fingerprint import fingerprint
+from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
-from dropflow.private import private_directory
-from dropflow.rest.content_records import ContentBegin
-from dropflow.rest.session_records import ResultInfo
-from dropflow.session_views.result_paths import UNFINISHED
+from dropflow.files import private_directory
+from dropflow.web.cause_groups import UNFINISHED
 
 __all__ = ["IncomingFile", "KeptPart", "ResultDirectory"]
 

@@ -17,11 +17,10 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.paths import default_key, default_root
-from dropflow.cli.server_process import announce, browser_url, claim_root, cluster_key, kept_token
-from dropflow.cli.stop_signal import StopSignal
+from dropflow.cli.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.errors import ConflictError
-from dropflow.private import private_directory
-from dropflow.rest.pages.places import public_address
+from dropflow.files import private_directory
+from dropflow.web.places import public_address
 from managers.child_processes import ChildProcess, ChildProcesses
 from managers.membership import SUSPECT_AFTER
 

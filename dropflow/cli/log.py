@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.cli import candidates
+from dropflow.api.logs import LEVELS
+from dropflow.cli import option_types
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.errors import UsageError
 from dropflow.formatting import printable
-from dropflow.logs.records import LEVELS
 
 if TYPE_CHECKING:
-    from dropflow.logs.records import LogLine, LogPage, LogQuery
-    from dropflow.rest.client import Client
+    from dropflow.api.client import Client
+    from dropflow.api.logs import LogLine, LogPage, LogQuery
 
-__all__ = ["command"]
+__all__ = ["log_command"]
 
 _PAGE = 2000
 _WAIT = 5.0
@@ -59,8 +59,8 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("log")
 @output_options
-@click.argument("session", metavar="[SESSION]", required=False, shell_complete=candidates.sessions)
-@click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=option_types.sessions)
+@click.argument("drop", metavar="[DROP]", required=False, shell_complete=option_types.drops)
 @connection_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
 @click.option(
@@ -78,7 +78,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
     "--node",
     default="",
     metavar="NAME",
-    shell_complete=candidates.nodes,
+    shell_complete=option_types.nodes,
     help="Only lines that were written on this node.",
 )
 @click.option(
@@ -86,11 +86,11 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
     "of_manager",
     default="",
     metavar="NAME",
-    shell_complete=candidates.nodes,
+    shell_complete=option_types.nodes,
     help="The log of this node, island or master manager instead of that of a session.",
 )
 @click.option("-n", "--last", type=click.IntRange(0, 1_000_000), metavar="N", help="Begin with the last N lines.")
-def command(
+def log_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
@@ -113,8 +113,8 @@ def command(
     lines are missing. With --manager NAME and without SESSION, print what that manager wrote to its own log; --follow
     prints new lines until Ctrl-C.
     """
+    from dropflow.api.logs import LogQuery
     from dropflow.cli.connection import connect
-    from dropflow.logs.records import LogQuery
 
     if (session is None) != bool(of_manager):
         raise UsageError("the log of a session or of a manager is wanted", hint="give either SESSION or --manager NAME")
@@ -241,8 +241,8 @@ class _Printer:
             sys.stdout.buffer.flush()
 
     def _format(self, line: "LogLine") -> str:
+        from dropflow.api.logs import format_line
         from dropflow.formatting import format_stamp
-        from dropflow.logs.records import format_line
 
         if self._output.kind is OutputKind.JSON:
             return msgspec.json.encode(line).decode()

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import StorageError, UsageError
+from dropflow.files import private_opener
 from dropflow.formatting import printable
-from dropflow.private import private_opener
 
 __all__ = ["LOG_FILE", "start_logging"]
 
 LOG_FILE = "manager.log"
-"""Name of the own log in the directory of a manager; also `dropflow.logs.manager_log.MANAGER_LOG`."""
+"""Name of the own log in the directory of a manager; also `dropflow.api.logs.MANAGER_LOG`."""
 
 _FIELDS = ("session", "drop", "attempt", "node")
 _MOST_BYTES = 2 << 20
@@ -72,7 +72,7 @@ def start_logging(
     as_json : bool
         Whether `file` or standard error gets JSON.
     own : Path, optional
-        The file that servers show (`dropflow.logs.manager_log`), as text. When it is full, it replaces the one before.
+        The file that servers show (`dropflow.api.logs`), as text. When it is full, it replaces the one before.
     secrets : collection of str
         Replaced by asterisks in all records.
 

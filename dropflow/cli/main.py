@@ -64,14 +64,42 @@ _COMMANDS = {
     "completion": "Print a script that completes commands in SHELL.",
     "version": "Print the versions of dropflow, Python and the libraries.",
 }
-"""The first sentence of the help of each command; its module, of the same name, is imported when the command runs."""
+"""The first sentence of the help of each command."""
+
+_MODULES = {
+    "run": ("run", "resume", "retry"),
+    "graphs": ("check", "convert", "preview", "fill"),
+    "info": ("diff", "info"),
+    "unroll": ("unroll",),
+    "plan": ("partition", "translate", "schedule", "map"),
+    "explain": ("explain",),
+    "profile": ("profile",),
+    "times": ("times", "timeline"),
+    "looking": ("report", "compare", "provenance"),
+    "submit": ("submit", "clone"),
+    "nodes": ("open", "nodes"),
+    "sessions": ("sessions", "drain"),
+    "cancel": ("status", "cancel", "pause", "continue", "rebalance", "force-continue", "delete"),
+    "watch": ("watch",),
+    "log": ("log",),
+    "fetch": ("fetch",),
+    "doctor": ("doctor",),
+    "up": ("up",),
+    "servers": ("node", "island", "master", "daemon", "translator"),
+    "misc": ("keys", "palette", "completion", "version"),
+}
+"""The commands of each module, where the command ``run`` is ``run_command``. A module is imported when its command
+runs."""
+
+_MODULE_OF = {command: module for module, commands in _MODULES.items() for command in commands}
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def load_command(name: str) -> click.Command:
     """Import the module of a command and return the command."""
-    command: click.Command = import_module(f"dropflow.cli.{name.replace('-', '_')}").command
+    module = import_module(f"dropflow.cli.{_MODULE_OF[name]}")
+    command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
     return command
 
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.auth import load_token, store_token
 from dropflow.cli.paths import token_directory
 from dropflow.errors import UsageError
-from dropflow.rest.server.auth import load_token, store_token
 
 __all__ = ["ManagerRecord", "record_for", "records_here", "remove_record", "write_record"]
 

@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.openapi import Route, StreamSlots
+from dropflow.api.records import ManagerInfo
 from dropflow.cli.manager_records import records_here
-from dropflow.cli.server_options import DiscoverOptions, ServeOptions
 from dropflow.cli.server_process import ServerContext
-from dropflow.rest.manager_records import ManagerInfo
-from dropflow.rest.pages.places import ServerAddress
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.route import Route
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.cli.up import DiscoverOptions, ServeOptions
+from dropflow.web.places import ServerAddress
 from managers.api import Manager
 from managers.probing import Prober
 from managers.service import Service

@@ -9,19 +9,108 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.measured_profiles import measured_by, run_of
-from dropflow.cli.measured_reply import MeasuredReply, summaries
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.recorded_times import runs_argument
-from dropflow.cli.tables import columns
-from dropflow.formatting import format_duration, format_size, plural
+from dropflow.cli.progress import columns
+from dropflow.cli.times import runs_argument
+from dropflow.cli.unroll import measured_by, run_of
+from dropflow.formatting import format_brief, format_duration, format_size, plural
+
+__all__ = [
+    "MeasuredReply",
+    "MeasuredSummary",
+    "profile_command",
+    "summaries",
+]
+
+
+# The answer of ``dropflow profile FILE``: what the measurements in a file say of each logical node.
+
+if TYPE_CHECKING:
+    from translator.plan.measured import MeasuredNode
+
+
+class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of one logical node.
+
+    Attributes
+    ----------
+    key, kind : str
+        Its id, and ``application`` or ``data``.
+    instances, measurements : int
+        How many instances were measured, and how often in all.
+    mean, largest : float
+        Of its instances: seconds of applications, bytes of data.
+    processor : float or None
+        Mean seconds of processor time of an application; None if it is not known.
+    memory : float or None
+        Largest resident memory of an application, in bytes; None if it is not known.
+    """
+
+    key: str
+    kind: str
+    instances: int
+    measurements: int
+    mean: float
+    largest: float
+    processor: float | None
+    memory: float | None
+
+
+class MeasuredReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file of a profile has."""
+
+    ok: bool = True
+    nodes: tuple[MeasuredSummary, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line for each logical node."""
+        yield f"measurements of {plural(len(self.nodes), 'logical node')}"
+        rows = [
+            (
+                node.key,
+                node.instances,
+                node.measurements,
+                *map(format_brief if node.kind == "application" else _size, (node.mean, node.largest)),
+                "" if node.processor is None else format_brief(node.processor),
+                "" if node.memory is None else _size(node.memory),
+            )
+            for node in self.nodes
+        ]
+        yield from columns(rows, header=("node", "instances", "measured", "mean", "largest", "processor", "memory"))
+
+
+def _size(number: float) -> str:
+    return format_size(round(number))
+
+
+def summaries(nodes: "Sequence[MeasuredNode]") -> tuple[MeasuredSummary, ...]:
+    """Return what was measured of each logical node, those with most work first, then data."""
+    import numpy as np
+
+    from dropflow.graph.templates import Kind
+
+    found = []
+    for node in nodes:
+        processor, memory = node.processor[np.isfinite(node.processor)], node.memory[np.isfinite(node.memory)]
+        found.append(
+            MeasuredSummary(
+                key=node.key,
+                kind="application" if node.kind is Kind.APP else "data",
+                instances=len(node.instance),
+                measurements=int(node.count.sum()),
+                mean=float(node.mean.mean()),
+                largest=float(node.mean.max()),
+                processor=float(processor.mean()) if len(processor) else None,
+                memory=float(memory.max()) if len(memory) else None,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.kind, -one.mean * one.instances, one.key)))
+
 
 if TYPE_CHECKING:
     from dropflow.times.statistics import AttemptProfile, NodeProfile
-    from translator.planning.measured import MeasuredNode
-
-__all__ = ["command"]
+    from translator.plan.measured import MeasuredNode
 
 
 class ProfileReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +170,7 @@ def _duration(seconds: float) -> str:
 )
 @connection_options
 @runs_argument
-def command(
+def profile_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
@@ -100,8 +189,8 @@ def command(
     RUN may also be a file that -o has written: then this shows the mean times and the largest memory in it.
     """
     from dropflow.errors import UsageError
-    from dropflow.times.by_template import profile, slowest
-    from translator.planning.measured import measured_nodes, merged_nodes
+    from dropflow.times.timeline import profile, slowest
+    from translator.plan.measured import measured_nodes, merged_nodes
 
     if others and target is None:
         raise UsageError("--with merges measurements into a file", hint="name it with -o FILE")
@@ -131,7 +220,7 @@ def command(
 def _write(nodes: "Sequence[MeasuredNode]", target: Path) -> None:
     """Write measurements to a file, which is replaced as a whole."""
     from dropflow.cli.graph_files import replace_file
-    from translator.planning.profile_file import write_profile
+    from translator.plan.profile_file import write_profile
 
     content = BytesIO()
     write_profile(nodes, content)

@@ -1,24 +1,178 @@
-"""``dropflow run``: run a graph on this machine."""
+"""``dropflow run``, ``resume`` and ``retry``: graphs on this machine."""
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Self
 
 import click
+import msgspec
 
-from dropflow.cli.cancel_on_signal import CancelOnSignal
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import (
+from dropflow.cli.graph_options import continue_session, is_directory, session_options
+from dropflow.cli.option_types import (
+    ConnectionOptions,
+    connection_options,
+    drops,
     fuse_option,
     grace_option,
     graph_argument,
     output_options,
+    patience_option,
     runner_options,
+    runs,
     setting_options,
+    until_option,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.run_reply import RunReply, exit_of_run
-from dropflow.cli.walltime import until_option
+from dropflow.cli.progress import shell_command
+from dropflow.cli.session_replies import count_lines, failure_lines, headline
+from dropflow.drop_counts import NO_DROPS, DropCounts
+from dropflow.errors import UsageError
+from dropflow.formatting import plural
+from dropflow.states import DropState, SessionState
+from dropflow.stopping import GRACE_SECONDS
 
-__all__ = ["command"]
+__all__ = [
+    "CancelOnSignal",
+    "RunReply",
+    "exit_of_run",
+    "resume_command",
+    "retry_command",
+    "run_command",
+]
+
+
+# How a run on this machine ended: the answer of ``run``, ``resume`` and ``retry``, and their exit
+# status.
+
+if TYPE_CHECKING:
+    from dropflow.engine.statistics import FailureReport, SessionResult
+
+
+_SHOWN_RESULTS = 12
+
+
+class RunReply(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended; ``docs/reference/session-directory.md`` describes the files in `output`."""
+
+    ok: bool
+    session: str
+    status: str
+    drops: int
+    states: dict[str, int]
+    counts: DropCounts = NO_DROPS
+    seconds: float
+    failures: "tuple[FailureReport, ...]" = ()
+    notes: tuple[str, ...] = ()
+    infrastructure_faults: int = 0
+    output: str
+
+    @classmethod
+    def of(cls, result: "SessionResult") -> "RunReply":
+        """Return the reply for a result."""
+        return cls(
+            ok=result.status is SessionState.FINISHED,
+            session=result.session,
+            status=result.status.name,
+            drops=result.drops,
+            states=result.states,
+            counts=result.counts,
+            seconds=round(result.seconds, 3),
+            failures=result.failures,
+            notes=result.notes,
+            infrastructure_faults=result.infrastructure_faults,
+            output=result.directory,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The end, the root causes of failures, and where the results are."""
+        from dropflow.sessions.report import failure_infos
+
+        yield headline(self.status, self.drops, self.seconds, self.states)
+        if self.status == SessionState.PAUSED.name:
+            settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)
+            yield (
+                f"stopped at walltime: {settled:,} of {plural(self.drops, 'drop')} are settled; "
+                f"go on with {shell_command('resume', self.output)}"
+            )
+        yield from count_lines(self.counts)
+        logs = {failure.drop: failure.log for failure in self.failures}
+        yield from failure_lines(
+            failure_infos(self.failures),
+            log=lambda failure: logs[failure.drop],
+            more=str(Path(self.output, "summary.json")),
+        )
+        yield from (f"note: {note}" for note in self.notes)
+        results = _results(Path(self.output))
+        yield f"results in {self.output}"
+        yield from (f"  {path}" for path in results[:_SHOWN_RESULTS])
+        if len(results) > _SHOWN_RESULTS:
+            yield f"  ... and {len(results) - _SHOWN_RESULTS} more"
+        if self.status == SessionState.CANCELLED.name:
+            yield f"to continue: {shell_command('resume', self.output)}"
+        elif any(failure.drop for failure in self.failures):
+            yield f"to try failed drops again: {shell_command('retry', self.output)}"
+
+
+def exit_of_run(status: SessionState, last_signal: int) -> Exit:
+    """Return the exit status for a session that ended so, where the command got this signal last; 0 for none."""
+    if status is SessionState.FINISHED:
+        return Exit.FINISHED
+    if status is SessionState.PAUSED:
+        return Exit.PAUSED
+    if status is SessionState.CANCELLED:
+        return Exit.TERMINATED if last_signal == signal.SIGTERM else Exit.INTERRUPTED
+    return Exit.FAILED
+
+
+def _results(directory: Path) -> list[Path]:
+    """Return the files with results, those of drops first, in alphabetical order."""
+    found = (path for name in ("files", "results") for path in (directory / name).rglob("*"))
+    return sorted(path for path in found if path.is_file())
+
+
+# Cancelling the session of a command on SIGINT and SIGTERM.
+
+if TYPE_CHECKING:
+    from dropflow.engine.session import Session
+
+
+class CancelOnSignal:
+    """Cancels the session on SIGINT or SIGTERM, and raises KeyboardInterrupt on the second signal.
+
+    Parameters
+    ----------
+    grace : float
+        Seconds that applications have to clean up.
+    """
+
+    def __init__(self, grace: float = GRACE_SECONDS) -> None:
+        self._grace = grace
+        self.last = 0
+        self._session: Session | None = None
+
+    def __enter__(self) -> Self:
+        self._former = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def watch(self, session: "Session") -> None:
+        """Cancel this session on a signal, also on one that came before."""
+        self._session = session
+        if self.last:
+            session.cancel(signal.Signals(self.last).name, self._grace)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.last:
+            raise KeyboardInterrupt
+        self.last = number
+        if self._session is not None:
+            self._session.cancel(signal.Signals(number).name, self._grace)
 
 
 @click.command("run")
@@ -36,7 +190,7 @@ __all__ = ["command"]
     help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there is not replaced.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, with all of its results.")
-def command(
+def run_command(
     output: CommandOutput,
     *,
     graph: str,
@@ -63,12 +217,12 @@ def command(
     With --until, for batch jobs, nothing is started that cannot end by then. If drops are left when the rest has ended,
     the session is PAUSED and the exit status is 4; 'dropflow resume' goes on with them.
     """
-    from dropflow import local
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.progress import session_progress
-    from dropflow.graph.chains import without_fusion
-    from translator.partition.registry import partition
-    from translator.stage_options import ComponentOptions, PartitionOptions
+    from dropflow.graph.physical import without_fusion
+    from dropflow.sessions import local_run
+    from translator.options import ComponentOptions, PartitionOptions
+    from translator.plan.registry import partition
 
     translation = read_graph(
         graph, configuration=configuration, settings=settings, components=ComponentOptions(here=True)
@@ -79,12 +233,14 @@ def command(
         physical = partition(physical, PartitionOptions(parts=parts))
     if no_fuse:
         physical = without_fusion(physical)
-    local.refuse_unusable(physical, runner)  # before an earlier run in the same directory is removed
-    for note in local.placement_notes(physical, runner):
+    local_run.refuse_unusable(physical, runner)  # before an earlier run in the same directory is removed
+    for note in local_run.placement_notes(physical, runner):
         output.note(note)
-    directory = local.prepare_directory(Path(keep), overwrite=overwrite) if keep else local.new_directory(physical)
+    directory = (
+        local_run.prepare_directory(Path(keep), overwrite=overwrite) if keep else local_run.new_directory(physical)
+    )
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
-        result = local.run(
+        result = local_run.run(
             physical,
             directory=directory,
             runner=runner,
@@ -96,5 +252,178 @@ def command(
             infrastructure_retries=infrastructure_retries,
             check_invariants=bool(click.get_current_context().params.get("debug")),
         )
+    output.answer(RunReply.of(result))
+    return exit_of_run(result.status, signals.last)
+
+
+# ``dropflow resume``: continue a run, or a session of a manager, that was killed or cancelled.
+
+
+@click.command("resume")
+@output_options
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@connection_options
+@session_options
+@patience_option
+@runner_options
+@grace_option
+@until_option
+@click.option(
+    "--ignore-damage", is_flag=True, help="Continue from what is before the damage of a damaged journal, if it is."
+)
+def resume_command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    run: str,
+    wait: bool,
+    patience: float,
+    without_missing: bool,
+    runner: str,
+    workers: int | None,
+    infrastructure_retries: int,
+    durable: bool,
+    grace: float,
+    until: float,
+    ignore_damage: bool,
+) -> Exit:
+    """Continue RUN, which was killed, cancelled, or stopped at its walltime.
+
+    RUN is the directory of a run, or a session of a manager if there is no such directory, or with --to.
+
+    Drops that were completed are kept if their contents are still there. Those whose contents are lost and still needed
+    run again, and so do attempts that had not ended. The answer is that of run; its notes say how many drops were kept
+    and how many run again. A run that has ended by itself is not changed: the answer is how it ended.
+
+    A session of a manager goes on under its name on those of its nodes that are there, after all of them were switched
+    off, too; contents stay where they are. The answer is that of submit. A session that runs is refused, and so is one
+    that may have gone on on nodes that are missing.
+    """
+    if not is_directory(run):
+        from dropflow.api.requests import ResumeRequest
+
+        request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage, until=until)
+        return continue_session(
+            output, manager, lambda client: client.resume(run, request), wait=wait, patience=patience
+        )
+
+    from dropflow.cli.progress import session_progress
+    from dropflow.sessions.local_run import RunOptions, resume
+
+    with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+        options = RunOptions(
+            runner=runner,
+            workers=workers,
+            infrastructure_retries=infrastructure_retries,
+            durable=durable,
+            until=until,
+            on_session=signals.watch,
+            on_statistics=show,
+            check_invariants=bool(click.get_current_context().params.get("debug")),
+        )
+        result = resume(Path(run), options, ignore_damage=ignore_damage)
+    output.answer(RunReply.of(result))
+    return exit_of_run(result.status, signals.last)
+
+
+# ``dropflow retry``: try failed drops of a run, or of a session of a manager, again, or run it again from a drop.
+
+
+@click.command("retry")
+@output_options
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@click.argument("drops", metavar="[DROP]...", nargs=-1, shell_complete=drops)
+@connection_options
+@session_options
+@patience_option
+@click.option(
+    "--from",
+    "start",
+    multiple=True,
+    metavar="DROP",
+    shell_complete=drops,
+    help="Run this drop again and all that depends on it, whatever their outcome was. May be repeated.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="[NODE.]PARAM=VALUE",
+    help="Set a parameter of the nodes that failed, or are named with --from, for all of their drops that run from now "
+    "on. May be repeated.",
+)
+@runner_options
+def retry_command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    run: str,
+    drops: tuple[str, ...],
+    start: tuple[str, ...],
+    settings: tuple[str, ...],
+    wait: bool,
+    patience: float,
+    without_missing: bool,
+    runner: str,
+    workers: int | None,
+    infrastructure_retries: int,
+    durable: bool,
+) -> Exit:
+    """Run the failed drops of RUN again, after their cause was corrected.
+
+    RUN is the directory of a run that has ended, or a session of a manager if there is no such directory, or with --to.
+    The session may still run, unless parameters are set.
+
+    These are all root causes, or those of each DROP (a text id as reports show it, or the end of one), and the drops
+    that failed or were cancelled because of them. Drops that were completed are kept, if their contents are still there
+    or not needed. Failed drops have all of their tries again. The answer is that of run, or for a session of a manager
+    that of submit.
+
+    Functions whose code is in the graph run with the code that the run began with, also if their source was edited
+    since: 'dropflow run' with --overwrite takes the new code, and computes everything again.
+
+    With --from, these drops run again and all that depends on them, also if they were completed; all others stay as
+    they are. DROP is a text id, the end of one, or the name of a logical node, for all of its drops. A data drop is
+    written again by its producers. Inputs whose contents are gone are made again. The session must be over.
+    """
+    if start and drops:
+        raise UsageError(
+            f"DROP ({', '.join(drops)}) and --from cannot be given together",
+            hint="DROP names drops that failed; name all from which the run starts again with --from",
+        )
+    if not is_directory(run):
+        from dropflow.api.requests import RetryRequest
+
+        request = RetryRequest(drops=drops, start=start, settings=settings, without_missing=without_missing)
+        return continue_session(
+            output, manager, lambda client: client.retry(run, request), wait=wait, patience=patience
+        )
+
+    from dropflow.cli.progress import session_progress
+    from dropflow.graph.codec import load
+    from dropflow.sessions.local_run import RunOptions, retry, run_again
+
+    kept = Path(run, "graph.dfg")
+    if kept.exists() and any(
+        one.name == "func_code" and one.value for app in load(kept).templates for one in app.arguments
+    ):
+        output.note(
+            "functions in the graph have the code that the run began with; for code that was edited since, "
+            f"run its source again with --keep {run} --overwrite"
+        )
+    with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
+        options = RunOptions(
+            runner=runner,
+            workers=workers,
+            infrastructure_retries=infrastructure_retries,
+            durable=durable,
+            on_session=signals.watch,
+            on_statistics=show,
+            check_invariants=bool(click.get_current_context().params.get("debug")),
+        )
+        if start:
+            result = run_again(Path(run), start, options, settings=settings)
+        else:
+            result = retry(Path(run), drops, options, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

@@ -1,4 +1,4 @@
-"""``dropflow submit``: translate a graph here, and run it on the nodes of a manager."""
+"""``dropflow submit`` and ``clone``: graphs on the nodes of a manager."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,17 +9,27 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from dropflow.api.records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import (
+from dropflow.cli.graph_options import (
+    GivenOptions,
+    PlanningChoice,
+    continue_session,
+    planning_options,
+    submission_options,
+    usable_nodes,
+)
+from dropflow.cli.option_types import (
     ConnectionOptions,
     connection_options,
     graph_argument,
     output_options,
     patience_option,
+    session_argument,
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.planning_options import PlanningChoice, planning_options, usable_nodes
+from dropflow.cli.progress import few, shell_command
 from dropflow.cli.session_replies import (
     count_lines,
     exit_of_session,
@@ -28,21 +38,26 @@ from dropflow.cli.session_replies import (
     session_url,
     shown_states,
 )
-from dropflow.cli.submission_options import GivenOptions, submission_options
-from dropflow.cli.tables import few, shell_command
 from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
-from dropflow.rest.session_records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.states import SessionState
 
-if TYPE_CHECKING:
-    from dropflow.graph.physical import FloatColumn, PhysicalGraph
-    from dropflow.rest.patience import PatientClient
-    from translator.planning.live_machines import LiveMachines
+__all__ = [
+    "PlacementOptions",
+    "clone_command",
+    "fit",
+    "submit_command",
+    "submit_fitted",
+]
 
-__all__ = ["PlacementOptions", "command", "fit", "submit_fitted"]
+
+if TYPE_CHECKING:
+    from dropflow.api.patience import PatientClient
+    from dropflow.graph.physical import FloatColumn, PhysicalGraph
+    from translator.plan.live_machines import LiveMachines
+
 
 _FITS = 3
 """How often a graph is placed while nodes are lost."""
@@ -154,7 +169,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
 @submission_options
-def command(
+def submit_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
@@ -185,7 +200,7 @@ def command(
     from dropflow.cli.connection import connect, patient
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
-    from dropflow.graph.chains import without_fusion
+    from dropflow.graph.physical import without_fusion
 
     translation = read_graph(
         graph,
@@ -233,7 +248,7 @@ def submit_fitted(
     Nodes may be lost while the graph is fitted and sent. If the manager refuses it, and a node that was chosen here
     cannot be used any more, the graph is fitted to the nodes that are left. Nodes that the user has chosen stay.
     """
-    from dropflow.rest.submission import submit_once
+    from dropflow.api.submission import submit_once
 
     nodes = usable_nodes(output, asked.client)
     for turn in count(1):
@@ -259,9 +274,9 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     If there are more parts than nodes, the manager places them, part k on the k-th node, round robin. Otherwise the
     graph gets its schedule on these nodes, which its timeline compares with what is executed.
     """
-    from translator.partition.registry import partition
     from translator.placement import place
-    from translator.planning.schedule import with_schedule
+    from translator.plan.judge import with_schedule
+    from translator.plan.registry import partition
 
     if graph.places and not (options.is_given or options.anew):
         return graph
@@ -288,3 +303,117 @@ def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph"
     part = np.random.default_rng(abs(seed)).integers(parts, size=graph.drops, dtype=np.int32)
     part.flags.writeable = False
     return replace(graph, part=part, places=())
+
+
+# ``dropflow clone``: run the graph of a session again, with other values and options.
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.api.records import SessionInfo
+    from dropflow.api.state_records import SubmitOptions
+    from dropflow.graph.physical import PhysicalGraph
+
+
+@click.command("clone")
+@output_options
+@session_argument
+@connection_options
+@setting_options
+@click.option("--name", default="", metavar="NAME", help="Name of the new session; made from the graph's by default.")
+@click.option(
+    "-n",
+    "--parts",
+    type=click.IntRange(min=1),
+    help="Partition the graph into this many parts; one per node by default.",
+)
+@planning_options
+@submission_options
+@click.option("--wait", is_flag=True, help="Follow the new session to its end; status and answer are those of run.")
+@patience_option
+def clone_command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    session: str,
+    configuration: str | None,
+    settings: tuple[str, ...],
+    name: str,
+    parts: int | None,
+    choice: PlanningChoice,
+    submission: GivenOptions,
+    wait: bool,
+    patience: float,
+) -> Exit:
+    """Run the graph of SESSION again, in a new session, with other values and options.
+
+    The session has a copy of its logical graph, with the configuration and the settings of its submission. Values that
+    --set and --config do not give stay as they were there. The graph is translated again, so that numbers of copies
+    can change, and placed on the nodes that are there now. Without values any session can be cloned, also one of a
+    physical graph. The session itself does not change.
+
+    Options that are not given are those of the submission, not the defaults below: how the graph is planned, apart from
+    the number of parts, and how the session runs. A walltime that has passed is left out.
+    """
+    if name and not is_session_name(name):
+        raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
+
+    def submit(client: "Client") -> "SessionInfo":
+        from dropflow.api.submission_note import options_of
+        from dropflow.cli.connection import patient
+        from dropflow.graph.notes import planning_of
+        from dropflow.graph.physical import with_fusion, without_fusion
+
+        original = client.graph(session)
+        options = _options(output, options_of(original), submission, session)
+        made = _translated(output, original, session, configuration, settings)
+        graph = with_fusion(made) if options.fuse else without_fusion(made)
+        planned = choice.over(planning_of(original))
+        weighted = planned.measured(output, graph, manager)
+        placement = PlacementOptions(parts=parts, choice=planned, anew=True)
+        query = SubmitQuery.of(options, session=name)
+        with closing(patient(client, manager, patience)) as asked:
+            return submit_fitted(output, asked, weighted, query, placement, weight=graph.weight)[0]
+
+    return continue_session(output, manager, submit, wait=wait, patience=patience)
+
+
+def _options(output: CommandOutput, known: "SubmitOptions", submission: GivenOptions, session: str) -> "SubmitOptions":
+    """Return the options of the new session."""
+    from dropflow.api.submission_note import without_past_walltime
+    from dropflow.clock import SystemClock
+
+    options = without_past_walltime(known, SystemClock().now())
+    if known.until and not options.until and "until" not in submission.given:
+        output.note(f"the walltime of session {session} has passed: the new session has none")
+    return submission.over(options)
+
+
+def _translated(
+    output: CommandOutput, graph: "PhysicalGraph", session: str, configuration: str | None, settings: tuple[str, ...]
+) -> "PhysicalGraph":
+    """Return the graph with other values, without parts and nodes."""
+    import numpy as np
+
+    from dropflow.cli.graph_files import note_warnings
+    from dropflow.graph.notes import logical_of, with_more_settings
+    from translator.pipeline import translate
+
+    note = logical_of(graph)
+    if note is None:
+        if configuration or settings:
+            raise UsageError(
+                f"session {session!r} has no copy of a logical graph, so its values cannot change",
+                where="--set" if settings else "--config",
+                hint="it was submitted as a physical graph; 'dropflow submit' takes the logical graph and --set",
+            )
+        part = np.zeros(graph.drops, dtype=np.int32)
+        part.flags.writeable = False
+        return replace(graph, part=part, places=(), planned=None)
+    found = translate(
+        note.document,
+        name=graph.name,
+        configuration=configuration or note.configuration or None,
+        settings=with_more_settings(note.settings, settings),
+    )
+    note_warnings(output, found.problems)
+    return found.graph

@@ -1,13 +1,16 @@
 """``dropflow unroll``: make a physical graph from a logical graph."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import (
+from dropflow.cli.option_types import (
+    ConnectionOptions,
     GraphFormat,
     form_option,
     fuse_option,
@@ -18,10 +21,16 @@ from dropflow.cli.options import (
     target_option,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.tables import columns
+from dropflow.cli.progress import columns
+from dropflow.cli.times import are_directories, sections_of_directories, sections_of_session
+from dropflow.errors import NotFoundError
 from dropflow.problems import Problem, Severity
 
-__all__ = ["command"]
+__all__ = [
+    "measured_by",
+    "run_of",
+    "unroll_command",
+]
 
 
 class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +77,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
 @form_option
 @fuse_option
 @click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
-def command(
+def unroll_command(
     output: CommandOutput,
     *,
     graph: str,
@@ -95,7 +104,7 @@ def command(
         note_warnings,
     )
     from dropflow.errors import UsageError
-    from dropflow.graph.chains import without_fusion
+    from dropflow.graph.physical import without_fusion
     from translator.pipeline import finish
 
     inside = target is None and not summary and output.kind is OutputKind.JSON
@@ -130,3 +139,58 @@ def command(
     counts = count_drops(done.graph)
     output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, graph=shown, **counts))
     return Exit.FINISHED
+
+
+# Measurements for plans: of the directory of a run, of a session of a manager, or of the file of a
+# profile.
+
+if TYPE_CHECKING:
+    from dropflow.times.measured_run import MeasuredRun
+    from translator.plan.measured import MeasuredNode
+
+
+def run_of(output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str]) -> "MeasuredRun":
+    """Return what the directories of one run, or a session of a manager, have recorded.
+
+    Notes tell which nodes of a session did not answer.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such run or session.
+    """
+    import numpy as np
+
+    from dropflow.times.measured_run import MeasuredRun
+
+    if are_directories(manager, runs):
+        graph, sections = sections_of_directories(runs)
+    else:
+        graph, sections = sections_of_session(manager, runs[0])
+    for section in sections:
+        if section.missing:
+            output.note(f"node {section.node} did not answer: its attempts are missing ({section.missing})")
+    return MeasuredRun(graph, np.concatenate([section.records for section in sections]))
+
+
+def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Sequence[str]) -> "Iterator[MeasuredNode]":
+    """Yield what runs, sessions and files of profiles have measured.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such run, session or file, or nothing of it was recorded.
+    BadFileError
+        A file is not a profile.
+    """
+    from translator.plan.measured import measured_nodes
+    from translator.plan.profile_file import read_profile
+
+    for profile in profiles:
+        if Path(profile).is_file():
+            yield from read_profile(Path(profile))
+            continue
+        run = run_of(output, manager, [profile])
+        if not len(run.records):
+            raise NotFoundError("this run has recorded no attempts", where=profile, hint="run it again")
+        yield from measured_nodes(run)

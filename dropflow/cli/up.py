@@ -1,15 +1,227 @@
 """``dropflow up``: a translator, a master, an island and nodes on this host."""
 
+import functools
+from collections.abc import Callable
+from math import inf
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import output_options
+from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.server_options import log_level_option, lost_option, memory_option, public_url_option
+from dropflow.formatting import MEMORY, quantity
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
 
-__all__ = ["command"]
+__all__ = [
+    "DiscoverOptions",
+    "ServeOptions",
+    "discover_options",
+    "log_level_option",
+    "lost_option",
+    "memory_option",
+    "public_url_option",
+    "serve_options",
+    "suspect_option",
+    "up_command",
+]
+
+
+# The options of the commands that start a server process: node, island, master, daemon, translator.
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that all server processes share; see their help."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise: str = ""
+    name: str = ""
+    root: str | None = None
+    key: str | None = None
+    no_auth: bool = False
+    token_file: str | None = None
+    allow_host: tuple[str, ...] = ()
+    allow_origin: tuple[str, ...] = ()
+    public_url: str = ""
+    translator: tuple[str, ...] = ()
+    new_token: bool = False
+    watch_parent: int | None = None
+    group: str = ""
+    log_level: str = "info"
+    log_file: str | None = None
+    log_json: bool = False
+
+
+class DiscoverOptions(msgspec.Struct, frozen=True):
+    """Whether a manager announces itself and finds others by zeroconf; whether also under DALiuGE's names."""
+
+    discover: bool = False
+    daliuge_names: bool = False
+
+
+def suspect_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the time without an answer after which a peer is suspect; `text` is its help."""
+    return _seconds_option("--suspect-after", text, least=0.1, default=SUSPECT_AFTER)
+
+
+def lost_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the time without an answer after which a peer is lost; `text` is its help."""
+    return _seconds_option("--lost-after", text, least=0.2, default=LOST_AFTER)
+
+
+def _seconds_option(
+    name: str, text: str, *, least: float, default: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    kind = click.FloatRange(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=text)
+
+
+def log_level_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the least severe level that is logged; `text` is its help."""
+    levels = click.Choice(["debug", "info", "warning", "error"])
+    return click.option("--log-level", type=levels, default="info", show_default=True, help=text)
+
+
+def memory_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the memory that nodes may use, in bytes, or None; `text` is its help."""
+
+    def checked(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+        found = None if text is None else quantity(text, MEMORY)
+        if text is not None and (found is None or not 1 <= found < inf):
+            raise click.BadParameter(f"{text!r} is no memory; give a number with a unit, such as '2 GiB'")
+        return None if found is None else int(found)
+
+    return click.option("--memory", metavar="SIZE", callback=checked, help=text)
+
+
+def public_url_option(*, of_many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the address at which browsers reach a server, or several, through a proxy."""
+
+    def checked(_: click.Context, __: click.Parameter, text: str) -> str:
+        if of_many and text and "{port}" not in text:
+            raise click.BadParameter(f"{text!r} needs {{port}}, because each server has its own address")
+        return _public_url(text)
+
+    return click.option(
+        "--public-url",
+        default="",
+        metavar="URL",
+        callback=checked,
+        help="Address at which browsers reach it through a proxy, which may have a path. {port} and {host} in it are "
+        "those of each server of the cluster: https://example.org/user/me/proxy/{port}/",
+    )
+
+
+def _public_url(text: str) -> str:
+    try:
+        parts = urlsplit(text.replace("{port}", "1").replace("{host}", "host"))
+        usable = not text or (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and "{" not in urlsplit(text).netloc
+        )
+        _ = parts.port
+    except ValueError:
+        usable = False
+    # Addresses are in the Content-Security-Policy of pages, where these characters would end a rule.
+    if not usable or parts.query or parts.fragment or not text.isascii() or any(sign in text for sign in " ;,'\"<>\\"):
+        raise click.BadParameter(f"{text!r} is not an address such as https://example.org/proxy/{{port}}/")
+    return text.rstrip("/")
+
+
+_SHARED = (
+    click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="ADDRESS",
+        help="Address to listen on. A cluster key is needed beyond loopback (dropflow keys).",
+    ),
+    click.option(
+        "--advertise", default="", metavar="HOST", help="Name or address by which other hosts reach this one."
+    ),
+    click.option("--name", default="", metavar="NAME", help="Name of the manager; ROLE-HOSTNAME by default."),
+    click.option("--root", metavar="DIR", help="Directory to work in; one per name in the user's state by default."),
+    click.option(
+        "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."
+    ),
+    click.option(
+        "--no-auth", is_flag=True, help="Need no token: every user of this host has access. Only on loopback."
+    ),
+    click.option(
+        "--token-file", metavar="FILE", help="Read the token from FILE (mode 0600); by default the one in --root."
+    ),
+    click.option("--new-token", is_flag=True, help="Make a new token, so that the old one is of no use any more."),
+    click.option(
+        "--translator", multiple=True, metavar="URL", help="A translator of this cluster, to which the pages link."
+    ),
+    click.option(
+        "--allow-host",
+        multiple=True,
+        metavar="HOST",
+        help="Accept requests with this host name, for example that of a proxy. Repeatable.",
+    ),
+    click.option(
+        "--allow-origin", multiple=True, metavar="URL", help="Accept requests from pages of this site. Repeatable."
+    ),
+    public_url_option(),
+    log_level_option("The least severe records that are logged."),
+    click.option("--log-file", metavar="FILE", help="Log to FILE instead of standard error."),
+    click.option("--log-json", is_flag=True, help="Log one JSON object a line."),
+    click.option(
+        "--watch-parent",
+        type=int,
+        metavar="FD",
+        hidden=True,
+        help="End when the pipe with this file descriptor is closed by the process that started this one.",
+    ),
+    click.option("--group", default="", hidden=True, help="Name of the managers that are started together."),
+)
+
+
+def serve_options(port: int) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the shared options, with the default `port`; the command gets them as one `ServeOptions`."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> Exit:
+            names = ServeOptions.__struct_fields__
+            options = ServeOptions(**{name: given.pop(name) for name in names})
+            return function(*arguments, options=options, **given)
+
+        wrapped: Callable[..., Exit] = command
+        for option in reversed(_SHARED):
+            wrapped = option(wrapped)
+        return click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=port,
+            show_default=True,
+            help="Port to listen on; 0 takes any that is free.",
+        )(wrapped)
+
+    return decorate
+
+
+def discover_options(*, finds: str, daliuge: bool = True) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Add the options about zeroconf; `finds` names the managers that become children when they are found, if any."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        @functools.wraps(function)
+        def command(*arguments: Any, discover: bool, daliuge_names: bool = False, **given: Any) -> Exit:
+            return function(*arguments, discovery=DiscoverOptions(discover, daliuge_names), **given)
+
+        wrapped: Callable[..., Exit] = command
+        if daliuge:
+            wrapped = click.option(
+                "--daliuge-names", is_flag=True, help="Announce it by zeroconf also under DALiuGE's name."
+            )(wrapped)
+        adopts = f", and use the {finds} with the same key that are found" if finds else ""
+        help_text = f"Announce it by zeroconf{adopts}."
+        return click.option("--discover/--no-discover", default=False, show_default=True, help=help_text)(wrapped)
+
+    return decorate
 
 
 @click.command("up")
@@ -38,7 +250,7 @@ __all__ = ["command"]
 @public_url_option(of_many=True)
 @lost_option("A node that does not answer for this long is lost.")
 @log_level_option("The least severe records in the log files of the managers.")
-def command(_: CommandOutput, **options: Any) -> Exit:
+def up_command(_: CommandOutput, **options: Any) -> Exit:
     """Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.
 
     All of them listen on loopback, with one token and one key, and are reached from one address in a browser. When

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dropflow.api.patience import PAUSE, Patience, may_recover
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.options import (
+from dropflow.cli.option_types import (
     ConnectionOptions,
     connection_options,
     output_options,
@@ -18,20 +19,17 @@ from dropflow.cli.options import (
     session_argument,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.progress import session_progress
-from dropflow.cli.tables import shell_command
+from dropflow.cli.progress import session_progress, shell_command
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.rest.patience import PAUSE, Patience, may_recover
-from dropflow.rest.status import UNKNOWN
-from dropflow.states import DropState, SessionState
+from dropflow.states import UNKNOWN, DropState, SessionState
 
 if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.api.records import SessionDetail, SessionInfo
     from dropflow.engine.statistics import Statistics
-    from dropflow.rest.client import Client
-    from dropflow.rest.session_records import SessionDetail, SessionInfo
 
-__all__ = ["command", "follow", "statistics_of"]
+__all__ = ["follow", "statistics_of", "watch_command"]
 
 _WATCH_SECONDS = 2.0
 """How long one request waits at the manager for a change."""
@@ -46,7 +44,7 @@ _TIMEOUT = 20.0
 @session_argument
 @connection_options
 @patience_option
-def command(output: CommandOutput, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
+def watch_command(output: CommandOutput, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
     """Follow SESSION live until it is over, and report how it ended.
 
     While the manager is away, also at the start, standard error reports it and the manager is asked again (see

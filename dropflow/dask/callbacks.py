@@ -1,18 +1,27 @@
 """Dask's callbacks (`dask.callbacks`, `dask.diagnostics`), called while dropflow executes a graph."""
 
+import contextvars
+import sys
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO, cast
 
 from dask.callbacks import local_callbacks, unpack_callbacks
 
 from dropflow.dask.translate import TranslatedGraph
-from dropflow.dask.value_memory import value_of
+from dropflow.dask.values import value_of
 from dropflow.engine.api import Handle
 from dropflow.engine.events import Action, Event, Finished, Run
-from dropflow.engine.instruments import Instrument
+from dropflow.engine.session import Instrument
 
-__all__ = ["CallbackInstrument", "active_callbacks"]
+__all__ = [
+    "CallbackInstrument",
+    "active_callbacks",
+    "collecting",
+    "keep_printed",
+]
+
 
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]
 
@@ -108,3 +117,85 @@ class CallbackInstrument(Instrument):
         handle = self.content(drop + self._tasks.tasks)
         for call in self._after:
             call(key, value_of(getattr(handle, "value", None)), self._nodes, state, None)
+
+
+# What tasks print in threads of this process, for the notes of their exceptions. It is printed as
+# before, too.
+
+_MOST_PIECES = 400
+_LONGEST = 4096
+"""Characters of a piece of text that are kept: the last ones."""
+
+_PRINTED: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("dropflow_dask_printed", default=None)
+
+
+def keep_printed(pieces: list[str]) -> None:
+    """Keep what is printed in the current context from now on, while `collecting`: its end, in pieces."""
+    _PRINTED.set(pieces)
+
+
+class _CopiedStream:
+    """A standard stream whose text is also kept for the task that prints it."""
+
+    def __init__(self, original: TextIO) -> None:
+        self._original = original
+
+    def write(self, text: str) -> int:
+        pieces = _PRINTED.get()
+        if pieces is not None and isinstance(text, str):
+            pieces.append(text[-_LONGEST:])
+            if len(pieces) > _MOST_PIECES:
+                del pieces[: _MOST_PIECES // 2]
+        return self._original.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._original)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class _Streams:
+    """The standard streams of this process, replaced while computations run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._replaced: dict[str, _CopiedStream] = {}
+
+    def begin(self) -> None:
+        with self._lock:
+            self._users += 1
+            for name in ("stdout", "stderr"):
+                # Other code, such as a notebook or a test, may have replaced it since a computation began.
+                current = getattr(sys, name)
+                if current is not None and not isinstance(current, _CopiedStream):
+                    self._replaced[name] = _CopiedStream(current)
+                    setattr(sys, name, cast(TextIO, self._replaced[name]))
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for name, stream in self._replaced.items():
+                if getattr(sys, name) is stream:
+                    setattr(sys, name, stream._original)  # noqa: SLF001 - of this file
+            self._replaced.clear()
+
+
+_STREAMS = _Streams()
+
+
+@contextmanager
+def collecting() -> Iterator[None]:
+    """Have texts kept that are printed in contexts which `keep_printed` was called in."""
+    _STREAMS.begin()
+    try:
+        yield
+    finally:
+        _STREAMS.end()

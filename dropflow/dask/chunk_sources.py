@@ -7,16 +7,8 @@ from typing import Any
 
 import msgspec
 
-from dropflow.builder.results import connected
-from dropflow.dask.persisted import PERSIST_AGAIN, ChunkPlace, ChunkSource, LostContentsError
-from dropflow.dask_tasks.value_encoding import decode_value, read_value
-from dropflow.data.kept_content import KeptContent
-from dropflow.data.read_content import open_content
-from dropflow.engine.api import Handle
-from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.formatting import plural
-from dropflow.rest.client import Client
-from dropflow.rest.content_records import (
+from dropflow.api.client import Client
+from dropflow.api.contents import (
     MAX_CONTENTS,
     ContentBegin,
     ContentEnd,
@@ -26,9 +18,17 @@ from dropflow.rest.content_records import (
     ContentsRequest,
     read_records,
 )
-from dropflow.rest.error_body import from_body
-from dropflow.rest.operation_records import ResultList
-from dropflow.rest.patience import PATIENCE, PatientClient
+from dropflow.api.error_body import from_body
+from dropflow.api.patience import PATIENCE, PatientClient
+from dropflow.api.requests import ResultList
+from dropflow.builder.results import connected
+from dropflow.dask.persist import PERSIST_AGAIN, ChunkPlace, ChunkSource, LostContentsError
+from dropflow.dask_tasks.value_encoding import decode_value, read_value
+from dropflow.data.read import open_content
+from dropflow.data.repository import KeptContent
+from dropflow.engine.api import Handle
+from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
+from dropflow.formatting import plural
 
 __all__ = ["DirectoryChunks", "ManagerChunks", "fetched", "located", "source_at"]
 

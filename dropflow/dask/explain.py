@@ -10,16 +10,19 @@ import dask
 import numpy as np
 from dask.core import convert_legacy_graph, flatten
 
-from dropflow.dask.fused_chains import with_fused_chains
-from dropflow.dask.graph_optimizations import switch
-from dropflow.dask.initial_placement import BREADTH_FIRST, with_parts
-from dropflow.dask.layer_volumes import layer_volumes
-from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.translate import (
+    BREADTH_FIRST,
+    TranslatedGraph,
+    layer_volumes,
+    switch,
+    translate,
+    with_fused_chains,
+    with_parts,
+)
 from dropflow.errors import BadParameterError
 from dropflow.formatting import format_size, plural
-from dropflow.graph.chains import follower_column, without_fusion
 from dropflow.graph.order import levels
-from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column, without_fusion
 
 __all__ = ["ExplainedCollection", "ExplainedStep", "explain"]
 
@@ -263,9 +266,9 @@ def _producers(tasks: TranslatedGraph) -> IntColumn:
 
 
 def _placed(tasks: TranslatedGraph, units: IntColumn, nodes: int, algorithm: str) -> ExplainedStep:
-    from translator.partition.registry import partition  # noqa: PLC0415 - the planner is large
-    from translator.planning.machines import equal_machines  # noqa: PLC0415
-    from translator.stage_options import PartitionOptions  # noqa: PLC0415
+    from translator.options import PartitionOptions  # noqa: PLC0415
+    from translator.plan.machines import equal_machines  # noqa: PLC0415
+    from translator.plan.registry import partition  # noqa: PLC0415 - the planner is large
 
     count = tasks.tasks
     machines = equal_machines(nodes)

@@ -16,7 +16,7 @@ class ObjectHandle(Handle, frozen=True, kw_only=True, gc=True, eq=False):
     Attributes
     ----------
     value : object
-        The content, or a `dropflow.dask.value_memory.HeldValue` that has it.
+        The content, or a `dropflow.dask.values.HeldValue` that has it.
     """
 
     value: Any = None

@@ -1,9 +1,10 @@
 """The scheduler that dask calls: ``get``, and the context in which collections are computed by dropflow."""
 
+import contextvars
 import os
 import threading
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,26 +14,216 @@ from dask.core import convert_legacy_graph, flatten
 from dask.task_spec import DataNode
 from dask.utils import parse_bytes
 
-from dropflow.dask.callbacks import CallbackInstrument, active_callbacks
-from dropflow.dask.chunk_inputs import described, read_chunks, wanted_chunks, with_chunks_of
-from dropflow.dask.fused_chains import with_fused_chains
-from dropflow.dask.graph_optimizations import optimization_settings, switch
-from dropflow.dask.in_process import Computation
-from dropflow.dask.layer_volumes import layer_chunks, layer_volumes
-from dropflow.dask.lost_stores import stores_here
-from dropflow.dask.persisted import PersistedChunk, are_there_chunks
-from dropflow.dask.translate import TranslatedGraph, translate, with_annotations
-from dropflow.dask.value_memory import ValueMemory
-from dropflow.dask.worker_processes import WorkerProcesses
+from dropflow.api.patience import PATIENCE
+from dropflow.clock import Clock, SystemClock
+from dropflow.dask.callbacks import CallbackInstrument, active_callbacks, collecting, keep_printed
+from dropflow.dask.lost_chunks import described, read_chunks, wanted_chunks, with_chunks_of
+from dropflow.dask.object_contents import ObjectHandle, ObjectRepository, size_of
+from dropflow.dask.persist import PersistedChunk, are_there_chunks
+from dropflow.dask.portable import stores_here
+from dropflow.dask.processes import WorkerProcesses, add_log
+from dropflow.dask.translate import (
+    TranslatedGraph,
+    layer_chunks,
+    layer_volumes,
+    optimization_settings,
+    switch,
+    translate,
+    with_annotations,
+    with_fused_chains,
+)
+from dropflow.dask.values import ValueMemory, value_of
+from dropflow.dask_tasks.fused_blocks import run_node
+from dropflow.engine.api import AttemptResult, Handle, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import host_memory
-from dropflow.errors import BadParameterError
-from dropflow.graph.chains import without_fusion
-from dropflow.rest.patience import PATIENCE
+from dropflow.engine.session import Session
+from dropflow.errors import BadParameterError, InternalError
+from dropflow.failure import Failure
+from dropflow.graph.physical import follower_column, without_fusion
+from dropflow.graph.text_ids import oid
+from dropflow.notebook import last_lines
+from dropflow.runners.inline import InlineRunner
+from dropflow.runners.threads import ThreadRunner
+from dropflow.stopping import GRACE_SECONDS
+
+__all__ = [
+    "RUNNERS",
+    "Computation",
+    "Scheduler",
+    "TaskExecutor",
+    "get",
+    "persist",
+    "scheduler",
+]
+
+
+# Execution of dask's tasks in the threads of this process.
+
+
+class TaskExecutor:
+    """The `dropflow.engine.api.Executor` of a dask graph.
+
+    Parameters
+    ----------
+    tasks : TranslatedGraph
+        The graph.
+    clock : Clock
+        For durations.
+    context : contextvars.Context
+        Context variables for the tasks: each runs in a copy.
+    on_error : callable
+        Called, in the thread of the last attempt of a task that has raised, with its drop, the exception, and the end
+        of what the task has printed.
+    memory : ValueMemory, optional
+        Keeps values within a budget.
+    """
+
+    worker = 0
+
+    def __init__(
+        self,
+        tasks: TranslatedGraph,
+        clock: Clock,
+        context: contextvars.Context,
+        on_error: Callable[[int, BaseException, str], None],
+        memory: ValueMemory | None = None,
+    ) -> None:
+        self._keys, self._nodes = tasks.keys, tasks.nodes
+        self._tasks = tasks.tasks
+        self._templates = tasks.graph.templates
+        self._aliases = tasks.aliases
+        self._clock = clock
+        self._context = context
+        self._on_error = on_error
+        self._memory = memory
+        self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
+        self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
+
+    def execute(self, task: Task) -> AttemptResult:
+        """Compute the value of a task, or take that of a constant."""
+        started = self._clock.monotonic()
+        drop, handles = task.drop, dict[int, Handle]()
+        failure = None
+        printed: list[str] = []
+        try:
+            # Constants are their own output.
+            target = task.outputs[0].drop if task.outputs else drop
+            if drop < self._tasks:
+                value = self._context.copy().run(_run, self._nodes[drop], self._values(task), printed)
+                kept = value if self._memory is None else self._memory.keep(target, value)
+            else:
+                kept = value = self._nodes[drop - self._tasks].value
+            handles[target] = ObjectHandle(kind="object", size=size_of(value), value=kept)
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, which its caller gets
+            failure = Failure.of(error)
+            if not failure.retryable or task.attempt >= self._templates[task.template].tries:
+                self._on_error(drop, error, "".join(printed))
+        return AttemptResult(drop, task.attempt, handles, failure=failure, seconds=self._clock.monotonic() - started)
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Do nothing: a task in a thread runs to its end. Its result does not count."""
+
+    def close(self) -> None:
+        """Do nothing: there are no resources."""
+
+    def _values(self, task: Task) -> dict[Any, Any]:
+        """Return the values that a task needs, by the keys that it has for them."""
+        keys, first = self._keys, self._tasks
+        if self._memory is not None:
+            self._memory.begin(task.drop, [each.drop for each in task.inputs])
+        values = {}
+        for each in task.inputs:
+            assert isinstance(each.handle, ObjectHandle)  # noqa: S101 - all contents here are
+            values[keys[each.drop - first]] = value_of(each.handle.value)
+        for key in self._nodes[task.drop].dependencies:
+            if key not in values:
+                values[key] = values[self._aliases[key]]
+        return values
+
+
+def _run(node: Any, values: dict[Any, Any], printed: list[str]) -> Any:
+    keep_printed(printed)
+    return run_node(node, values)
+
+
+# Computation of dask graphs in this process, where values are objects.
+
+
+class Computation:
+    """The session of one graph in this process. The first exception of a task ends it."""
+
+    def __init__(
+        self,
+        tasks: TranslatedGraph,
+        runner: str,
+        workers: int,
+        instrument: CallbackInstrument | None,
+        memory: ValueMemory | None,
+    ) -> None:
+        self._tasks = tasks
+        clock = SystemClock()
+        executor = TaskExecutor(tasks, clock, contextvars.copy_context(), self._note_error, memory)
+        place: Runner = InlineRunner(executor) if runner == "inline" else ThreadRunner(executor, threads=workers)
+        self._error: BaseException | None = None
+        self._session = Session(
+            tasks.graph,
+            ObjectRepository(tasks.results.values(), _nothing if memory is None else memory.release),
+            place,
+            session=tasks.graph.name,
+            directory="",
+            clock=clock,
+            chains=follower_column(tasks.graph, [1] * len(tasks.graph.templates)),
+            instruments=() if instrument is None else (instrument,),
+        )
+        if instrument is not None:
+            instrument.content = self._session.content
+            instrument.on_error = self._end
+
+    def run(self) -> Mapping[Hashable, Any]:
+        """Execute the graph, and return the values of its results by key."""
+        session = self._session
+        try:
+            with collecting():
+                session.advance()
+        finally:
+            session.close()
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # otherwise the traceback would refer to itself, and keep the values of this graph
+        values = {}
+        for key, drop in self._tasks.results.items():
+            handle = session.content(drop)
+            if not isinstance(handle, ObjectHandle):
+                reports = "; ".join(report.text for report in session.reports())
+                raise InternalError(f"the value of {key!r} is missing at the end: {reports or 'without a reason'}")
+            values[key] = value_of(handle.value)
+        return values
+
+    def _note_error(self, drop: int, error: BaseException, printed: str) -> None:
+        """End the computation because a task has raised. Called in its thread."""
+        if self._error is None:
+            with suppress(Exception):  # the class of the exception may be anything
+                error.add_note(f"raised by {oid(self._tasks.graph, drop)}, task {self._tasks.keys[drop]!r} of dask")
+                add_log(error, last_lines(printed.encode(errors="replace")))
+        self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        """End the computation with an exception, unless it has one. Called in any thread."""
+        if self._error is None:
+            self._error = error
+            self._session.freeze()
+
+
+def _nothing(drop: int) -> None:
+    """Do nothing when a value is released."""
+
 
 if TYPE_CHECKING:
-    from dropflow.dask.remote_sessions import RemoteSessions
+    from dropflow.dask.remote import RemoteSessions
 
-__all__ = ["RUNNERS", "Scheduler", "get", "persist", "scheduler"]
 
 RUNNERS = ("threads", "inline", "processes")
 """Where tasks run: in threads of this process, one after another in the thread that calls, or in worker processes."""
@@ -113,9 +304,9 @@ class Scheduler:
         self._remote: RemoteSessions | None = None
         if to is not None:
             # The client is not needed on this machine.
-            from dropflow.dask import remote_sessions  # noqa: PLC0415
+            from dropflow.dask import remote  # noqa: PLC0415
 
-            self._remote = remote_sessions.RemoteSessions(
+            self._remote = remote.RemoteSessions(
                 to,
                 token=token,
                 key=key,
@@ -198,7 +389,7 @@ class Scheduler:
         """Return collections whose chunks are computed; this is what ``dask.persist`` calls.
 
         With managers and worker processes, the chunks stay there, and the collections refer to them
-        (`dropflow.dask.persisted.PersistedChunk`); otherwise they have the values. Dask before 2026.3 does not call it:
+        (`dropflow.dask.persist.PersistedChunk`); otherwise they have the values. Dask before 2026.3 does not call it:
         use `dropflow.dask.persist`.
 
         Parameters

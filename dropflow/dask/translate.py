@@ -1,30 +1,259 @@
 """Translation of a dask graph into a physical graph: one application and one data drop for each task.
 
 The drops are columns (`dropflow.graph.physical`). Tasks stay the objects of dask that they are: nothing else is made
-for each of them but its place in a list. Keys of one name share a template, see `dropflow.dask.key_groups`.
+for each of them but its place in a list. Keys of one name share a template, see `dropflow.dask.translate`.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import dask
 import msgspec
 import numpy as np
-from dask.task_spec import Alias, DataNode
+import numpy.typing as npt
+from dask._task_spec import fuse_linear_task_spec
+from dask.core import convert_legacy_graph, flatten
+from dask.highlevelgraph import HighLevelGraph
+from dask.task_spec import Alias, DataNode, GraphNode
 from dask.utils import key_split
 
-from dropflow.dask.key_groups import KeyGroups, group_keys
 from dropflow.dask.object_contents import size_of
-from dropflow.dask.persisted import PersistedChunk
-from dropflow.dask.visiting_order import best_order
-from dropflow.errors import BadGraphError
-from dropflow.graph.builder import from_columns
+from dropflow.dask.persist import PersistedChunk
+from dropflow.errors import BadGraphError, BadParameterError
+from dropflow.graph.build import from_columns
 from dropflow.graph.order import levels
-from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph, PointerColumn
+from dropflow.graph.reassign import app_weights, reassign
 from dropflow.graph.templates import Axis, Kind, Link, Template
+from translator.placement import place
+from translator.plan.judge import with_schedule
+from translator.plan.machines import Machines
 
-__all__ = ["TASK", "VALUE", "TranslatedGraph", "translate", "with_annotations"]
+__all__ = [
+    "BREADTH_FIRST",
+    "TASK",
+    "VALUE",
+    "KeyGroup",
+    "KeyGroups",
+    "TranslatedGraph",
+    "best_order",
+    "group_keys",
+    "layer_chunks",
+    "layer_volumes",
+    "optimization_settings",
+    "switch",
+    "translate",
+    "with_annotations",
+    "with_drops_on",
+    "with_fused_chains",
+    "with_parts",
+]
+
+
+# Division of dask's keys into groups of one name, whose members differ by their indices.
+#
+# A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are
+# numbered within the group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of
+# the group ``inc``.
+
+_MOST_INSTANCES = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class KeyGroup:
+    """Keys of one name.
+
+    Attributes
+    ----------
+    name : str
+        First part of the keys, or their common prefix.
+    shape : tuple of int
+        Number of indices on each axis; empty for a single key without indices.
+    is_indexed : bool
+        Whether the keys are tuples of the name and the indices; else the index of a key is its number in the group.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    is_indexed: bool
+
+
+@dataclass(frozen=True)
+class KeyGroups:
+    """Keys in groups.
+
+    Attributes
+    ----------
+    groups : tuple of KeyGroup
+        The groups, in the order of their first keys.
+    group : int32 array, shape (keys,)
+        Row of each key's group.
+    instance : int32 array, shape (keys,)
+        Position of each key in the row-major index space of its group.
+    """
+
+    groups: tuple[KeyGroup, ...]
+    group: IntColumn
+    instance: IntColumn
+
+
+def group_keys(keys: Sequence[Hashable]) -> KeyGroups:
+    """Return the groups of different keys."""
+    rows: dict[Hashable, int] = {}
+    group = np.fromiter((rows.setdefault(_label(key), len(rows)) for key in keys), dtype=np.int32, count=len(keys))
+    instance = np.zeros(len(keys), dtype=np.int32)
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=len(rows))).tolist()
+    groups: list[KeyGroup] = []
+    start = 0
+    for label, end in zip(rows, ends, strict=True):
+        members = order[start:end]
+        start = end
+        name, axes = label if isinstance(label, tuple) else (label, 0)
+        found = _indices([keys[row] for row in members.tolist()]) if axes else None
+        if found is None:
+            shape: tuple[int, ...] = () if len(members) == 1 else (len(members),)
+            instance[members] = np.arange(len(members), dtype=np.int32)
+        else:
+            shape, instance[members] = found
+        groups.append(KeyGroup(str(name), shape, found is not None))
+    return KeyGroups(tuple(groups), group, instance)
+
+
+def _label(key: Any) -> Hashable:
+    """Return what the keys of a group have in common: name and number of indices, or a prefix."""
+    if type(key) is tuple and len(key) > 1 and type(key[0]) is str:
+        return key[0], len(key) - 1
+    return str(key_split(key))
+
+
+def _indices(keys: Sequence[Any]) -> tuple[tuple[int, ...], npt.NDArray[np.integer[Any]]] | None:
+    """Return the shape of the index space of keys, and the position of each in it; None if some index is no integer."""
+    try:
+        index = np.array([key[1:] for key in keys])
+    except (ValueError, OverflowError):  # nested indices, or integers beyond 64 bits
+        return None
+    if index.ndim != 2 or index.dtype.kind != "i" or index.min() < 0:  # noqa: PLR2004 - rows and axes
+        return None
+    shape = tuple(int(last) + 1 for last in index.max(axis=0))
+    size = 1
+    for length in shape:
+        size *= length
+    if size > _MOST_INSTANCES:
+        return None
+    return shape, np.ravel_multi_index(tuple(index.T), shape)
+
+
+# The order in which tasks are best executed, so that few results are held at a time.
+
+
+def best_order(ptr: PointerColumn, inputs: IntColumn, ends: IntColumn, sorted_tasks: IntColumn) -> IntColumn:
+    """Return the position of each task in an order that computes depth first, and releases results early.
+
+    The inputs of a task are computed before anything else starts. Of several, those come first whose own computation
+    holds the most results at a time (the rule of Sethi and Ullman for expressions): while the others are computed, only
+    one result is held of it. After each task, those follow at once that can run and are the last consumer of a result.
+
+    Parameters
+    ----------
+    ptr : int64 array, shape (tasks + 1,)
+        The inputs of task ``i`` are ``inputs[ptr[i]:ptr[i + 1]]``.
+    inputs : int32 array
+        Tasks, each at most once and ascending for each task.
+    ends : int32 array
+        Tasks whose results are wanted, in this order. Every task is an input of one of them, directly or not.
+    sorted_tasks : int32 array, shape (tasks,)
+        All tasks in a topological order.
+    """
+    walk = _Walk(ptr, inputs, ends, sorted_tasks)
+    for end in ends.tolist():
+        walk.reach(end)
+    return walk.position
+
+
+class _Walk:
+    """A walk over all tasks, from results to their inputs."""
+
+    def __init__(self, ptr: PointerColumn, inputs: IntColumn, ends: IntColumn, sorted_tasks: IntColumn) -> None:
+        tasks = len(ptr) - 1
+        consumers = np.repeat(np.arange(tasks, dtype=np.int32), np.diff(ptr))
+        uses = np.bincount(inputs, minlength=tasks)
+        after = np.zeros(tasks + 1, dtype=np.int64)
+        np.cumsum(uses, out=after[1:])
+        uses[ends] += 1  # what is wanted is never released
+        self.position = np.full(tasks, -1, dtype=np.int32)
+        # Elements of lists and memoryviews are plain ints, and much faster to read than elements of an array.
+        self._position = self.position.data
+        self._inputs, self._first = inputs.tolist(), ptr.tolist()
+        self._consumers, self._after = consumers[np.argsort(inputs, kind="stable")].tolist(), after.tolist()
+        self._uses: list[int] = uses.tolist()
+        """Consumers of each result that have not run."""
+        self._missing: list[int] = np.diff(ptr).tolist()
+        """Inputs of each task that have not run."""
+        self._held = _held(self._first, self._inputs, sorted_tasks.tolist())
+        self._count = 0
+
+    def reach(self, end: int) -> None:
+        """Run a task, and before it those that it needs."""
+        position, first, near, held = self._position, self._first, self._inputs, self._held
+        stack = [end]
+        while stack:
+            task = stack[-1]
+            if position[task] >= 0:
+                stack.pop()
+            elif not self._missing[task]:
+                stack.pop()
+                self._run(task)
+            else:
+                waiting = [other for other in near[first[task] : first[task + 1]] if position[other] < 0]
+                if len(waiting) > 1:
+                    waiting.sort(key=lambda other: (held[other], -other))
+                stack += waiting  # the last one is next
+
+    def _run(self, task: int) -> None:
+        """Run a task, and then those that can run now and release a result."""
+        position, uses, missing = self._position, self._uses, self._missing
+        candidates = [task]
+        while candidates:
+            task = candidates.pop()
+            if position[task] >= 0:
+                continue
+            position[task] = self._count
+            self._count += 1
+            inputs = self._inputs[self._first[task] : self._first[task + 1]]
+            consumers = self._consumers[self._after[task] : self._after[task + 1]]
+            for other in inputs:
+                uses[other] -= 1
+            for other in consumers:
+                missing[other] -= 1
+            for other in inputs:
+                if uses[other] == 1:
+                    last = self._consumers[self._after[other] : self._after[other + 1]]
+                    candidates += [each for each in last if position[each] < 0 and not missing[each]]
+            for other in consumers:
+                if not missing[other] and self._releases(other):
+                    candidates.append(other)
+
+    def _releases(self, task: int) -> bool:
+        """Return whether a task is the last consumer of one of its inputs."""
+        uses = self._uses
+        return any(uses[other] == 1 for other in self._inputs[self._first[task] : self._first[task + 1]])
+
+
+def _held(first: list[int], near: list[int], sorted_tasks: list[int]) -> list[int]:
+    """Return how many results the computation of each task holds at a time, as if none had several consumers."""
+    held = [1] * len(sorted_tasks)
+    for task in sorted_tasks:
+        inputs = near[first[task] : first[task + 1]]
+        if len(inputs) == 1:
+            held[task] = max(held[inputs[0]], 2)
+        elif inputs:
+            needs = sorted([held[other] for other in inputs], reverse=True)
+            held[task] = max(len(inputs) + 1, *[need + done for done, need in enumerate(needs)])
+    return held
+
 
 TASK = "dropflow.dask.Task"
 """Component of the applications: a task of dask."""
@@ -304,3 +533,208 @@ def _positions(graph: PhysicalGraph, count: int, inputs: IntColumn, consumers: I
     ptr = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(consumers[made], minlength=count), out=ptr[1:])
     return best_order(ptr, inputs[made][order], ends, topological)
+
+
+# Volumes of chunks, from what dask's layers tell about shape, chunks and data type of their array.
+
+
+def layer_volumes(graph: Any) -> dict[str, float]:
+    """Return the mean bytes of a chunk of each array in a dask graph, by the name of its layer, where they are known.
+
+    Parameters
+    ----------
+    graph : object
+        A `dask.highlevelgraph.HighLevelGraph`, or an expression of dask that holds some; others have no layers.
+    """
+    volumes: dict[str, float] = {}
+    for layers in _layers(graph):
+        for name, layer in layers.items():
+            known = getattr(layer, "collection_annotations", None) or {}
+            size = _mean_bytes(known.get("dtype"), known.get("shape"), known.get("chunks"))
+            if size is not None:
+                volumes[str(name)] = size
+    return volumes
+
+
+def layer_chunks(graph: Any) -> dict[str, tuple[tuple[tuple[int, ...], ...], np.dtype[Any]]]:
+    """Return chunks and data type of each array in a dask graph, by the name of its layer, where they are known."""
+    found = {}
+    for layers in _layers(graph):
+        for name, layer in layers.items():
+            known = getattr(layer, "collection_annotations", None) or {}
+            chunks, dtype = known.get("chunks"), known.get("dtype")
+            if chunks is not None and isinstance(dtype, np.dtype):
+                found[str(name)] = (chunks, dtype)
+    return found
+
+
+def _layers(graph: Any) -> Iterator[Mapping[Any, Any]]:
+    """Yield the layers of all graphs in an expression.
+
+    Attributes are looked for in classes and in ``__dict__`` only: an expression of a data frame looks for unknown ones
+    in its columns, for which it needs metadata that it may not be able to compute.
+    """
+    left = [graph]
+    while left:
+        found = left.pop()
+        if isinstance(found, HighLevelGraph):
+            yield found.layers
+        elif hasattr(type(found), "hlg"):
+            left.append(found.hlg)
+        else:
+            operands = getattr(found, "__dict__", {}).get("operands", ())
+            left += [each for each in operands if hasattr(type(each), "__dask_graph__")]
+
+
+def _mean_bytes(dtype: Any, shape: Any, chunks: Any) -> float | None:
+    """Return the mean bytes of a chunk; None if the size of an axis is unknown, or values are objects."""
+    if not isinstance(dtype, np.dtype) or dtype.hasobject or shape is None or chunks is None:
+        return None
+    total, count = float(dtype.itemsize), 1
+    for length, pieces in zip(shape, chunks, strict=True):
+        total *= length
+        count *= len(pieces)
+    return total / count if count and np.isfinite(total) else None
+
+
+# Fusion of tasks that follow each other alone into one task of dask.
+
+
+def with_fused_chains(nodes: Mapping[Hashable, GraphNode], keys: Collection[Hashable]) -> Mapping[Hashable, Any]:
+    """Return the part of a dask graph that `keys` need, with one task in the place of each chain.
+
+    A graph in which a key is missing is returned as it is: its translation has an error for that.
+    """
+    left, needed = list(keys), dict[Hashable, GraphNode]()
+    has_chains = False
+    while left:
+        key = left.pop()
+        if key in needed:
+            continue
+        node = nodes.get(key)
+        if node is None:
+            return nodes
+        needed[key] = node if node.key == key else _renamed(node, key)
+        has_chains |= len(node.dependencies) == 1
+        left += node.dependencies
+    if not has_chains:
+        return nodes
+    fused: Mapping[Hashable, Any] = fuse_linear_task_spec(needed, keys=set(keys))
+    return fused
+
+
+def _renamed(node: GraphNode, key: Hashable) -> GraphNode:
+    """Return a node with another key. Data frames from delayed values have nodes whose own keys are those of others."""
+    if isinstance(node, Alias):
+        return Alias(key, node.target)
+    renamed: GraphNode = node.substitute({}, key=key)
+    return renamed
+
+
+# The optimizations that dask makes before it calls a scheduler, and how they are switched off.
+
+
+def switch(name: str, value: bool | None) -> bool:  # noqa: FBT001 - the value of a switch
+    """Return a switch: `value`, or else ``dropflow.<name>`` of dask's configuration, or else True.
+
+    Raises
+    ------
+    BadParameterError
+        The configuration has no boolean there.
+    """
+    found = dask.config.get(f"dropflow.{name}", True) if value is None else value
+    if not isinstance(found, bool):
+        raise BadParameterError(f"{name} is {found!r}", hint="give True or False")
+    return found
+
+
+def optimization_settings(*, tileable: bool, chunk: bool) -> Mapping[str, Any]:
+    """Return the configuration of dask with which it makes these optimizations of arrays only.
+
+    Parameters
+    ----------
+    tileable : bool
+        Whether layers are optimized: operations block by block become one. Bags and data frames keep their own steps,
+        which they need to be computed at all, or which are part of their expressions.
+    chunk : bool
+        Whether tasks in a row are fused.
+    """
+    settings: dict[str, Any] = {}
+    if not tileable:
+        settings["array_optimize"] = _fused if chunk else False
+    if not chunk:
+        settings["optimization.fuse.active"] = False
+    return settings
+
+
+def _fused(graph: Any, keys: Any, **_: Any) -> Mapping[Hashable, Any]:
+    """Return a graph of arrays with one task in the place of each chain; dask calls this for its own optimization."""
+    return with_fused_chains(convert_legacy_graph(dict(graph)), list(flatten([keys])))
+
+
+# The nodes of tasks: initial tasks breadth-first, equally many for each core, and the others near
+# their data.
+
+BREADTH_FIRST = "breadth_first"
+"""Name of the algorithm."""
+
+
+def with_parts(graph: PhysicalGraph, machines: Machines, fixed: Mapping[int, str] | None = None) -> PhysicalGraph:
+    """Return a graph with one part for each machine; on these machines, if some drops are `fixed`.
+
+    `translator.plan.metis` gives nodes equal work as far as weights tell it. The weights of tasks of dask
+    are not known, so here the numbers of initial tasks are equal: on equal nodes they differ by one at most.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        All drops.
+    machines : Machines
+        Where they may be.
+    fixed : mapping of int to str, optional
+        Data without producers that are on machines already, and the names of those. Tasks that read them go there,
+        unless a machine would have much more to do than the others.
+
+    Notes
+    -----
+    After the Mars project, "Graph preparation", https://docs.pymars.org.
+    """
+    count = len(machines.nodes)
+    capacities = [node.cores * node.speed for node in machines.nodes]
+    is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    initial = is_app & (np.diff(graph.predecessors.ptr) == 0)
+    everything = np.ones(graph.drops, dtype=np.bool_)
+    names = [node.name for node in machines.nodes]
+    start = np.zeros(graph.drops, dtype=np.int32)
+    for drop, name in (fixed or {}).items():
+        if name in names:
+            start[drop] = names.index(name)
+            everything[drop] = False
+    first = reassign(
+        graph,
+        start,
+        everything,
+        range(count),
+        [0.0] * count,
+        capacities=capacities,
+        work=initial.astype(np.float64),
+    )
+    load = np.bincount(first[initial], minlength=count).astype(np.float64).tolist()
+    part = reassign(
+        graph, first, everything & ~initial, range(count), load, capacities=capacities, work=app_weights(graph)
+    )
+    parted = replace(graph, part=part)
+    # Without fixed drops, parts may go to any machines.
+    return with_schedule(place(parted, names), machines) if fixed else parted
+
+
+def with_drops_on(graph: PhysicalGraph, fixed: Mapping[int, str]) -> PhysicalGraph:
+    """Return a placed graph with these drops on these nodes, and all others where they are."""
+    if not fixed or not graph.places:
+        return graph
+    places = list(dict.fromkeys([*graph.places, *fixed.values()]))
+    part = graph.part.copy()
+    for drop, name in fixed.items():
+        part[drop] = places.index(name)
+    part.flags.writeable = False
+    return replace(graph, part=part, places=tuple(places[: int(part.max()) + 1]))

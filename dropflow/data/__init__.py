@@ -1,5 +1,21 @@
 """Stores of data drops: where contents live, how they are committed, and for how long.
 
-`registry` maps the class names and categories in graphs to stores; `repository` owns the committed contents of a
-session. May import `dropflow.engine` and everything below it.
+May import `dropflow.engine` and what is below it.
+
+================  =====================================================================================================
+`store`           How a class of data drops takes content: `Store` for the class, `ContentWriter` for what one attempt
+                  writes
+`registry`        The store of each class name in a graph
+`repository`      Owner of the committed contents of one session's data drops, on this machine
+`workspace`       The directory of a session, with uncommitted and committed contents
+`file`            File drops: content in a file with a chosen name
+`directory`       Directory drops: content in a directory that a program fills
+`memory`          Memory drops: small contents are in the `Handle`, large ones in shared memory
+`parameter_set`   Parameter set drops: the parameters of the node as a configuration for a program
+`streams`         Contents that are read while they are written: the files of a stream, and its writing end
+`read`            Reading the contents of handles (`dropflow.engine.api.Handle`)
+`survival`        Which contents of an earlier process are still there
+`shm_directory`   The directory of a session in shared memory, and the removal of directories that dead sessions left
+`storage_errors`  Errors of the operating system as `StorageError`, with the path and what to do
+================  =====================================================================================================
 """

@@ -3,17 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from dropflow.data.data_parameters import IO, common
-from dropflow.data.file import found
-from dropflow.data.file_paths import check_name, final_path, shared_name
-from dropflow.data.file_writer import remove_part, temporary_path
-from dropflow.data.read_content import measure
-from dropflow.data.special_files import refuse_made
-from dropflow.data.storage_errors import storage_errors
-from dropflow.data.store import ContentWriter, Slot
+from dropflow.data.file import check_name, final_path, found, remove_part, shared_name, temporary_path
+from dropflow.data.read import measure
+from dropflow.data.storage_errors import refuse_made, storage_errors
+from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter
-from dropflow.engine.parameters import read
+from dropflow.engine.parameters import Component, Parameter, read
 from dropflow.errors import AppError, BadFileError
 from dropflow.graph.templates import Kind, Template
 

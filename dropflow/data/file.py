@@ -1,21 +1,439 @@
 """File drops: content in a file with a chosen name."""
 
+import contextlib
+import errno
+import io
 import logging
 import os
+import re
+import shutil
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
-from dropflow.data.data_parameters import IO, common
-from dropflow.data.file_paths import check_name, final_path, is_blank, shared_name
-from dropflow.data.file_writer import FileWriter, temporary_path
-from dropflow.data.read_content import measure
-from dropflow.data.store import ContentWriter, Slot
-from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter
-from dropflow.engine.parameters import find, read
-from dropflow.errors import BadFileError
-from dropflow.graph.templates import Kind, Template
+import msgspec
 
-__all__ = ["FILE", "FileStore", "found"]
+from dropflow.data.read import is_same, measure
+from dropflow.data.storage_errors import checksum_of, refuse_made, refuse_special, storage_error, storage_errors
+from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
+from dropflow.data.workspace import PART_FOLDER, Workspace
+from dropflow.engine.api import Handle
+from dropflow.engine.events import Event
+from dropflow.engine.parameters import Component, Parameter, find, read
+from dropflow.engine.session import Instrument
+from dropflow.errors import BadFileError, BadParameterError, ConflictError, StorageError
+from dropflow.files import force_to_disk
+from dropflow.graph.order import Precedence
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
+from dropflow.graph.text_ids import human_key, index_of, oid
+from dropflow.ids import drop_file_name
+
+__all__ = [
+    "FILE",
+    "JSON",
+    "PLACEHOLDERS",
+    "FileOwners",
+    "FileStore",
+    "FileWriter",
+    "JsonStore",
+    "RemoveOutdated",
+    "check_name",
+    "final_path",
+    "found",
+    "is_blank",
+    "remove_part",
+    "remove_part_folder",
+    "shared_name",
+    "temporary_path",
+]
+
+
+# Paths of file drops: the rules for `filepath` and `dirname`.
+#
+# ===================  ==========================================================================
+# value                file
+# ===================  ==========================================================================
+# empty, ``None``      ``files/<name made from the drop's id>``
+# ``name.txt``         ``files/name.txt``
+# ``sub/name.txt``     ``files/sub/name.txt``; directories are made
+# ``sub/``             ``files/sub/<name made from the drop's id>``
+# ``/abs/x``           as it is; ``/abs/`` as ``sub/``
+# ``$VAR/x``           the value of the variable; it must be set
+# ``a_{uid}.dat``      placeholders replaced; ``{{`` and ``}}`` stand for braces
+# ===================  ==========================================================================
+#
+# Relative paths cannot leave ``files/``. The rules are those of DALiuGE except for three defects: an
+# unknown placeholder is an error with its name, escaped braces become braces, and names made from ids
+# are unique.
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+_SEPARATORS = re.compile(r"[:/]")
+
+PLACEHOLDERS: Mapping[str, Callable[[str, float, str], str]] = {
+    "uid": lambda oid, _now, _suffix: _SEPARATORS.sub("_", oid),
+    "humanKey": lambda oid, _now, _suffix: _SEPARATORS.sub("_", human_key(oid)),
+    "auto": lambda oid, _now, suffix: drop_file_name(oid) + suffix,
+    "datetime": lambda _oid, now, _suffix: datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d"),
+    "dlg": lambda _oid, _now, _suffix: "dropflow",
+}
+"""Placeholders in braces, as functions of the drop's id, the time and the suffix of made names."""
+
+
+def is_blank(value: object) -> bool:
+    """Whether a `filepath` or `dirname` is empty; EAGLE writes ``None`` as text."""
+    return value is None or str(value).strip() in ("", "None")
+
+
+def final_path(
+    value: str,
+    *,
+    base: Path,
+    oid: str,
+    now: float,
+    suffix: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Return the absolute path of a drop.
+
+    Parameters
+    ----------
+    value : str
+        The parameter; see the table above.
+    base : Path
+        The session's ``files`` directory, absolute.
+    oid : str
+        Text id of the drop.
+    now : float
+        Seconds since the epoch, for ``{datetime}`` (UTC).
+    suffix : str
+        Added to names made from ids, such as ``.json``.
+    environment : mapping of str to str, optional
+        Values of variables; by default the environment of this process.
+
+    Raises
+    ------
+    BadParameterError
+        There is an unknown placeholder, a variable that is not set, a relative path that leaves `base`, or a character
+        that paths cannot have.
+
+    Examples
+    --------
+    >>> final_path("sub/{uid}.txt", base=Path("/s/files"), oid="g_1_0-3", now=0.0)
+    '/s/files/sub/g_1_0-3.txt'
+    """
+    made = drop_file_name(oid) + suffix
+    if is_blank(value):
+        return f"{base}/{made}"
+    text = _fill(_variables(value.strip(), environment), oid, now, suffix)
+    _refuse_unwritable(text)
+    if text.endswith("/") or os.path.normpath(text) == ".":
+        text = f"{text}/{made}"
+    if os.path.isabs(text):  # noqa: PTH117 - text, and normpath has no Path twin
+        return os.path.normpath(text)
+    path = os.path.normpath(text)
+    if path == ".." or path.startswith("../"):
+        raise BadParameterError(
+            f"the path '{value}' leaves the directory of the session",
+            hint="use an absolute path to write outside of it",
+        )
+    return f"{base}/{path}"
+
+
+def shared_name(value: str) -> str:
+    """Return the file that all drops with the name `value` share; empty if each has its own, or it is not known yet.
+
+    Examples
+    --------
+    >>> shared_name("sub/x.txt"), shared_name("sub/{uid}.txt"), shared_name("sub/")
+    ('sub/x.txt', '', '')
+    """
+    try:
+        one, other = (
+            final_path(value, base=Path("/"), oid=oid, now=0.0) for oid in ("prefix_key_0-0", "prefix_key_0-1")
+        )
+    except BadParameterError:
+        return ""
+    return one.removeprefix("//") if one == other else ""
+
+
+def check_name(value: str, environment: Mapping[str, str] | None = None) -> None:
+    """Raise what `final_path` would raise for every drop.
+
+    Raises
+    ------
+    BadParameterError
+        As `final_path`.
+    """
+    final_path(value, base=Path("/files"), oid="prefix_key_0", now=0.0, environment=environment)
+
+
+def _refuse_unwritable(path: str) -> None:
+    """Raise if a path cannot be opened, or cannot be sent to another process."""
+    if "\0" in path:
+        raise BadParameterError(
+            f"the path {path!r} has a NUL character", hint="choose another name: file names cannot have it"
+        )
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        bad = ascii(path[error.start])
+        raise BadParameterError(
+            f"the path {path!r} has the character {bad}, which cannot be written in UTF-8",
+            hint="choose another name",
+        ) from error
+
+
+def _variables(text: str, environment: Mapping[str, str] | None) -> str:
+    known = os.environ if environment is None else environment
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name in known:
+            return known[name]
+        if name == "DLG_ROOT":
+            return str(Path.home() / "dlg")
+        raise BadParameterError(
+            f"the path '{text}' needs the environment variable {name}, which is not set",
+            hint=f"set it before starting: export {name}=...",
+            of_host=True,
+        )
+
+    return _VARIABLE.sub(value, text)
+
+
+def _fill(text: str, oid: str, now: float, suffix: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return match[0][0]
+        fill = PLACEHOLDERS.get(match[1])
+        if fill is None:
+            names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise BadParameterError(
+                f"the path '{text}' has the unknown placeholder {match[0]}",
+                hint=f"known are {names}; write {{{{ and }}}} for braces",
+            )
+        return fill(oid, now, suffix)
+
+    return _BRACES.sub(value, text)
+
+
+# Writers to files, under temporary names.
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODE = 0o666
+"""Mode of new files, before the umask: the files get their final names when they are committed."""
+
+
+def temporary_path(slot: Slot, final: str) -> str:
+    """Return a unique temporary path on the file system of `final`.
+
+    Raises
+    ------
+    BadFileError
+        There is a FIFO, a socket or a device at `final`.
+    StorageError
+        Nothing can be written there.
+    """
+    workspace = slot.workspace
+    if not workspace.is_detached:
+        refuse_special(final)
+    if workspace.is_detached or workspace.is_inside(final):
+        return workspace.part_name(slot.drop, slot.attempt, slot.number)
+    return workspace.part_beside(final)
+
+
+class FileWriter:
+    """Writes a content to a file, with `write`, by a program at `path`, or both.
+
+    Parameters
+    ----------
+    path : str
+        Temporary path.
+    final : str
+        Path of the content after its commit; empty if it stays.
+    kind : str
+        Kind of the handle.
+    durable : bool
+        Whether to force the file to disk (fsync) at the end.
+    directory_for : callable, optional
+        Makes a directory for a temporary path. Programs get a path in it with the final base name, because they use
+        file extensions. Not called if no program writes the content.
+    overflow : callable, optional
+        Returns a temporary path on another file system, for the case that the first one is full.
+    shielded : Shield
+        Of the attempt that writes: an interruption just after a file is opened would leave it open.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        final: str = "",
+        kind: str = "file",
+        durable: bool = False,
+        directory_for: Callable[[str], str] | None = None,
+        overflow: Callable[[], str] | None = None,
+        shielded: Shield = contextlib.nullcontext,
+    ) -> None:
+        self._path = path
+        self._final = final
+        self._kind = kind
+        self._durable = durable
+        self._directory_for = directory_for
+        self._overflow = overflow
+        self._shielded = shielded
+        self._stream: io.FileIO | None = None
+        self._size = 0
+        self._checksum = 0
+        self._text = True
+        self._begun = False
+        self._given = False
+
+    @property
+    def location(self) -> str:
+        """Present path of the file."""
+        return self._path
+
+    @property
+    def final(self) -> str:
+        """Path of the content after its commit; empty if it stays."""
+        return self._final
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
+        """Append to the file.
+
+        Raises
+        ------
+        StorageError
+            The file cannot be written.
+        """
+        block = memoryview(data).cast("B")
+        done = 0
+        while done < len(block):
+            try:
+                done += self._open().write(block[done:])
+            except OSError as error:
+                if error.errno not in _FULL or self._overflow is None:
+                    raise storage_error("write", self._path, error) from error
+                self._move(self._overflow())
+        self._size += done
+        self._checksum = zlib.crc32(block, self._checksum)
+        self._text = self._text and text
+        return done
+
+    def path(self) -> str:
+        """Return the temporary path, for a program. There is no file unless something was written.
+
+        Raises
+        ------
+        StorageError
+            Its directory cannot be made.
+        """
+        if not self._given:
+            self._given = True
+            if self._directory_for is not None:
+                self._rename(f"{self._directory_for(self._path)}/{self._final.rpartition('/')[2]}")
+            else:
+                Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        return self._path
+
+    def finish(self) -> Handle:
+        """Return the file, or a directory that a program made in its place; makes an empty file by default."""
+        with storage_errors("finish writing", self._path):
+            self._close()
+            if not self._given and self._size:
+                size, checksum = self._size, self._checksum
+                kind = self._kind
+            else:
+                kind, size, checksum = self._look()
+            if self._durable and kind != "directory":
+                force_to_disk(self._path)
+        text = self._text and bool(self._size) and not self._given
+        return Handle(kind=kind, location=self._path, final=self._final, size=size, checksum=checksum, text=text)
+
+    def abandon(self) -> None:
+        """Remove the file and its directory; never raises."""
+        with contextlib.suppress(OSError):
+            self._close()
+        remove_part(self._path)
+
+    def _look(self) -> tuple[str, int, int]:
+        try:
+            mode = Path(self._path).stat().st_mode
+        except FileNotFoundError:
+            self._open()
+            self._close()
+            return self._kind, 0, 0
+        refuse_made(self._path, mode)
+        size = measure(self._path)
+        if stat.S_ISDIR(mode):
+            return "directory", size, 0
+        return self._kind, size, checksum_of(self._path)
+
+    def _open(self) -> io.FileIO:
+        if self._stream is None:
+            with self._shielded():
+                self._stream = io.FileIO(self._descriptor(), "ab")
+            self._begun = True
+        return self._stream
+
+    def _descriptor(self) -> int:
+        # Fails if another program made the file.
+        flags = _APPEND if self._begun or self._given else _APPEND | os.O_EXCL
+        try:
+            return os.open(self._path, flags, _MODE)
+        except FileNotFoundError:
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, flags, _MODE)
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _rename(self, path: str) -> None:
+        if self._size:
+            with storage_errors("move what was written so far to", path):
+                self._close()
+                Path(self._path).rename(path)
+        self._path = path
+
+    def _move(self, path: str) -> None:
+        self._close()
+        try:
+            with storage_errors("move what was written so far to", path):
+                shutil.copyfile(self._path, path)
+                Path(self._path).unlink()
+        except StorageError:
+            remove_part(path)  # incomplete copy
+            raise
+        self._path, self._overflow = path, None
+
+
+def remove_part(path: str) -> None:
+    """Remove an uncommitted content, and the directory that was made for it; never raises."""
+    try:
+        os.unlink(path)  # noqa: PTH108 - many of these in a session; unlinking refuses directories
+    except FileNotFoundError:
+        pass  # committed
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+    remove_part_folder(path)
+
+
+def remove_part_folder(path: str) -> None:
+    """Remove the directory that was made for `path`, if it is empty; never raises."""
+    folder = path.rpartition("/")[0]
+    if folder.endswith(PART_FOLDER):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106 - see above
+
 
 FILEPATH = Parameter(
     name="filepath",
@@ -137,3 +555,168 @@ def found(path: str) -> Handle:
     """Return a handle for what is at `path` already, which dropflow must not move or remove."""
     kind = "directory" if Path(path).is_dir() else "file"
     return Handle(kind=kind, location=path, size=measure(path) if Path(path).exists() else 0)
+
+
+# JSON drops: file drops whose content is JSON, independent of the encodings of ports.
+
+JSON = Component(
+    name="JSON",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dlg.data.drops.json_drop.JsonDROP",
+    aliases=("dlg.data.drops.JsonDROP", "dlg.drop.JsonDROP"),
+    description="A file with one JSON value: functions receive and return the value itself.",
+    parameters=FILE.parameters,
+    ports=tuple(msgspec.structs.replace(port, encoding="json") for port in IO),
+)
+
+
+class JsonStore(FileStore):
+    """JSON files named by the parameters of one template."""
+
+    component = JSON
+    encoding = "json"
+    suffix = ".json"
+
+
+# The drops of a session that have written each file, so that no drop overwrites the content of
+# another.
+
+
+class FileOwners:
+    """The owners (drops) of each path that the session has written on this node.
+
+    A path has several owners when they wrote the same content. A drop may replace the content of drops that it depends
+    on, as the iterations of a loop do. The content of a drop that runs again after others that depend on it have
+    replaced its content is put aside.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph or None
+        The graph of the drops; without it no drop depends on another.
+    """
+
+    def __init__(self, graph: PhysicalGraph | None) -> None:
+        self._graph = graph
+        self._of: dict[str, tuple[int, ...]] = {}
+
+    def before(self, drop: int, part: Handle) -> tuple[int, ...] | None:
+        """Return the owners of the path of `part` that stay owners after its commit: they wrote the same content.
+
+        None if the path belongs to a drop that depends on this one, so that the content has to go elsewhere.
+
+        Raises
+        ------
+        ConflictError
+            Another drop wrote a different content there, and neither of the two depends on the other.
+        OSError
+            The present content cannot be read.
+        """
+        others = [owner for owner in self._of.get(part.final, ()) if owner != drop]
+        if not others or not os.path.lexists(part.final):
+            return ()
+        if is_same(part.location, part.final):
+            return tuple(others)
+        kept = [owner for owner in others if not self._gives_way(owner, drop)]
+        unordered = [owner for owner in kept if not self._precedes(drop, owner)]
+        if unordered:
+            raise ConflictError(
+                f"{part.final} has been written by {self._name(unordered[0])} already, with another content",
+                hint="give each drop its own name, with {auto} or {uid} in it; or collect the contents first "
+                "and write them once",
+            )
+        return None if kept else ()
+
+    def add(self, path: str, drop: int, beside: tuple[int, ...]) -> None:
+        """Record that `drop` wrote `path`, and that the drops `beside` wrote the same content."""
+        self._of[path] = (*beside, drop)
+
+    def of(self, path: str) -> tuple[int, ...]:
+        """Return the owners of `path`."""
+        return self._of.get(path, ())
+
+    def is_replaced(self, path: str, drop: int) -> bool:
+        """Whether another drop has written `path` since `drop` did."""
+        owners = self._of.get(path)
+        return owners is not None and drop not in owners
+
+    def is_only(self, path: str, drop: int) -> bool:
+        """Whether `drop` is the only owner of `path`."""
+        return self._of.get(path) == (drop,)
+
+    def leave(self, path: str, drop: int) -> None:
+        """Record that `drop` does not need `path` any more."""
+        owners = self._of.get(path)
+        if owners:
+            left = tuple(owner for owner in owners if owner != drop)
+            if left:
+                self._of[path] = left
+            else:
+                del self._of[path]
+
+    def remove(self, path: str) -> None:
+        """Record that `path` was removed after its last use: what others wrote there before stays replaced."""
+        self._of[path] = ()
+
+    def _gives_way(self, owner: int, drop: int) -> bool:
+        graph = self._graph
+        if graph is not None and graph.predecessors.ptr[owner] == graph.predecessors.ptr[owner + 1]:
+            return True  # no application wrote it: an empty file was made
+        return self._precedes(owner, drop)
+
+    def _precedes(self, first: int, second: int) -> bool:
+        graph = self._graph
+        if graph is None:
+            return False
+        rows = graph.template
+        return self._precedence.holds(
+            int(rows[first]), index_of(graph, first), int(rows[second]), index_of(graph, second)
+        )
+
+    @cached_property
+    def _precedence(self) -> Precedence:
+        assert self._graph is not None  # noqa: S101 - see _precedes
+        return Precedence(self._graph.templates, self._graph.links)
+
+    def _name(self, drop: int) -> str:
+        return f"drop {drop}" if self._graph is None else oid(self._graph, drop)
+
+
+# Removes the contents that drops had before they run again, so that none of them is taken for a new
+# one.
+
+
+class RemoveOutdated(Instrument):
+    """Removes outdated contents as soon as the journal of the session that continues has replaced the earlier one.
+
+    Before that, a process that ends must leave the session as it was. Files elsewhere than in the session directory
+    stay until they are replaced, as in a session that begins.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Of the session.
+    outdated : iterable of Handle
+        The contents.
+    kept : iterable of Handle
+        Contents that stay. What is at their place, in one of them, or around one, stays, too.
+    """
+
+    def __init__(self, workspace: Workspace, outdated: Iterable[Handle], kept: Iterable[Handle]) -> None:
+        inside = f"{workspace.directory}/"
+        places = {handle.location for handle in outdated if handle.location.startswith(inside)}
+        stay = {handle.location for handle in kept if handle.location}
+        around = {str(folder) for place in stay for folder in Path(place).parents}
+        self._places = {
+            place for place in places - stay - around if not any(str(folder) in stay for folder in Path(place).parents)
+        }
+        self._new_journal = Path(workspace.directory, "journal.dfj.new")
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Remove them with the first events, which are in the journal now."""
+        del events
+        places, self._places = self._places, set()
+        if not places or self._new_journal.exists():
+            return
+        for place in places:
+            remove_part(place)

@@ -9,21 +9,230 @@ Python 3.13 they are removed by the first process that exits after attaching. If
 disk. If most of the memory that this process may use is in use, the content is written there from the beginning.
 """
 
+import ast
+import base64
+import binascii
 import os
+import pickle
 import zlib
+from pathlib import Path
+from typing import Any
 
-from dropflow.data.data_parameters import IO, common
-from dropflow.data.file_writer import FileWriter, remove_part
-from dropflow.data.initial_value import initial_value
-from dropflow.data.read_content import EMPTY
+from dropflow.data.file import FileWriter, remove_part
+from dropflow.data.read import EMPTY, NULL
 from dropflow.data.storage_errors import storage_errors
-from dropflow.data.store import ContentWriter, Slot
+from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter, Port
 from dropflow.engine.host_memory import host_memory
-from dropflow.graph.templates import Kind, Template
+from dropflow.engine.parameters import Component, Parameter, Port, Unset, Unusable, convert_field, expand
+from dropflow.errors import BadParameterError
+from dropflow.graph.templates import Argument, Kind, Template
 
-__all__ = ["MEMORY", "PYTHON_OBJECT", "SMALL", "MemoryStore", "MemoryWriter"]
+__all__ = [
+    "END",
+    "MEMORY",
+    "NULL_DROP",
+    "PICKLE_PROTOCOL",
+    "PYTHON_OBJECT",
+    "SHARED_MEMORY",
+    "SMALL",
+    "MemoryStore",
+    "MemoryWriter",
+    "NullStore",
+    "SharedMemoryStore",
+    "initial_value",
+]
+
+
+# Null drops: events without content.
+
+_BASE_NAME = Parameter(
+    name="base_name",
+    default="data_base",
+    parameter_type="ComponentParameter",
+    description="Module of the class in DALiuGE. EAGLE wants it on data of this category; it is not used.",
+)
+
+NULL_DROP = Component(
+    name="NULL",
+    kind=Kind.DATA,
+    category="Data",
+    dropclass="dlg.data.drops.data_base.NullDROP",
+    aliases=("dlg.data.drops.NullDROP", "dlg.drop.NullDROP", "dlg.data.drops.null.NullDROP", "dfms.drop.NullDROP"),
+    description="Passes events on and discards what is written to it.",
+    parameters=(_BASE_NAME, *common(persists=False)),
+    ports=IO,
+)
+
+END = Component(
+    name="End",
+    kind=Kind.DATA,
+    category="Data",
+    dropclass="dlg.data.drops.data_base.EndDROP",
+    aliases=("dlg.drop.EndDROP", "dlg.data.drops.EndDROP"),
+    description="Marks the end of a branch of the graph; keeps nothing.",
+    parameters=(_BASE_NAME, *common(persists=False)),
+    ports=IO,
+)
+
+
+class NullWriter:
+    """Discards a content."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._path = ""
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:  # noqa: ARG002 - one protocol
+        """Discard `data`."""
+        return len(data)
+
+    def path(self) -> str:
+        """Return a temporary path, which is removed. Not ``/dev/null``, which a program might replace."""
+        if not self._path:
+            slot = self._slot
+            self._path = slot.workspace.part_name(slot.drop, slot.attempt, slot.number)
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        return self._path
+
+    def finish(self) -> Handle:
+        """Return the handle of no content."""
+        self.abandon()
+        return NULL
+
+    def abandon(self) -> None:
+        """Remove what a program wrote."""
+        if self._path:
+            remove_part(self._path)
+
+
+class NullStore:
+    """Data drops without contents."""
+
+    persists = False
+    hands_over = True
+    is_directory = False
+    encoding = ""
+    shared_name = ""
+    unwritten: Handle | None = NULL
+    growing = None
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def part(self, slot: Slot) -> ContentWriter:
+        """Return a writer that discards."""
+        return NullWriter(slot)
+
+    def initial(self, slot: Slot) -> Handle:  # noqa: ARG002 - one protocol
+        """Return the handle of no content."""
+        return NULL
+
+    def check(self) -> None:
+        """Accept all parameters."""
+
+    def check_initial(self) -> None:
+        """Accept all parameters."""
+
+
+# The initial content of a memory drop: its parameter `pydata`, read according to its type.
+#
+# ====================  ==============================================================================================
+# type                  content
+# ====================  ==============================================================================================
+# String, Password      the text itself
+# Integer, Float, ...   the value, pickled, so that ports with ``pickle`` or ``dill`` receive it typed
+# Json, list, dict      the value of the JSON text or Python literal, pickled
+# Object, Object.x      base64 of a pickle (how EAGLE stores objects), else a Python literal, else the text itself
+# raw                   base64, else the text itself
+# eval                  a Python literal, pickled; never evaluated
+# ====================  ==============================================================================================
+#
+# No value, blank text and ``None`` are the empty content; for text types the empty text.
+
+PICKLE_PROTOCOL = 5
+
+_TEXTS = frozenset({"string", "str", "password", "select", ""})
+_PICKLE_START = b"\x80"
+_SHOWN = 60
+
+
+def initial_value(template: Template) -> tuple[bytes, bool]:
+    """Return the bytes of the initial content, and whether they are text.
+
+    Parameters
+    ----------
+    template : Template
+        Node of a memory drop without producers.
+
+    Raises
+    ------
+    BadParameterError
+        The value does not fit its type.
+    """
+    argument = template.argument("pydata")
+    if argument is None:
+        return b"", False
+    kind = argument.type.strip().lower()
+    try:
+        value = expand(argument.value)
+        if value is None or (isinstance(value, str) and value.strip() in ("", "None")):
+            return b"", kind in _TEXTS
+        return _content(value, kind)
+    except Unusable as problem:
+        raise BadParameterError(
+            f"parameter 'pydata' is {argument.value!r:.{_SHOWN}}, expected {problem}",
+            where=template.name,
+            fields=("pydata",),
+            hint=f"correct the value, or its type {_type(argument)}",
+            of_host=isinstance(problem, Unset),
+        ) from problem
+
+
+def _content(value: Any, kind: str) -> tuple[bytes, bool]:
+    if kind in _TEXTS:
+        return str(value).encode(), True
+    if kind == "raw" and isinstance(value, str):
+        return _unbase64(value) or value.encode(), False
+    if kind.startswith("object") and isinstance(value, str):
+        return _object(value)
+    if kind == "eval" and isinstance(value, str):
+        return _pickled(_literal(value)), False
+    found = convert_field(value, kind)
+    return (found.encode(), True) if isinstance(found, str) else (_pickled(found), False)
+
+
+def _object(text: str) -> tuple[bytes, bool]:
+    body = _unbase64(text)
+    if body.startswith(_PICKLE_START):
+        return body, False
+    try:
+        return _pickled(_literal(text)), False
+    except Unusable:
+        return text.encode(), True
+
+
+def _unbase64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise Unusable("a Python literal (code is not evaluated)") from None
+
+
+def _pickled(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=PICKLE_PROTOCOL)
+
+
+def _type(argument: Argument) -> str:
+    return argument.type or "String"
+
 
 SMALL = 64 * 1024
 """Largest size in bytes of a content in its handle."""
@@ -177,7 +386,7 @@ class MemoryStore:
         return FileWriter(path, kind="shm", shielded=slot.shielded)
 
     def initial(self, slot: Slot) -> Handle:
-        """Return the value of `pydata`; see `dropflow.data.initial_value`.
+        """Return the value of `pydata`; see `dropflow.data.memory`.
 
         Raises
         ------
@@ -197,3 +406,33 @@ class MemoryStore:
     def check_initial(self) -> None:
         """Raise if `pydata` does not fit its type."""
         initial_value(self._template)
+
+
+# Shared memory drops: memory drops whose content is always in shared memory, also if it is small.
+#
+# For programs that map the content themselves: with the encoding ``path`` a port gives the file.
+
+SHARED_MEMORY = Component(
+    name="SharedMemory",
+    kind=Kind.DATA,
+    category="SharedMemory",
+    dropclass="dlg.data.drops.memory.SharedMemoryDROP",
+    aliases=("dlg.data.drops.SharedMemoryDROP", "dlg.drop.SharedMemoryDROP"),
+    description="Content in shared memory, which programs on the same machine can map by its path.",
+    parameters=(
+        Parameter(
+            name="pydata",
+            type="Object",
+            default=None,
+            description="Initial content of a drop without producers, read according to its type.",
+        ),
+        *common(persists=False),
+    ),
+    ports=IO,
+)
+
+
+class SharedMemoryStore(MemoryStore):
+    """Contents in shared memory."""
+
+    small = 0

@@ -17,14 +17,11 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dropflow.data.data_parameters import common
-from dropflow.data.file_paths import is_blank
-from dropflow.data.initial_value import PICKLE_PROTOCOL
-from dropflow.data.memory import MemoryStore
-from dropflow.data.store import Slot
+from dropflow.data.file import is_blank
+from dropflow.data.memory import PICKLE_PROTOCOL, MemoryStore
+from dropflow.data.store import Slot, common
 from dropflow.engine.api import Handle
-from dropflow.engine.component import Component, Parameter, Port
-from dropflow.engine.parameters import fold, read
+from dropflow.engine.parameters import Component, Parameter, Port, fold, read
 from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = ["PARAMETER_SET", "ParameterSetStore"]

@@ -4,15 +4,21 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from dropflow.data.directory import DIRECTORY, DirectoryStore
-from dropflow.data.file import FILE, FileStore
-from dropflow.data.json_file import JSON, JsonStore
-from dropflow.data.kept_content import KEPT_CONTENT, KeptContentStore
-from dropflow.data.memory import MEMORY, PYTHON_OBJECT, MemoryStore
-from dropflow.data.null import END, NULL_DROP, NullStore
+from dropflow.data.file import FILE, JSON, FileStore, JsonStore
+from dropflow.data.memory import (
+    END,
+    MEMORY,
+    NULL_DROP,
+    PYTHON_OBJECT,
+    SHARED_MEMORY,
+    MemoryStore,
+    NullStore,
+    SharedMemoryStore,
+)
 from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
-from dropflow.data.shared_memory import SHARED_MEMORY, SharedMemoryStore
+from dropflow.data.repository import KEPT_CONTENT, KeptContentStore
 from dropflow.data.store import Store
-from dropflow.engine.component import Component
+from dropflow.engine.parameters import Component
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Template
 

@@ -8,35 +8,242 @@ and its content is committed once.
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from dropflow.clock import Clock
 from dropflow.data import shm_directory as segments
-from dropflow.data.file_owners import FileOwners
-from dropflow.data.file_suffix import suffix_for
-from dropflow.data.file_writer import remove_part, remove_part_folder
-from dropflow.data.join_contents import join
-from dropflow.data.read_content import view
-from dropflow.data.release_rules import is_removed, removes_parent
-from dropflow.data.removed_directory import discard_directory, remove_rest
-from dropflow.data.special_files import refuse_special
-from dropflow.data.storage_errors import storage_error, storage_errors
-from dropflow.data.store import Slot
+from dropflow.data.file import FileOwners, remove_part, remove_part_folder
+from dropflow.data.memory import MemoryWriter
+from dropflow.data.read import EMPTY, open_content, view
+from dropflow.data.shm_directory import discard_directory, remove_rest
+from dropflow.data.storage_errors import refuse_special, storage_error, storage_errors
+from dropflow.data.store import ContentWriter, Slot
 from dropflow.data.workspace import BESIDE, Workspace
 from dropflow.engine.api import Handle
-from dropflow.errors import DropflowError, StorageError
-from dropflow.fsync import force_to_disk
+from dropflow.engine.parameters import Component, Unusable, convert, find, is_empty
+from dropflow.errors import BadGraphError, DropflowError, GoneError, StorageError
+from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Template
-from dropflow.ids import drop_file_name
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.ids import drop_file_name, is_session_name, session_directory_name
 
-__all__ = ["LocalRepository", "remove_uncommitted"]
+__all__ = [
+    "KEPT_CONTENT",
+    "KeptContent",
+    "KeptContentStore",
+    "LocalRepository",
+    "MemoryLimitedRepository",
+    "is_removed",
+    "join",
+    "kept_contents_field",
+    "remove_uncommitted",
+    "removes_parent",
+    "suffix_for",
+]
+
+
+# Rules for removing contents after use.
+#
+# A content is released when the last consumer of its drop is done. Then:
+#
+# * with `persist` set on the node it is kept;
+# * else with `expireAfterUse` set it is removed;
+# * else contents in memory are removed, and files only if `persist` was switched off and they are in the session
+# directory.
+#
+# Contents that existed before the session (inputs) are never removed, and leaves are never released.
+
+_IN_MEMORY = ("bytes", "shm", "null")
+
+
+def is_removed(
+    template: Template, handle: Handle, workspace: Workspace, *, ours: bool, temporary: bool = False
+) -> bool:
+    """Whether the content is removed when its last consumer is done.
+
+    Parameters
+    ----------
+    template : Template
+        Node of the data drop.
+    handle : Handle
+        Its committed content.
+    workspace : Workspace
+        Directories of the session.
+    ours : bool
+        Whether the session wrote it.
+    temporary : bool
+        Whether it is in the session's ``tmp``, as large contents of memory drops are.
+    """
+    if not ours or template.persist is True:
+        return False
+    if temporary or handle.kind in _IN_MEMORY or _flag(template, "expireAfterUse"):
+        return True
+    return template.persist is False and workspace.is_inside(handle.location)
+
+
+def removes_parent(template: Template) -> bool:
+    """Whether the directory of a removed file is removed too, if it is empty."""
+    return _flag(template, "delete_parent_directory")
+
+
+def _flag(template: Template, name: str) -> bool:
+    argument = find(template.arguments, name)
+    if argument is None or is_empty(argument.value, "Boolean"):
+        return False
+    try:
+        return bool(convert(argument.value, "Boolean"))
+    except Unusable:
+        return False
+
+
+# Join of the contents that several producers wrote to one data drop.
+
+_BLOCK = 1 << 20
+
+
+def join(parts: Sequence[Handle], slot: Slot) -> Handle:
+    """Join the contents of `parts`, in their order, into one; the other parts are empty or removed.
+
+    Bytes are joined, directories are merged. The result is text if all parts are.
+
+    Parameters
+    ----------
+    parts : sequence of Handle
+        What the producers wrote, in their order. Parts of kind ``null`` are ignored.
+    slot : Slot
+        Where a joined content in memory is written.
+
+    Raises
+    ------
+    StorageError
+        A directory would be joined to a file, two directories have a file of the same name, or writing failed.
+    """
+    contents = [part for part in parts if part.kind != "null"]
+    if not contents:
+        return parts[0] if parts else EMPTY
+    if len(contents) == 1:
+        return contents[0]
+    folders = sum(part.kind == "directory" for part in contents)
+    if folders and folders < len(contents):
+        raise StorageError(
+            f"{folders} of {len(contents)} producers of {slot.oid} wrote a directory, the others a file",
+            hint="let all of them write the same kind of content",
+        )
+    if folders:
+        return _merge(contents)
+    return _append(contents) if contents[0].kind == "file" else _gather(contents, slot)
+
+
+def _gather(parts: Sequence[Handle], slot: Slot) -> Handle:
+    joined = MemoryWriter(slot)
+    try:
+        for part in parts:
+            if part.size:
+                joined.write(view(part), text=part.text)
+        return joined.finish()
+    except BaseException:
+        joined.abandon()
+        raise
+
+
+def _append(parts: Sequence[Handle]) -> Handle:
+    first, *rest = parts
+    size, checksum = first.size, first.checksum
+    with storage_errors("append to", first.location), Path(first.location).open("ab") as target:
+        for part in rest:
+            with open_content(part) as source:
+                while block := source.read(_BLOCK):
+                    target.write(block)
+                    size += len(block)
+                    checksum = zlib.crc32(block, checksum)
+    return msgspec.structs.replace(first, size=size, checksum=checksum, text=all(part.text for part in parts))
+
+
+def _merge(parts: Sequence[Handle]) -> Handle:
+    first, *rest = parts
+    for part in rest:
+        for folder, folders, names in os.walk(part.location):
+            target = Path(first.location, os.path.relpath(folder, part.location))
+            with storage_errors("merge into", target):
+                for name in folders:
+                    (target / name).mkdir(exist_ok=True)
+                for name in names:
+                    if os.path.lexists(target / name):
+                        raise StorageError(
+                            f"two producers of {first.final or first.location} wrote '{name}'",
+                            hint="use a different name for each producer, for example with {uid}",
+                        )
+                    Path(folder, name).rename(target / name)
+    return msgspec.structs.replace(first, size=sum(part.size for part in parts))
+
+
+# The file suffix of a content, from its first bytes.
+
+_HEAD = 4096
+_LARGEST_JSON = 1 << 20
+_PICKLE = b"\x80"
+_PROTOCOLS = (2, 3, 4, 5)
+_MAGICS = (
+    (b"\x93NUMPY", ".npy"),
+    (b"\x89PNG\r\n\x1a\n", ".png"),
+    (b"SIMPLE  =", ".fits"),
+    (b"\x89HDF\r\n\x1a\n", ".h5"),
+    (b"PK\x03\x04", ".zip"),
+    (b"%PDF-", ".pdf"),
+)
+
+
+def suffix_for(content: memoryview, *, text: bool = False) -> str:
+    """Return ``.npy``, ``.pkl``, ``.json``, ``.txt``, another well-known suffix, or ``.dat``.
+
+    Parameters
+    ----------
+    content : memoryview
+        The whole content.
+    text : bool
+        Whether it was declared or written as text.
+    """
+    head = bytes(content[:_HEAD])
+    for magic, suffix in _MAGICS:
+        if head.startswith(magic):
+            return suffix
+    if head[:1] == _PICKLE and len(head) > 1 and head[1] in _PROTOCOLS and bytes(content[-1:]) == b".":
+        return ".pkl"
+    if not text and not _is_text(head, whole=len(content) <= _HEAD):
+        return ".dat"
+    return ".json" if _is_json(content) else ".txt"
+
+
+def _is_text(head: bytes, *, whole: bool) -> bool:
+    try:
+        decoded = head.decode()
+    except UnicodeDecodeError as problem:
+        # The head may end in the middle of a character of at most four bytes.
+        if whole or problem.start < len(head) - 3:
+            return False
+        decoded = head[: problem.start].decode()
+    return all(character.isprintable() or character.isspace() for character in decoded)
+
+
+def _is_json(content: memoryview) -> bool:
+    if bytes(content[:1]) not in (b"{", b"[") or len(content) > _LARGEST_JSON:
+        return False
+    try:
+        json.loads(bytes(content))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
 
 _TAG_BYTES = 4
 
@@ -402,3 +609,224 @@ def _remove_if_empty(folder: Path, files: Path) -> None:
         return
     with contextlib.suppress(OSError):  # not empty: others use it
         folder.rmdir()
+
+
+# A repository that keeps contents of memory drops in memory up to a limit; those that come after go
+# to the disk.
+
+_SMALL = 4096
+"""Bytes of a content in its handle below which it does not count, and stays there: a file would take as much."""
+
+
+class MemoryLimitedRepository(LocalRepository):
+    """A `LocalRepository` with a limit for the bytes of its contents in shared memory and in handles.
+
+    The writers of contents, in worker processes, write to the disk while there is a file that says so, so that the
+    limit is exceeded by what they are writing at most.
+
+    Parameters
+    ----------
+    *arguments, **options :
+        Of `LocalRepository`.
+    limit : int
+        Bytes.
+    """
+
+    def __init__(self, *arguments: Any, limit: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._limit = limit
+        self._sizes: dict[int, int] = {}
+        """Bytes in memory of each drop that counts."""
+        self.held = 0
+        """Sum of them."""
+        self._is_full = False
+        self._in_memory = f"{self.workspace.shared}/"
+
+    def commit(self, drop: int, attempt: int, template: Template, part: Handle) -> Handle:
+        """Make `part` the content of a drop, as a `LocalRepository` does. If memory is full, it goes to the disk.
+
+        Raises
+        ------
+        StorageError
+            It cannot be written.
+        """
+        content = super().commit(drop, attempt, template, part)
+        if content.kind == "bytes" and content.size >= _SMALL and self.held + content.size > self._limit:
+            path = self.workspace.part_name(drop, attempt, "large")
+            with storage_errors("write", path):
+                Path(path).write_bytes(content.body)
+            return msgspec.structs.replace(content, kind="shm", body=b"", location=path)
+        if (content.kind == "bytes" and content.size >= _SMALL) or content.location.startswith(self._in_memory):
+            self._count(drop, content.size)
+        return content
+
+    def release(self, drop: int, template: Template, handle: Handle) -> bool:
+        """Remove the content after its last use, as a `LocalRepository` does."""
+        is_removed = super().release(drop, template, handle)
+        if is_removed:
+            self._count(drop, 0)
+        return is_removed
+
+    def keep_result(self, drop: int, oid: str, template: Template, handle: Handle) -> Handle:
+        """Move a content that is in memory to ``results/``, as a `LocalRepository` does."""
+        self._count(drop, 0)
+        return super().keep_result(drop, oid, template, handle)
+
+    def revoke(self, drop: int, handle: Handle) -> None:
+        """Remove a committed content, as a `LocalRepository` does."""
+        self._count(drop, 0)
+        super().revoke(drop, handle)
+
+    def _count(self, drop: int, size: int) -> None:
+        """Count the bytes of a drop, and tell writers whether memory is full."""
+        self.held += size - self._sizes.pop(drop, 0)
+        if size:
+            self._sizes[drop] = size
+        is_full = self.held >= self._limit
+        if is_full != self._is_full:
+            self._is_full = is_full
+            with suppress(OSError):  # without the file, contents go to shared memory, and from a full one to the disk
+                if is_full:
+                    Path(self.workspace.full).touch()
+                else:
+                    Path(self.workspace.full).unlink(missing_ok=True)
+
+
+# Data drops whose contents are kept by earlier sessions on the same machine: they are read where they
+# are.
+#
+# A client that knows what a session has left (`dropflow.api.records.ResultInfo`) makes a
+# graph with such drops, on the nodes that have the contents. `dropflow.dask` does so for chunks of
+# persisted collections. The content stays with its session, which neither changes nor removes it on
+# behalf of this one.
+
+KEPT_CONTENT = Component(
+    name="KeptContent",
+    kind=Kind.DATA,
+    category="KeptContent",
+    dropclass="dropflow.data.repository.KeptContent",
+    description="A content that an earlier session has left on the node of the drop.",
+)
+"""The class is written by programs, and is in no palette."""
+
+_FIELD = "contents"
+
+
+class KeptContent(NamedTuple):
+    """A content of an earlier session.
+
+    Attributes
+    ----------
+    session : str
+        Its session.
+    drop : int
+        Its row in the graph of that session.
+    oid : str
+        Its text id there.
+    path : str
+        Relative to the directory of that session.
+    size : int
+        Bytes.
+    checksum : int
+        CRC-32; 0 if it is not known.
+    """
+
+    session: str
+    drop: int
+    oid: str
+    path: str
+    size: int
+    checksum: int
+
+    def locations(self, sessions: Path) -> Iterator[Path]:
+        """Yield where it may be below a directory of sessions: its own place, and those of copies for another node."""
+        directory = sessions / session_directory_name(self.session)
+        yield directory / self.path
+        yield from sorted((directory / "copies").glob(f"{self.drop}-*.part/*"))
+
+    def find(self, sessions: Path) -> Handle | None:
+        """Return the content below a directory of sessions; None if it is not there as it was committed."""
+        for path in self.locations(sessions):
+            try:
+                size = path.stat().st_size
+            except OSError:
+                continue
+            if size == self.size and path.is_file():
+                return Handle(kind="file", location=str(path), size=size, checksum=self.checksum)
+        return None
+
+
+def kept_contents_field(contents: Mapping[str, KeptContent]) -> Argument:
+    """Return the field of a template that names the contents of its drops, by the text ids of the drops."""
+    return Argument(name=_FIELD, type="Object", value={oid: list(content) for oid, content in contents.items()})
+
+
+class KeptContentStore:
+    """Contents of earlier sessions for the drops of one template."""
+
+    persists = True
+    hands_over = False
+    is_directory = False
+    encoding = ""
+    shared_name = ""
+    unwritten: Handle | None = None
+    growing = None
+
+    def __init__(self, template: Template) -> None:
+        self._name = template.name
+        argument = template.argument(_FIELD)
+        self._contents: Any = None if argument is None else argument.value
+
+    def part(self, slot: Slot) -> ContentWriter:
+        """Refuse: applications do not write contents of earlier sessions.
+
+        Raises
+        ------
+        BadGraphError
+            Always.
+        """
+        raise self._invalid(f"drop {slot.oid} of '{self._name}' has a producer, and is a content of an earlier session")
+
+    def initial(self, slot: Slot) -> Handle:
+        """Return the content, in the place where it is.
+
+        Raises
+        ------
+        GoneError
+            It is not on this machine.
+        BadGraphError
+            The graph names no content for the drop, or its session or path are not valid.
+        """
+        content = self._content(slot.oid)
+        found = content.find(Path(slot.workspace.directory).parent)
+        if found is None:
+            raise GoneError(
+                f"the content of {content.oid} of session {content.session!r} is not on this node any more",
+                where=self._name,
+                hint="the session was deleted, or the content was lost with its node: compute it again",
+            )
+        return found
+
+    def check(self) -> None:
+        """Raise if the field with the contents is missing."""
+        if not isinstance(self._contents, Mapping):
+            raise self._invalid(f"node '{self._name}' names no contents of earlier sessions")
+
+    def check_initial(self) -> None:
+        """Raise if the field with the contents is missing."""
+        self.check()
+
+    def _content(self, oid: str) -> KeptContent:
+        self.check()
+        try:
+            content = KeptContent(*self._contents[oid])
+            path = Path(content.path)
+            if is_session_name(content.session) and not path.is_absolute() and ".." not in path.parts:
+                return content
+        except (KeyError, TypeError):
+            pass
+        raise self._invalid(f"node '{self._name}' names no valid content of an earlier session for drop {oid}")
+
+    def _invalid(self, text: str) -> BadGraphError:
+        hint = f"its field '{_FIELD}' is written by programs such as dropflow.dask"
+        return BadGraphError(text, where=self._name, hint=hint)

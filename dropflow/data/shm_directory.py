@@ -7,14 +7,66 @@ same namespace are removed.
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from dropflow.data.file import remove_part
+from dropflow.data.storage_errors import refuse_special
+from dropflow.data.workspace import Workspace
 from dropflow.ids import safe_name
 
-__all__ = ["ROOT", "claim", "release", "sweep"]
+__all__ = [
+    "REMOVED",
+    "ROOT",
+    "WorkspaceParts",
+    "claim",
+    "discard_directory",
+    "release",
+    "remove_directory",
+    "remove_rest",
+    "sweep",
+]
+
+
+# Temporary places in the workspace of a session for contents that other hosts have written.
+
+
+class WorkspaceParts:
+    """`dropflow.runners.external_contents.FetchedParts` of a session.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Of the session.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def path(self, drop: int, attempt: int, number: int, final: str) -> str:
+        """Return a new temporary path on the file system of `final`, or in the session directory if that is empty.
+
+        Raises
+        ------
+        BadFileError
+            There is a FIFO, a socket or a device at `final`.
+        StorageError
+            Nothing can be written there.
+        """
+        if final:
+            refuse_special(final)
+        if not final or self._workspace.is_inside(final):
+            return self._workspace.part_name(drop, attempt, f"fetched-{number}")
+        return self._workspace.part_beside(final)
+
+    def remove(self, path: str) -> None:
+        """Remove what was written there; never raises."""
+        remove_part(path)
+
 
 ROOT = Path("/dev/shm")  # noqa: S108 - shared memory, in a directory with mode 0700
 
@@ -82,3 +134,59 @@ def _started(pid: int) -> str:
         return ""
     # The second field, the name in parentheses, may contain blanks; the start is the 22nd.
     return fields.rpartition(")")[2].split()[19]
+
+
+# Removal of directories that others may be reading: they disappear as a whole.
+#
+# A directory is renamed before anything in it is removed, so a process that finds its path unchanged
+# knows that it was whole until then.
+
+REMOVED = ".removed-"
+"""Beginning of the names of directories that are being removed."""
+
+_TOKEN_BYTES = 8
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory with all that is in it. Idempotent.
+
+    Raises
+    ------
+    OSError
+        It cannot be removed, and is at its path with what is left.
+    """
+    removed = _set_aside(path)
+    if removed is None:
+        return
+    try:
+        shutil.rmtree(removed)
+    except OSError:
+        with suppress(OSError):
+            os.rename(removed, path)  # noqa: PTH104 - as below
+        raise
+
+
+def discard_directory(path: Path) -> None:
+    """Remove a directory, and of what is in it as much as can be removed; never raises."""
+    removed: Path | None = path
+    with suppress(OSError):
+        removed = _set_aside(path)
+    if removed is not None:
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def remove_rest(parent: Path) -> None:
+    """Remove what processes have left that ended while they removed a directory in `parent`; never raises."""
+    with suppress(OSError):
+        for path in parent.glob(f"{REMOVED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Rename a directory that is to be removed, and return its new path; None if there is none."""
+    removed = path.with_name(REMOVED + secrets.token_hex(_TOKEN_BYTES))
+    try:
+        os.rename(path, removed)  # noqa: PTH104 - once a directory
+    except FileNotFoundError:
+        return None
+    return removed

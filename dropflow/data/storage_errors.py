@@ -1,14 +1,111 @@
 """Errors of the operating system as `StorageError`, with the path and what to do."""
 
 import errno
+import hashlib
+import os
 import shutil
+import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dropflow.errors import StorageError
+from dropflow.content_digest import digest
+from dropflow.errors import AppError, BadFileError, StorageError, UsageError
 
-__all__ = ["storage_error", "storage_errors"]
+__all__ = [
+    "checksum_of",
+    "fingerprint",
+    "refuse_made",
+    "refuse_reading",
+    "refuse_special",
+    "storage_error",
+    "storage_errors",
+]
+
+
+# The checksum of a file. Commands compare files with it, so this module imports nothing large.
+
+_BLOCK = 1 << 20
+
+
+def checksum_of(path: str) -> int:
+    """Return the CRC-32 of a regular file, read in blocks."""
+    checksum = 0
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - text, once a file
+        while block := stream.read(_BLOCK):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+# Errors for FIFOs, sockets and devices in place of regular files.
+#
+# Opening one may wait forever, and a rename onto one destroys it.
+
+_KINDS = (
+    (stat.S_ISFIFO, "a FIFO (named pipe)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def refuse_special(final: str) -> None:
+    """Raise if the content at a path would replace a FIFO, a socket or a device. Follows links and opens nothing.
+
+    Raises
+    ------
+    BadFileError
+        The path is a FIFO, a socket or a device.
+    """
+    try:
+        kind = _kind_of(os.stat(final).st_mode)  # noqa: PTH116 - text, once a file drop
+    except OSError:
+        return  # nothing is there, or writing will raise the same error
+    if kind:
+        raise BadFileError(
+            f"{final} is {kind}, and a content would replace it",
+            hint="name a regular file, or one that does not exist; an application that writes to a FIFO or a device "
+            "opens it by itself, and a NULL data drop takes output that is not kept",
+        )
+
+
+def refuse_made(path: str, mode: int) -> None:
+    """Raise if a program made neither a file nor a directory at the path of its output.
+
+    Raises
+    ------
+    AppError
+        Says what it is.
+    """
+    kind = _kind_of(mode)
+    if kind:
+        raise AppError(
+            f"the program left {kind} at the path of its output, {path}, where a file or directory is expected",
+            hint="write the content into a file there",
+        )
+
+
+def refuse_reading(path: str, mode: int) -> None:
+    """Raise if a content is a FIFO, a socket or a device: it may have no end, and cannot be read twice.
+
+    Raises
+    ------
+    UsageError
+        Says what it is.
+    """
+    kind = _kind_of(mode)
+    if kind:
+        raise UsageError(
+            f"{path} is {kind}, which may have no end and cannot be read twice",
+            hint="let the application read from its path: give the port the encoding 'path'",
+        )
+
+
+def _kind_of(mode: int) -> str:
+    """Return the kind of a special file by its mode; empty for regular files and directories."""
+    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "")
+
 
 _HINTS = {
     errno.ENOENT: "it was removed or renamed by another program, or never written",
@@ -58,3 +155,36 @@ def _free(path: str | Path) -> str:
         return f"{shutil.disk_usage(place).free / 1e6:,.1f} MB"
     except OSError:
         return "nothing"
+
+
+# Digests of contents, to compare them between hosts.
+
+
+def fingerprint(path: str | Path) -> str:
+    """Return the digest of a file's bytes, or of the names and contents below a directory, in hexadecimal.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read.
+    """
+    with storage_errors("read", path):
+        if not os.path.isdir(path):  # noqa: PTH112 - once a file
+            with open(path, "rb") as stream:  # noqa: PTH123 - as above
+                return hashlib.file_digest(stream, digest).hexdigest()
+        whole = digest()
+        for name, kind, content in _entries(Path(path)):
+            whole.update(repr((name, kind, content)).encode(errors="surrogateescape"))
+        return whole.hexdigest()
+
+
+def _entries(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, kind and digest (or link target) of everything below a directory, sorted by name."""
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            yield name, "link", str(path.readlink())
+        elif path.is_dir():
+            yield name, "directory", ""
+        else:
+            yield name, "file", fingerprint(path)

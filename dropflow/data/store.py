@@ -1,7 +1,7 @@
 """How a class of data drops takes content: `Store` for the class, `ContentWriter` for what one attempt writes.
 
 A writer collects the content under a temporary name; `finish` returns a `Handle`, `abandon` discards it.
-`dropflow.data.repository` makes the content that of the drop, and `dropflow.data.read_content` reads it back; neither
+`dropflow.data.repository` makes the content that of the drop, and `dropflow.data.read` reads it back; neither
 needs to know the class.
 """
 
@@ -11,10 +11,22 @@ from typing import Protocol
 
 import msgspec
 
+from dropflow.data.survival import MOST_REPLICAS
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
+from dropflow.engine.parameters import Parameter, Port
 
-__all__ = ["ContentWriter", "GrowingWriter", "Shield", "Slot", "Store"]
+__all__ = [
+    "IO",
+    "ContentWriter",
+    "GrowingWriter",
+    "Shield",
+    "Slot",
+    "Store",
+    "common",
+    "persist",
+]
+
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Returns a context manager around what must not be interrupted in the thread that runs it."""
@@ -143,3 +155,68 @@ class Store(Protocol):
             As `check`.
         """
         ...
+
+
+# Parameters and ports that the data classes share in the palette.
+
+IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
+"""The port of a data drop. Graphs usually add ports named after the ports of their applications."""
+
+_BLOCK_SKIP = Parameter(
+    name="block_skip",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Pass a skip on only when all producers were skipped.",
+)
+_DATA_VOLUME = Parameter(
+    name="data_volume",
+    type="Float",
+    default=5.0,
+    minimum=0.0,
+    parameter_type="ConstraintParameter",
+    aliases=("Data volume",),
+    description="Volume of the content, for the partitioner; any unit, the same in the whole graph.",
+)
+_GROUP_END = Parameter(
+    name="group_end",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    aliases=("Group end",),
+    description="Ends the body of the enclosing loop.",
+)
+_REPLICAS = Parameter(
+    name="replicas",
+    type="Integer",
+    default=0,
+    minimum=0,
+    maximum=MOST_REPLICAS,
+    parameter_type="ComponentParameter",
+    description="On how many nodes the content is to be, so that the loss of one does not lose it; 0 for what the "
+    "session says. Sessions on one machine ignore it.",
+)
+_STREAMING = Parameter(
+    name="streaming",
+    type="Boolean",
+    default=False,
+    parameter_type="ComponentParameter",
+    description="Consumers read the content while it is being written.",
+)
+
+
+def persist(default: bool) -> Parameter:  # noqa: FBT001 - the only argument
+    """Return the parameter that keeps the content after its last consumer."""
+    return Parameter(
+        name="persist",
+        type="Boolean",
+        default=default,
+        parameter_type="ComponentParameter",
+        aliases=("precious",),
+        description="Keep the content after its last consumer; results of leaf drops are always kept.",
+    )
+
+
+def common(*, persists: bool) -> tuple[Parameter, ...]:
+    """Return the parameters of every data class; `persists` is the default of `persist`."""
+    return (persist(persists), _BLOCK_SKIP, _DATA_VOLUME, _GROUP_END, _REPLICAS, _STREAMING)

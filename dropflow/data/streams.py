@@ -19,19 +19,269 @@ Waiting threads are woken through their FIFOs; nothing polls.
 """
 
 import contextlib
+import errno
+import io
+import math
 import os
+import select
+import struct
+import threading
+import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.data.storage_errors import storage_errors
-from dropflow.data.stream_reader import POSITION
-from dropflow.data.wake_fifo import WakeFifo, wake
+from dropflow.data.storage_errors import storage_error, storage_errors
+from dropflow.data.store import GrowingWriter, Shield
 from dropflow.engine.api import Handle
+from dropflow.errors import AppError
 
-__all__ = ["AHEAD", "PATIENCE", "StreamPublisher"]
+__all__ = [
+    "AHEAD",
+    "PATIENCE",
+    "POSITION",
+    "StreamPublisher",
+    "StreamReader",
+    "StreamedWriter",
+    "WakeFifo",
+    "remove",
+    "wake",
+]
+
+
+# FIFOs that wake a waiting thread, also from other processes; streams use them
+# (`dropflow.data.streams`).
+
+_DRAINED = 1 << 16
+_NO_READER = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
+
+
+class WakeFifo:
+    """A FIFO that wakes the thread that waits for it. It gets its name when it is open for reading."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        passing = f"{path}.new"
+        os.mkfifo(passing, 0o600)
+        self.fileno = os.open(passing, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            os.rename(passing, path)  # noqa: PTH104 - text, as everywhere here
+        except OSError:
+            os.close(self.fileno)
+            raise
+        self._poll = select.poll()
+        self._poll.register(self.fileno, select.POLLIN)
+        self._is_open = True
+
+    def wake(self) -> None:
+        """Wake the waiting thread. May be called from any thread."""
+        with self._lock:
+            if self._is_open:
+                _signal(self.fileno)
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for a wake-up since the last `clear`, at most `seconds`; then clear."""
+        self._poll.poll(None if seconds is None else max(0, math.ceil(seconds * 1000)))
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard all pending wake-ups."""
+        with contextlib.suppress(BlockingIOError):
+            while len(os.read(self.fileno, _DRAINED)) == _DRAINED:
+                pass
+
+    def close(self) -> None:
+        """Close and remove the FIFO. Idempotent."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                remove(self._path)
+                os.close(self.fileno)
+
+
+def wake(path: str) -> bool:
+    """Wake the thread that waits for the FIFO at `path`. Returns False if nothing has it open."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _NO_READER:
+            return False
+        raise  # the reader would wait forever
+    try:
+        _signal(descriptor)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _signal(descriptor: int) -> None:
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # full: the reader is woken anyway
+        os.write(descriptor, b"!")
+
+
+def remove(path: str) -> None:
+    """Remove a file; never raises."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108 - text, as everywhere here
+
+
+# The reading end of a stream; `dropflow.data.streams` describes the files.
+
+POSITION = struct.Struct("<Q")
+"""Format of the file with the position of a reader."""
+
+
+class StreamReader(io.RawIOBase):
+    """A raw stream over a growing file: reading waits for more data until the writer has ended.
+
+    Used by one thread, except for `wake` and `stop`. It has no `fileno`: reading the file directly would take the
+    present end of the file for the end of the content.
+
+    Parameters
+    ----------
+    folder : str
+        Directory of the stream.
+    check : callable
+        Raises an exception to end a wait.
+
+    Raises
+    ------
+    StorageError
+        The stream was removed, or cannot be read.
+    """
+
+    def __init__(self, folder: str, check: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._folder = folder
+        self._check = check
+        self._stopped = False
+        self._end: Handle | None = None
+        self._offset = 0
+        name = uuid.uuid4().hex
+        self._mark = f"{folder}/{name}.at"
+        self._held = contextlib.ExitStack()
+        with storage_errors("read the stream", folder), contextlib.ExitStack() as held:
+            # The FIFO first: from here on every growth of the file is noticed.
+            self._fifo = WakeFifo(f"{folder}/{name}.reader")
+            held.callback(self._fifo.close)
+            self._content = held.enter_context(self._open())
+            self._position = held.enter_context(open(self._mark, "wb", buffering=0))  # noqa: PTH123 - on a hot path
+            held.callback(remove, self._mark)
+            self._position.write(POSITION.pack(0))
+            self._held = held.pop_all()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def descriptor(self) -> int:
+        """File descriptor of the growing file."""
+        return self._content.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there; waits if there is nothing. Returns 0 at the end, and after `stop`.
+
+        Raises
+        ------
+        StorageError
+            It cannot be read.
+        """
+        while True:
+            is_last = self.is_ended
+            try:
+                count = self._content.readinto(buffer) or 0
+            except OSError as error:
+                raise storage_error("read the stream", self._folder, error) from error
+            if count or is_last or self._stopped:
+                self._offset += count
+                self._note()
+                return count
+            self._check()
+            self._fifo.wait(None)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return what is there of a range, without waiting. The position of the reader becomes `offset`."""
+        data = os.pread(self._content.fileno(), length, offset)
+        if offset > self._offset:
+            self._offset = offset
+            self._note()
+        return data
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the writer has ended."""
+        if self._end is None:
+            try:
+                self._end = _read_end(self._folder)
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise storage_error("read the end of the stream", self._folder, error) from error
+        return True
+
+    @property
+    def wake_fd(self) -> int:
+        """File descriptor that becomes readable when there may be more data; see `clear`."""
+        return self._fifo.fileno
+
+    def clear(self) -> None:
+        """Clear `wake_fd`. To be called before looking for more data."""
+        self._fifo.clear()
+
+    def wait_for_end(self) -> Handle:
+        """Wait until the content is complete, and return it."""
+        while not self.is_ended and not self._stopped:
+            self._check()
+            self._fifo.wait(None)
+        if self._end is None:
+            raise EOFError("the reader of this stream was stopped before its end")
+        return self._end
+
+    def wake(self) -> None:
+        """Call `check` again in a waiting thread. May be called from any thread."""
+        self._fifo.wake()
+
+    def stop(self) -> None:
+        """Stop waiting: the present end of the file is the end of the stream. May be called from any thread."""
+        self._stopped = True
+        self._fifo.wake()
+
+    def close(self) -> None:
+        """Close the stream; its writer does not wait for this reader any more."""
+        if not self.closed:
+            self._held.close()
+            with contextlib.suppress(OSError):
+                wake(f"{self._folder}/writer")
+        super().close()
+
+    def _open(self) -> io.FileIO:
+        try:
+            return open(f"{self._folder}/content", "rb", buffering=0)  # noqa: PTH123 - text, as everywhere here
+        except FileNotFoundError:
+            end = _read_end(self._folder)  # it was committed in the meantime
+        return open(end.final or end.location, "rb", buffering=0)  # noqa: PTH123 - as above
+
+    def _note(self) -> None:
+        # If this fails, the writer sees a reader that does not move, and goes on after `PATIENCE`.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._position.fileno(), POSITION.pack(self._offset), 0)
+            wake(f"{self._folder}/writer")
+
+
+def _read_end(folder: str) -> Handle:
+    path = f"{folder}/end"
+    try:
+        with open(path, "rb") as stream:  # noqa: PTH123 - as above
+            return msgspec.msgpack.decode(stream.read(), type=Handle)
+    except ValueError as error:  # msgspec raises UnicodeDecodeError, too
+        raise storage_error("read", path, OSError(0, str(error))) from error
+
 
 AHEAD = 64 << 20
 """Bytes that a writer may be ahead of its slowest reader."""
@@ -169,3 +419,120 @@ class StreamPublisher:
 def _since(place: int, now: float, before: tuple[int, float] | None) -> tuple[int, float]:
     """Return the position of a reader, and the time since when it is there."""
     return before if before is not None and before[0] == place else (place, now)
+
+
+# Writers whose contents are read while they grow.
+
+
+class StreamedWriter:
+    """A writer whose content can be read as soon as there is some.
+
+    Parameters
+    ----------
+    part : GrowingWriter
+        Where the content goes.
+    folder : str
+        Directory of the stream, which is made with the first bytes.
+    on_open : callable
+        Called with the stream after the first bytes.
+    check : callable
+        Raises an exception if the attempt is to stop.
+    clock : Clock
+        Measures how long a reader has not moved.
+    shielded : Shield
+        Of the attempt that writes: an interruption while the stream is made would leave its files open.
+    """
+
+    def __init__(
+        self,
+        part: GrowingWriter,
+        folder: str,
+        on_open: Callable[[Handle], None],
+        check: Callable[[], None],
+        clock: Clock,
+        *,
+        shielded: Shield = nullcontext,
+    ) -> None:
+        self._part = part
+        self._folder = folder
+        self._on_open = on_open
+        self._check = check
+        self._clock = clock
+        self._shielded = shielded
+        self._writer: StreamPublisher | None = None
+        self._ignores_readers = False
+        self._size = 0
+        self._text = True
+        self._file = (0, 0)
+
+    def write(self, data: bytes | bytearray | memoryview, *, text: bool = False) -> int:
+        """Append, and wake the readers. Waits for readers that are far behind.
+
+        Raises
+        ------
+        StorageError
+            Nothing can be written.
+        """
+        count = self._part.write(data, text=text)
+        self._size += count
+        self._text = self._text and text
+        if self._writer is None and self._size:
+            found = Path(self._part.location).stat()
+            self._file = found.st_dev, found.st_ino
+            with self._shielded():
+                self._writer = StreamPublisher(self._folder, self._part.location, self._check, self._clock)
+            if self._ignores_readers:
+                self._writer.stop_waiting()
+            self._on_open(Handle(kind="stream", location=self._folder, final=self._part.final, text=self._text))
+        if self._writer is not None:
+            self._writer.grown(self._size)
+        return count
+
+    def path(self) -> str:
+        """Return the path of the growing file, for a program that appends to it. Readers see that only at the end."""
+        return self._part.path()
+
+    def finish(self) -> Handle:
+        """End writing and return the content.
+
+        Raises
+        ------
+        StorageError
+            The file cannot be written.
+        AppError
+            A program has replaced the file after data of it were streamed.
+        """
+        handle = self._part.finish()
+        if self._writer is not None:
+            self._refuse_another(handle)
+            self._writer.end(handle)
+        return handle
+
+    def stop_waiting(self) -> None:
+        """Do not wait for readers any more. May be called from any thread."""
+        self._ignores_readers = True  # set before `_writer` is read: `write` makes the writer and then reads the flag
+        writer = self._writer
+        if writer is not None:
+            writer.stop_waiting()
+
+    def wake(self) -> None:
+        """Call `check` again in a waiting thread. May be called from any thread."""
+        writer = self._writer
+        if writer is not None:
+            writer.wake()
+
+    def abandon(self) -> None:
+        """Discard what was written. Readers are stopped by their session."""
+        if self._writer is not None:
+            self._writer.close()
+        self._part.abandon()
+
+    def _refuse_another(self, handle: Handle) -> None:
+        """Raise if the file that readers have opened is not the one that is committed, or is longer."""
+        with storage_errors("finish writing", handle.location):
+            found = Path(handle.location).stat()
+        if (found.st_dev, found.st_ino) != self._file or found.st_size < self._size:
+            raise AppError(
+                f"a program replaced {handle.location} after others have read {self._size} bytes of it",
+                hint="write it all through the output, or all through its path; or make its links not streaming",
+            )

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dropflow.data.storage_errors import storage_errors
+from dropflow.files import private_directory
 from dropflow.ids import safe_name
-from dropflow.private import private_directory
 
 __all__ = ["BESIDE", "PART_FOLDER", "STREAM_FOLDER", "Workspace"]
 

@@ -6,34 +6,52 @@ from the same `ExecutorSpec`. A `ContentRepository` (`dropflow.data.repository`)
 drops.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from dropflow.engine.events import Lost, Opened, Publish, Reported, Withdrawn
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
-from dropflow.graph.templates import Link, Template
+from dropflow.graph.templates import Link, ResourceNeeds, Template
 from dropflow.states import DropState
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
+    "LONG_SECONDS",
     "Arrival",
     "AttemptResult",
+    "ContentRecord",
     "ContentRepository",
     "Exchange",
     "Executor",
     "ExecutorSpec",
     "Handle",
     "Input",
+    "OpenStreams",
     "Output",
+    "PriorityQueue",
     "RemoteEvent",
     "ResultSink",
     "Runner",
     "StreamOpened",
     "Task",
     "Usage",
+    "ends_too_late",
+    "is_not_begun",
+    "is_postponed",
+    "largest_needs",
+    "latest_starts",
+    "members",
+    "not_begun",
+    "postponed",
+    "rest_not_begun",
+    "with_input",
 ]
 
 
@@ -112,7 +130,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used. Of the
     attempts that wait, those with the greatest `priority` are started first.
 
-    Those of `then` run after it in the same place, one after another, as `dropflow.engine.chained_tasks` describes.
+    Those of `then` run after it in the same place, one after another, as `dropflow.engine.api` describes.
     Each of them `follows` the one before it, whose output is its only input.
     """
 
@@ -456,3 +474,287 @@ class Exchange(Protocol):
     def close(self) -> None:
         """Stop sending and delivering; idempotent."""
         ...
+
+
+# Where a committed content is, as the journal records it for a later process.
+
+_INLINE = 1024
+"""Bytes of the largest content in memory that is recorded as a whole: little compared with other costs of a drop."""
+
+_HERE = "./"
+
+
+class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A content with its size and checksum, as in `dropflow.engine.api.Handle`.
+
+    Attributes
+    ----------
+    location : str
+        As in `Handle`; below the session directory it is relative to that directory, which may be moved.
+    body : bytes
+        A content in memory if it is small. A larger one is lost with the process that has it.
+    """
+
+    kind: str
+    location: str
+    size: int
+    checksum: int
+    text: bool
+    body: bytes
+
+    @classmethod
+    def of(cls, handle: Handle, directory: str) -> Self:
+        """Return the record of a content.
+
+        Parameters
+        ----------
+        handle : Handle
+            The content, committed.
+        directory : str
+            The session directory, ending in a slash.
+        """
+        location = handle.location
+        if location.startswith(directory):
+            location = _HERE + location[len(directory) :]
+        body = handle.body if handle.size <= _INLINE else b""
+        return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is below the session directory."""
+        return self.location.startswith(_HERE)
+
+    def in_directory(self, directory: Path) -> Handle | None:
+        """Return the content for a later process, or None if it was only in the memory of an earlier process.
+
+        Parameters
+        ----------
+        directory : Path
+            The session directory.
+        """
+        if self.kind == "shm" or (self.kind == "bytes" and len(self.body) < self.size):
+            return None
+        location = self.location
+        if location.startswith(_HERE):
+            location = str(directory / location[len(_HERE) :])
+        return Handle(
+            kind=self.kind,
+            body=self.body,
+            location=location,
+            size=self.size,
+            checksum=self.checksum,
+            text=self.text,
+        )
+
+
+# Streams of contents that are still being written, by data drop and attempt of the producer.
+#
+# The session sees a new stream before the core withdraws the old one, so a drop can have two for a
+# moment.
+
+
+class OpenStreams:
+    """Streams by drop and attempt.
+
+    Parameters
+    ----------
+    discard : callable
+        Removes what a stream needed beside its content, once it has no readers.
+    """
+
+    def __init__(self, discard: Callable[[Handle], None]) -> None:
+        self._discard = discard
+        self._streams: dict[int, dict[int, Handle]] = {}
+
+    def add(self, drop: int, attempt: int, stream: Handle) -> None:
+        """Add a stream."""
+        self._streams.setdefault(drop, {})[attempt] = stream
+
+    def find(self, drop: int, attempt: int) -> Handle | None:
+        """Return the stream of a drop that this attempt writes, or None."""
+        return self._streams.get(drop, {}).get(attempt)
+
+    def remove(self, drop: int, attempt: int) -> None:
+        """Discard one stream, if there is one."""
+        attempts = self._streams.get(drop, {})
+        if attempt in attempts:
+            self._discard(attempts.pop(attempt))
+            if not attempts:
+                del self._streams[drop]
+
+    def remove_all(self, drop: int) -> None:
+        """Discard all streams of a drop."""
+        for stream in self._streams.pop(drop, {}).values():
+            self._discard(stream)
+
+
+# A queue by priority, with the methods of `collections.deque` that queues of attempts use.
+
+T = TypeVar("T")
+
+
+class PriorityQueue(Generic[T]):
+    """The item of the greatest priority is the first; among equals, the one that was added first.
+
+    Parameters
+    ----------
+    priority : callable
+        Returns the priority of an item.
+    """
+
+    __slots__ = ("_count", "_levels", "_order", "_priority")
+
+    def __init__(self, priority: Callable[[T], int]) -> None:
+        self._priority = priority
+        self._levels: dict[int, deque[T]] = {}
+        self._order: list[int] = []
+        """Heap of the negative priorities that have a level."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        for level in sorted(self._levels, reverse=True):
+            yield from self._levels[level]
+
+    @property
+    def first(self) -> T:
+        """The item that `popleft` returns next. There must be one."""
+        return self._levels[-self._order[0]][0]
+
+    def append(self, item: T) -> None:
+        """Add an item behind those of its priority."""
+        priority = self._priority(item)
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = deque()
+            heapq.heappush(self._order, -priority)
+        level.append(item)
+        self._count += 1
+
+    def extend(self, items: Iterable[T]) -> None:
+        """Add items, in their order."""
+        for item in items:
+            self.append(item)
+
+    def popleft(self) -> T:
+        """Remove and return the first item.
+
+        Raises
+        ------
+        IndexError
+            There is none.
+        """
+        priority = -self._order[0]
+        level = self._levels[priority]
+        item = level.popleft()
+        self._count -= 1
+        if not level:
+            del self._levels[priority]
+            heapq.heappop(self._order)
+        return item
+
+    def clear(self) -> None:
+        """Remove all items."""
+        self._levels.clear()
+        self._order.clear()
+        self._count = 0
+
+
+# The walltime of a session: the time by which attempts must end, or not be started.
+
+_WALLTIME_KIND = "Postponed"
+_WALLTIME_FAILURE = Failure(
+    code="DF000", kind=_WALLTIME_KIND, text="the attempt was not started, because it could not end in time"
+)
+
+
+def latest_starts(templates: Sequence[Template], until: float) -> tuple[float, ...]:
+    """Return when attempts of each template may be started last, in seconds since the epoch.
+
+    That is their field ``execution_time``, in seconds, before the walltime; the walltime itself without that field.
+
+    Parameters
+    ----------
+    until : float
+        The walltime, in seconds since the epoch; 0 for none.
+    """
+    return tuple(until - _execution_time(template) if until else math.inf for template in templates)
+
+
+def ends_too_late(template: int, starts: Sequence[float], now: float) -> bool:
+    """Return whether an attempt of a template cannot end in time if it is started now."""
+    return now > starts[template]
+
+
+def postponed(drop: int, attempt: int) -> AttemptResult:
+    """Return the answer for an attempt that was not started because of the walltime. It does not count as one."""
+    return AttemptResult(drop, attempt, failure=_WALLTIME_FAILURE)
+
+
+def is_postponed(result: AttemptResult) -> bool:
+    """Return whether an attempt was not started because of the walltime."""
+    return result.failure is not None and result.failure.kind == _WALLTIME_KIND
+
+
+def _execution_time(template: Template) -> float:
+    field = template.argument("execution_time")
+    try:
+        seconds = 0.0 if field is None else float(field.value)
+    except (TypeError, ValueError):  # it only estimates
+        return 0.0
+    return seconds if 0 < seconds < math.inf else 0.0
+
+
+# Chains of attempts that a runner gets as one task: the first one, with those that follow it in
+# `Task.then`.
+#
+# A runner runs them one after another in one place. Each gets the output of the one before it as it
+# was written, before it is committed (`with_input`). A chain ends at an attempt that fails, is
+# aborted, or skips its output: those after it are answered with `not_begun`. So are those that the
+# runner leaves, because it is held, or because others should begin before them. A session submits
+# them again if they are still wanted.
+
+LONG_SECONDS = 0.05
+"""Attempts that take longer are worth being given to a worker one by one, so that their order is exact."""
+
+_CHAINED_TASKS_KIND = "NotBegun"
+_CHAINED_TASKS_FAILURE = Failure(
+    code="DF000", kind=_CHAINED_TASKS_KIND, text="the attempt was not begun, because the chain before it has ended"
+)
+
+
+def members(task: Task) -> tuple[Task, ...]:
+    """Return the attempts of a task, in their order."""
+    return (task, *task.then)
+
+
+def with_input(task: Task, before: AttemptResult) -> Task | None:
+    """Return a task with its input from the attempt that it follows; None if that gives it none."""
+    (edge,) = task.inputs
+    if before.failure is not None or edge.drop in before.skipped:
+        return None
+    filled = msgspec.structs.replace(edge, state=DropState.COMPLETED, handle=before.handles.get(edge.drop))
+    return msgspec.structs.replace(task, inputs=(filled,))
+
+
+def not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
+    """Return the answers for attempts that were not begun. They do not count as attempts."""
+    return [AttemptResult(task.drop, task.attempt, failure=_CHAINED_TASKS_FAILURE) for task in tasks]
+
+
+def rest_not_begun(tasks: Iterable[Task]) -> list[AttemptResult]:
+    """Return the answers for the attempts that follow those of `tasks`, which a runner gives back."""
+    return not_begun(one for task in tasks for one in task.then)
+
+
+def is_not_begun(result: AttemptResult) -> bool:
+    """Return whether an attempt was not begun."""
+    return result.failure is not None and result.failure.kind == _CHAINED_TASKS_KIND
+
+
+def largest_needs(needs: Iterable[ResourceNeeds]) -> ResourceNeeds:
+    """Return what a chain takes: the most that one of its attempts needs."""
+    found = tuple(needs)
+    return ResourceNeeds(max(each.cpus for each in found), max(each.memory for each in found))

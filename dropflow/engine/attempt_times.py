@@ -18,7 +18,7 @@ from dropflow.clock import Clock
 from dropflow.engine.api import AttemptResult, Usage
 from dropflow.engine.events import Run
 from dropflow.graph.physical import IntColumn
-from dropflow.times.records import RECORD
+from dropflow.times.octets import RECORD
 
 __all__ = ["AttemptTimes"]
 

@@ -1,21 +1,69 @@
 """Why drops of a running session failed, which infrastructure faults they had, and which nodes it has lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from dropflow.engine.api import Exchange
 from dropflow.engine.core import Core
 from dropflow.engine.events import CancelDrop, Lost
-from dropflow.engine.faults import Fault, culprit, fault_note
-from dropflow.engine.reports import FailureReport, RankedCauses, cause_reports, ranked_causes
-from dropflow.engine.retry_rule import NextAttempt
-from dropflow.engine.statistics import given_up
+from dropflow.engine.recovery import NextAttempt
+from dropflow.engine.statistics import FailureReport, RankedCauses, cause_reports, given_up, ranked_causes
+from dropflow.errors import WorkerDiedError
 from dropflow.failure import Failure
+from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oid
 
-__all__ = ["FailureTable"]
+__all__ = [
+    "FailureTable",
+    "Fault",
+    "culprit",
+    "fault_lines",
+    "fault_note",
+]
+
+
+# Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a
+# session.
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An attempt that ended because its process failed, and why."""
+
+    attempt: int
+    failure: Failure
+
+
+def culprit(template: Template, faults: Sequence[Fault]) -> Failure:
+    """Return why a drop of `template` is given up after these faults: the last one, with how often that happened."""
+    last = faults[-1].failure
+    deaths = sum(fault.failure.code == WorkerDiedError.code for fault in faults)
+    if last.code != WorkerDiedError.code or deaths == 1:
+        return last
+    noun = "application" if template.kind is Kind.APP else "data drop"
+    text = f"{noun} {template.name!r} ended its worker process {deaths} times; the last time, {last.text}"
+    return msgspec.structs.replace(last, text=text, detail="\n".join(fault_lines(faults)))
+
+
+def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """Yield a line for each fault of a drop, oldest first."""
+    for fault in faults:
+        kind = "repeated, innocent" if fault.failure.is_innocent else "infrastructure fault"
+        yield f"attempt {fault.attempt}: {kind}: {fault.failure.text}"
+
+
+def fault_note(faults: Iterable[Fault]) -> str:
+    """Return how many faults a session had, and how many results were lost with them; empty if there was none."""
+    innocent = [fault.failure.is_innocent for fault in faults]
+    if not innocent:
+        return ""
+    lost = sum(innocent)
+    text = plural(len(innocent) - lost, "infrastructure fault")
+    return f"{text}; {plural(lost, 'result')} lost with a process and computed again" if lost else text
+
 
 _NAMED = 20
 

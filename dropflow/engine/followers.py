@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropflow.engine.api import AttemptResult
-from dropflow.engine.chained_tasks import is_not_begun
+from dropflow.engine.api import AttemptResult, is_not_begun
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
 from dropflow.graph.physical import IntColumn
@@ -42,7 +41,7 @@ class Followers:
     core : Core
         States and attempts.
     column : int32 array, shape (drops,), or None
-        From `dropflow.graph.chains.follower_column`.
+        From `dropflow.graph.physical.follower_column`.
     window : int
         How many attempts the runner wants at a time.
     """

@@ -16,8 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dropflow.engine.api import Handle
-from dropflow.engine.content_record import ContentRecord
+from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abort,
@@ -31,11 +30,11 @@ from dropflow.engine.events import (
     Lost,
     Release,
 )
-from dropflow.engine.faults import Fault
-from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
+from dropflow.engine.failure_table import Fault
+from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
-from dropflow.fsync import force_to_disk
+from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["Entry", "Journal", "JournalHeader", "ReplayedSession", "is_blank", "read", "replay"]
@@ -54,7 +53,7 @@ class JournalHeader(msgspec.Struct, frozen=True):
 
     session: str
     graph: str
-    """Digest of the graph (`dropflow.graph.digest`); empty if it was not computed."""
+    """Digest of the graph (`dropflow.graph.codec`); empty if it was not computed."""
     started: float
     streams: tuple[int, ...] = ()
     """Links whose data can be read by their consumers while it is written."""

@@ -17,12 +17,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dropflow.engine.component import Component, Parameter
-from dropflow.errors import BadParameterError
-from dropflow.graph.templates import Argument, Template
+import msgspec
+
+from dropflow.errors import AttemptTimeoutError, BadParameterError
+from dropflow.graph.templates import Argument, Kind, Template
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
+    "TIMEOUT",
+    "Component",
+    "Parameter",
+    "Port",
     "Unset",
     "Unusable",
     "convert",
@@ -32,7 +37,88 @@ __all__ = [
     "fold",
     "is_empty",
     "read",
+    "time_limit",
+    "timed_out",
 ]
+
+
+# The definition of a component: an application or data class, with its parameters and ports.
+#
+# One definition serves three readers: the run-time parser of its parameters
+# (`dropflow.engine.parameters`), its entry in the palette (`palettes.build`) and its page
+# in the reference.
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed parameter.
+
+    Attributes
+    ----------
+    type : str
+        EAGLE's type name: ``String``, ``Integer``, ``Float``, ``Boolean``, ``Select``, ``Json``, ``Object``.
+    minimum, maximum : float or None
+        Inclusive bounds for numbers.
+    options : tuple of str
+        What a ``Select`` may be.
+    aliases : tuple of str
+        Other names that graphs use for it.
+    """
+
+    name: str
+    type: str = "String"
+    default: Any = ""
+    description: str = ""
+    parameter_type: str = "ApplicationArgument"
+    minimum: float | None = None
+    maximum: float | None = None
+    options: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """A port that the component offers in the palette; graphs may add others.
+
+    `usage` is ``InputPort``, ``OutputPort`` or ``InputOutput``.
+    """
+
+    name: str
+    usage: str
+    type: str = "Object"
+    encoding: str = "pickle"
+    description: str = ""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """An application or data class, as users see it.
+
+    Attributes
+    ----------
+    name : str
+        Name in the palette, for example ``CopyApp``.
+    kind : Kind
+        Data or application.
+    category : str
+        EAGLE's category of a node made from it.
+    dropclass : str
+        The class name that graphs carry (DALiuGE's where there is one).
+    aliases : tuple of str
+        Older class names that mean the same.
+    description : str
+        One paragraph for the palette and the reference.
+    construct : str
+        ``Scatter`` or ``Gather`` when the palette also offers it as the application of such a construct.
+    """
+
+    name: str
+    kind: Kind
+    category: str
+    dropclass: str
+    description: str
+    aliases: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    ports: tuple[Port, ...] = ()
+    construct: str = ""
+
 
 ENVIRONMENT_PREFIX = "$DLG_"
 """A value that consists of a variable with this prefix is replaced by the value of the variable."""
@@ -342,3 +428,48 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("json", "complex", "list", "dict", "tuple", "array", "eval"), _structured),
     **dict.fromkeys(("string", "str", "password", ""), _text),
 }
+
+
+# How long one attempt of an application may take: the field ``timeout`` that every application has.
+
+TIMEOUT = Parameter(
+    name="timeout",
+    type="Float",
+    default=0.0,
+    minimum=0.0,
+    maximum=1e9,
+    parameter_type="ComponentParameter",
+    description="Seconds that one attempt may take; then it is stopped and has failed. 0 for no limit. An application "
+    "argument of this name is the same, unless the application uses it itself: a Python function, a class of users, "
+    "a command that mentions {timeout} or has its arguments added.",
+)
+
+_ANY_APP = Component(
+    name="application", kind=Kind.APP, category="", dropclass="", description="", parameters=(TIMEOUT,)
+)
+
+
+def time_limit(template: Template) -> float:
+    """Return the seconds that an attempt of `template` may take; 0 for no limit.
+
+    An application argument of that name, and a port, belong to the application itself;
+    `dropflow.apps.component_findings.with_time_limit` makes it a field of the node where the application does not use
+    it.
+
+    Raises
+    ------
+    BadParameterError
+        The value of the field is not a number from 0 to 1e9.
+    """
+    field = template.argument(TIMEOUT.name)
+    if template.kind is Kind.DATA or field is None or field.is_port or field.parameter_type == "ApplicationArgument":
+        return 0.0
+    return float(read(_ANY_APP, template)[TIMEOUT.name])
+
+
+def timed_out(seconds: float) -> AttemptTimeoutError:
+    """Return the error of an attempt that took longer than its limit."""
+    return AttemptTimeoutError(
+        f"the attempt took longer than its limit of {seconds:g} s and was stopped",
+        hint="raise the field 'timeout' of this node, or set it to 0 for no limit",
+    )

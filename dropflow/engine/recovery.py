@@ -8,21 +8,100 @@ Everything here is pure: what is available is the caller's to find out.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from enum import Enum, auto
+from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import NO_CAUSE, KnownStates
-from dropflow.engine.rules import effective_inputs
+from dropflow.errors import InputLostError
+from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
 
-__all__ = ["has_attempts", "known_reports", "known_states", "must_run_again", "recomputed_drops"]
+__all__ = [
+    "INFRASTRUCTURE_RETRIES",
+    "TRANSITIONS",
+    "NextAttempt",
+    "decide_app",
+    "decide_data",
+    "decide_next_attempt",
+    "effective_inputs",
+    "fault_delay",
+    "has_attempts",
+    "known_reports",
+    "known_states",
+    "must_run_again",
+    "recomputed_drops",
+]
 
-_WRITING, _COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
-_ERROR, _SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
+
+# The rules by which drops advance, as tables and pure functions; `dropflow.engine.recovery` has
+# that of retries.
+#
+# The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its
+# deadlocks: every mix of completions, errors and skips leads to a decision, and to only one.
+
+_RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+_INITIALIZED, _RULES_WRITING, _CANCELLED = DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED
+
+TRANSITIONS: dict[DropState, frozenset[DropState]] = {
+    _INITIALIZED: frozenset({_RULES_WRITING, _RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED, _CANCELLED}),
+    _RULES_WRITING: frozenset({_RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED, _CANCELLED}),
+    _RULES_COMPLETED: frozenset(),
+    _RULES_ERROR: frozenset(),
+    _RULES_SKIPPED: frozenset(),
+    _CANCELLED: frozenset(),
+    DropState.EXPIRED: frozenset(),
+    DropState.DELETED: frozenset(),
+}
+"""The changes of state that the core makes. Terminal states are final within one epoch of a session."""
+
+
+def effective_inputs(wanted: int, inputs: int) -> int:
+    """Return how many inputs an application waits for: `wanted`, or all of them if that is out of range."""
+    return wanted if 0 < wanted <= inputs else inputs
+
+
+def decide_app(*, errors: int, skips: int, effective: int, threshold: float, block_skip: bool) -> DropState:
+    """Return the next state of an application whose effective inputs are all settled.
+
+    The share of failed inputs is compared exactly with the threshold in decimal: one error in 200 exceeds a threshold
+    of 0, and 69 of 375 do not exceed 18.4.
+
+    Returns
+    -------
+    DropState
+        WRITING to run it, ERROR or SKIPPED otherwise.
+    """
+    if errors and 100 * errors > _as_written(threshold) * effective:
+        return _RULES_ERROR
+    if skips and (skips == effective or not block_skip):
+        return _RULES_SKIPPED
+    return _RULES_WRITING
+
+
+def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) -> DropState:
+    """Return the next state of a data drop whose producers are all settled: COMPLETED, ERROR or SKIPPED."""
+    if errors:
+        return _RULES_ERROR
+    if skips and (skips == producers or not block_skip):
+        return _RULES_SKIPPED
+    return _RULES_COMPLETED
+
+
+@lru_cache(maxsize=1024)
+def _as_written(percentage: float) -> Fraction:
+    """Return the shortest decimal number that is stored as this float: the number that a person wrote."""
+    return Fraction(str(percentage))
+
+
+_RECOVERY_WRITING, _RECOVERY_COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
+_RECOVERY_ERROR, _RECOVERY_SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
 
 BooleanColumn = npt.NDArray[np.bool_]
 
@@ -71,8 +150,8 @@ def must_run_again(
     successors and up to predecessors whose chunks are lost (the Mars project, "Fault tolerance", https://docs.pymars.org).
     """
     column = np.frombuffer(states, dtype=np.uint8)
-    completed = column == _COMPLETED
-    unsettled = ~(completed | (column == _ERROR) | (column == _SKIPPED))
+    completed = column == _RECOVERY_COMPLETED
+    unsettled = ~(completed | (column == _RECOVERY_ERROR) | (column == _RECOVERY_SKIPPED))
     is_data: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost = completed & is_data & ~available
     before = graph.predecessors
@@ -141,7 +220,7 @@ def known_states(
         Why the session has to continue.
     """
     column = np.frombuffer(bytes(states), dtype=np.uint8)
-    stays = ((column == _COMPLETED) | (column == _ERROR) | (column == _SKIPPED)) & ~reset
+    stays = ((column == _RECOVERY_COMPLETED) | (column == _RECOVERY_ERROR) | (column == _RECOVERY_SKIPPED)) & ~reset
     attempts, uncounted = dict(drops.attempts), dict(drops.uncounted_attempts)
     for drop in interrupted:
         attempts[drop] = drops.attempt(drop) + 1
@@ -158,7 +237,7 @@ def known_states(
         uncounted_attempts=uncounted,
         skipped={app: chosen for app, chosen in pending.items() if chosen and stays[app]},
         reset=tuple(np.flatnonzero(reset).tolist()),
-        lost=tuple(np.flatnonzero(stays & (column == _COMPLETED) & is_data & ~available).tolist()),
+        lost=tuple(np.flatnonzero(stays & (column == _RECOVERY_COMPLETED) & is_data & ~available).tolist()),
         reason=reason,
         faults={drop: count for drop, count in drops.faults.items() if drop not in failed},
     )
@@ -180,15 +259,72 @@ def known_reports(
     before = graph.predecessors
     inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
     template = graph.templates[graph.template[drop]]
-    states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
-    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
+    states = [_RECOVERY_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
+    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _RECOVERY_WRITING]
     wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
     if wanted < len(inputs):
         # The order in which most of them can be tolerated: with `block_skip` some skips are, and without it none.
-        order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
+        order = (
+            (_RECOVERY_COMPLETED, _RECOVERY_SKIPPED, _RECOVERY_ERROR)
+            if template.block_skip
+            else (_RECOVERY_COMPLETED, _RECOVERY_ERROR, _RECOVERY_SKIPPED)
+        )
         settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
-        completed = sum(state == _COMPLETED for state, _ in settled)
+        completed = sum(state == _RECOVERY_COMPLETED for state, _ in settled)
         coming = sum(other in reset for other in inputs)
         settled = settled[: max(completed, wanted - coming)]
     for state, other in settled:
         yield state, known.causes.get(other, NO_CAUSE)
+
+
+# Whether a failed attempt of an application is followed by another one: its tries, and infrastructure
+# faults.
+
+INFRASTRUCTURE_RETRIES = 5
+"""How many infrastructure faults a drop may have by default; the next one fails it."""
+
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 5.0
+_INPUT_DELAY = 5.0
+"""Seconds after which an attempt that lost an input is repeated: by then, or soon after, other nodes know that the node
+which had the input is gone, and the attempt waits until the input is there again."""
+
+
+class NextAttempt(Enum):
+    """What follows a failed attempt."""
+
+    NONE = auto()
+    """The drop fails."""
+    TRY = auto()
+    """The application is tried again, and one of its tries is used up."""
+    AFTER_FAULT = auto()
+    """The attempt is repeated after a delay: it had an infrastructure fault, which the drop's budget counts."""
+    FREE = auto()
+    """The attempt is repeated immediately, and nothing is counted: it was innocent."""
+
+
+def decide_next_attempt(failure: Failure, *, tried: int, tries: int, faults: int, retries: int) -> NextAttempt:
+    """Return what follows a failed attempt.
+
+    Parameters
+    ----------
+    tried, tries : int
+        How many tries of the application are used up, with this one, and how many there are.
+    faults, retries : int
+        How many infrastructure faults the drop had before this failure, and how many it may have.
+    """
+    if failure.is_innocent:
+        return NextAttempt.FREE
+    if failure.infrastructure:
+        return NextAttempt.AFTER_FAULT if faults < retries else NextAttempt.NONE
+    return NextAttempt.TRY if failure.retryable and tried < tries else NextAttempt.NONE
+
+
+def fault_delay(faults: int, failure: Failure) -> float:
+    """Return the seconds to wait after `failure`, infrastructure fault number `faults` of a drop.
+
+    After the death of a worker twice as long each time.
+    """
+    if failure.code == InputLostError.code:
+        return _INPUT_DELAY
+    return float(min(_FIRST_DELAY * 2 ** min(faults - 1, 10), _LONGEST_DELAY))

@@ -15,16 +15,15 @@ be continued by another one with other drops in the same process, see `hand_over
 
 import math
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from dropflow.clock import Clock
-from dropflow.engine.api import ContentRepository, Exchange, Handle, Runner
+from dropflow.engine.api import ContentRepository, Exchange, Handle, OpenStreams, Runner
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import ContentTable, kept_drops
-from dropflow.engine.continuation import Continuation, FrozenSession
+from dropflow.engine.content_table import ContentTable, Continuation, FrozenSession, kept_drops
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abandon,
@@ -46,23 +45,15 @@ from dropflow.engine.events import (
     Run,
     Withdraw,
 )
-from dropflow.engine.failure_table import FailureTable
-from dropflow.engine.faults import Fault
+from dropflow.engine.failure_table import FailureTable, Fault
 from dropflow.engine.followers import Followers
-from dropflow.engine.handover import Handover
 from dropflow.engine.inbox import Inbox
-from dropflow.engine.instruments import Instrument, Instruments
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
-from dropflow.engine.open_streams import OpenStreams
-from dropflow.engine.outgoing_events import OutgoingEvents
-from dropflow.engine.owner_call import OwnerCall
-from dropflow.engine.ready_runs import ReadyRuns
-from dropflow.engine.reports import FailureReport, SessionResult
-from dropflow.engine.retry_rule import INFRASTRUCTURE_RETRIES
-from dropflow.engine.session_inputs import SessionInput, SessionInputs
-from dropflow.engine.statistics import Attempts, Statistics, snapshot, totals
-from dropflow.engine.statistics_publisher import StatisticsPublisher
+from dropflow.engine.ready import Handover, ReadyRuns
+from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
+from dropflow.engine.session_inputs import OutgoingEvents, OwnerCall, SessionInput, SessionInputs
+from dropflow.engine.statistics import Attempts, FailureReport, SessionResult, Statistics, snapshot, totals
 from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
@@ -72,7 +63,118 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 
-__all__ = ["Session"]
+__all__ = [
+    "Instrument",
+    "Instruments",
+    "Session",
+    "StatisticsPublisher",
+]
+
+
+# Statistics of a running session, at most five times a second, and less often for graphs with many
+# logical nodes.
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
+_SECONDS_PER_NODE = 0.0006
+"""Managers and clients read each publication, which costs them about 60 us a logical node: a tenth of the time."""
+
+
+class StatisticsPublisher:
+    """Calls back with fresh statistics after a change, and again after the last one. Used by the session's thread.
+
+    Parameters
+    ----------
+    clock : Clock
+        For the interval.
+    publish : callable
+        Takes the statistics.
+    nodes : int
+        Number of the logical nodes of the graph.
+    """
+
+    def __init__(self, clock: Clock, publish: Callable[[Statistics], None], nodes: int) -> None:
+        self._clock = clock
+        self._interval = min(max(_SHORTEST_SECONDS, nodes * _SECONDS_PER_NODE), _LONGEST_SECONDS)
+        self._publish = publish
+        self._published = -math.inf
+        self._has_changed = False
+
+    @property
+    def deadline(self) -> float:
+        """Time of the next delayed call, in monotonic seconds; inf if no change waits to be published."""
+        return self._published + self._interval if self._has_changed else math.inf
+
+    def note_change(self) -> None:
+        """Have the statistics published again soon."""
+        self._has_changed = True
+
+    def update(self, core: Core, began: float, attempts: Callable[[], Attempts], *, is_last: bool = False) -> None:
+        """Publish, unless that was done less than an interval ago; the last ones in any case.
+
+        Parameters
+        ----------
+        core : Core
+            Of the session.
+        began : float
+            When the session began, in monotonic seconds.
+        attempts : callable
+            Returns where attempts are.
+        is_last : bool
+            Whether the session is over.
+        """
+        now = self._clock.monotonic()
+        self._has_changed = not is_last and now < self._published + self._interval
+        if not self._has_changed:
+            self._published = now
+            self._publish(snapshot(core, now - began, attempts()))
+
+
+# Observers of a session. They cost nothing when there are none, and cannot stop the session.
+
+
+class Instrument:
+    """Base of observers: override what you need. Called in the session's thread, so it must be quick."""
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Called with each batch of events that the core has processed."""
+
+    def on_actions(self, actions: Sequence[Action]) -> None:
+        """Called with the actions that the core has returned for them."""
+
+    def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Called with contents that were committed, and how long the attempts took that wrote them here."""
+
+
+class Instruments:
+    """The instruments of one session. One that raises is removed, and `complain` is called with a note."""
+
+    def __init__(self, instruments: Sequence[Instrument], complain: Callable[[str], None]) -> None:
+        self._instruments = list(instruments)
+        self._complain = complain
+
+    def __bool__(self) -> bool:
+        return bool(self._instruments)
+
+    def events(self, events: Sequence[Event]) -> None:
+        """Pass events to all."""
+        self._show(lambda instrument: instrument.on_events(events))
+
+    def actions(self, actions: Sequence[Action]) -> None:
+        """Pass actions to all."""
+        self._show(lambda instrument: instrument.on_actions(actions))
+
+    def contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Pass contents to all."""
+        self._show(lambda instrument: instrument.on_contents(contents, seconds))
+
+    def _show(self, call: Callable[[Instrument], None]) -> None:
+        for instrument in tuple(self._instruments):
+            try:
+                call(instrument)
+            except Exception as error:  # noqa: BLE001 - an observer must not stop the session, whatever it raises
+                self._instruments.remove(instrument)
+                self._complain(f"instrument {type(instrument).__name__} was removed, it raised {error!r}")
+
 
 T = TypeVar("T")
 _CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
@@ -96,10 +198,10 @@ class Session:
     clock : Clock
         For durations.
     streams : collection of int
-        Links whose data can be read by their consumers while it is written, see `dropflow.apps.streaming_links`.
+        Links whose data can be read by their consumers while it is written, see `dropflow.apps.template_cache`.
     chains : int32 array, shape (drops,), or None
         The application that follows each one in a chain that runs as one unit, from
-        `dropflow.graph.chains.follower_column`.
+        `dropflow.graph.physical.follower_column`.
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None

@@ -5,15 +5,46 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from dropflow.engine.api import Handle, Input, Output, Task
-from dropflow.engine.attempt_priority import attempt_priority
+from dropflow.engine.api import Handle, Input, OpenStreams, Output, Task
 from dropflow.engine.core import Core
 from dropflow.engine.events import Run
-from dropflow.engine.open_streams import OpenStreams
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of, oids
 
-__all__ = ["TaskBuilder"]
+__all__ = [
+    "TaskBuilder",
+    "attempt_priority",
+]
+
+
+# The priority of each attempt, from that of the drops.
+
+
+def attempt_priority(graph: PhysicalGraph) -> IntColumn | None:
+    """Return the priority of the attempt of each drop.
+
+    That of an application is its own. Data without producers are attempted, too: they are as urgent as the most urgent
+    of their consumers, which otherwise would wait for all applications that are ready.
+
+    Returns
+    -------
+    int32 array, shape (drops,), or None
+        Higher ones start first. None if the graph has no priorities.
+    """
+    if graph.priority is None:
+        return None
+    before, after = graph.predecessors, graph.successors
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    consumers = np.diff(after.ptr)
+    is_root = is_data & (np.diff(before.ptr) == 0) & (consumers > 0)
+    column = graph.priority.copy()
+    if is_root.any():
+        urgent = graph.priority[after.neighbour[np.repeat(is_root, consumers)]]
+        first = np.cumsum(consumers[is_root]) - consumers[is_root]
+        column[is_root] = np.maximum.reduceat(urgent, first)
+    return column
+
 
 _WORTH_KEEPING = 4096
 """Bytes of a content from which it costs more to send it again than to keep it."""

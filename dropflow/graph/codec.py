@@ -1,4 +1,4 @@
-r"""The `.dfg` container: a physical graph as one header and a few raw columns, the same on disk and on the wire.
+"""The `.dfg` container: a physical graph as one header and a few raw columns, the same on disk and on the wire.
 
 ::
 
@@ -11,24 +11,40 @@ Every byte is covered by a CRC-32 or must be zero, so that damage is always dete
 refer to rows that exist. As in PNG, the magic starts with a byte that no text has and contains both line ends, so that
 a file that went through a text transfer is recognised as broken.
 
-`dropflow.graph_file` reads and writes files.
+`dropflow.graph.codec` reads and writes files.
 """
 
+import hashlib
+import mmap as memory_map
+import os
+import secrets
+import stat
 import struct
 import zlib
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.errors import BadFileError, BadGraphError
-from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.errors import BadFileError, BadGraphError, StorageError
+from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
 from dropflow.graph.templates import Link, Template
-from dropflow.graph.validity import faults
 
-__all__ = ["VERSION", "Buffer", "dump", "is_dfg", "parse"]
+__all__ = [
+    "VERSION",
+    "Buffer",
+    "digest",
+    "dump",
+    "is_dfg",
+    "is_unfinished",
+    "load",
+    "parse",
+    "save",
+]
+
 
 VERSION = 1
 """Version of the container. Other versions are not read."""
@@ -300,3 +316,95 @@ def _read_oids(columns: dict[str, npt.NDArray[Any]], where: str) -> tuple[str, .
         return tuple(joined[start:stop].decode() for start, stop in pairwise(ptr.tolist()))
     except UnicodeDecodeError as error:
         raise BadFileError("a text id is not UTF-8", where=where) from error
+
+
+# A digest of a graph, the same on every machine.
+
+_VERSION = b"dropflow graph 2\n"
+
+
+def digest(graph: PhysicalGraph) -> str:
+    """Return the SHA-256 of ids, templates, links, columns and places of a graph, as 64 hexadecimal digits.
+
+    Two graphs with the same digest have (except for collisions) the same drops in the same order, with the same text
+    ids and parameters, the same edges, parts, places and priorities. The digest does not include the name of the graph,
+    its `meta` notes, and the order of keys in JSON objects among the parameters.
+    """
+    shared = (graph.prefix, graph.templates, graph.links, graph.places, graph.oids)
+    found = hashlib.sha256(_VERSION)
+    # JSON, because parameters may have integers of any size. The order of keys must not depend on the file.
+    found.update(msgspec.json.encode(shared, order="deterministic"))
+    out = graph.successors
+    columns: list[npt.NDArray[Any]] = [graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link]
+    # Absent from graphs without priorities, whose digests stay those of earlier versions.
+    columns += [] if graph.priority is None else [graph.priority]
+    for column in columns:
+        little = np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("<"))
+        found.update(len(little).to_bytes(8, "little"))
+        found.update(little.data)
+    return found.hexdigest()
+
+
+# Physical graphs in files: reading and writing ``.dfg`` containers (`dropflow.graph.codec`).
+
+_PART = ".part"
+_HEAD = 8
+"""Bytes by which `is_dfg` recognises a container."""
+
+
+def save(graph: PhysicalGraph, path: Path) -> None:
+    """Write a graph to a file. The file is replaced as a whole, or not touched if an error is raised.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be written.
+    BadGraphError
+        See `dropflow.graph.codec.dump`.
+    """
+    buffers = dump(graph)
+    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}{_PART}")
+    try:
+        try:
+            with part.open("xb") as file:
+                file.writelines(buffers)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"the graph cannot be written: {error.strerror or error}", where=str(path)) from error
+
+
+def is_unfinished(name: str, graph: str) -> bool:
+    """Return whether a file of this name is what `save` leaves of a file named `graph` if its process is killed."""
+    return name.startswith(f".{graph[:100]}.") and name.endswith(_PART)
+
+
+def load(path: Path, *, mmap: bool = False) -> PhysicalGraph:
+    """Read a graph from a file.
+
+    Parameters
+    ----------
+    path : Path
+        A regular file.
+    mmap : bool
+        Map the columns instead of reading them: pages are loaded when they are used, and shared between processes.
+
+    Raises
+    ------
+    BadFileError
+        There is no such file, it cannot be read, or it is not a valid container (see `dropflow.graph.codec.parse`).
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadFileError("not a regular file", where=str(path), hint="give a .dfg file")
+        with path.open("rb") as file:
+            # An empty or short file cannot be mapped, or is not a container: `parse` reports it.
+            if not (mmap and is_dfg(file.read(_HEAD))):
+                file.seek(0)
+                return parse(file.read(), where=str(path))
+            return parse(memoryview(memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)), where=str(path))
+    except OSError as error:
+        raise BadFileError(f"the file cannot be read: {error.strerror or error}", where=str(path)) from error

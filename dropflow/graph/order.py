@@ -6,30 +6,45 @@ overhead would be paid for every drop, so the step is done drop by drop. Both wa
 chosen at each level.
 """
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.text_ids import oid
+from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
+from dropflow.graph.templates import Axis, Link, Template
+from dropflow.graph.text_ids import oid, oids
 from dropflow.ids import DropId
 from dropflow.problems import Problem, Severity
+from dropflow.states import DropState
 
 __all__ = [
     "CriticalPath",
+    "Precedence",
+    "critical",
     "critical_path",
     "cycle_problem",
+    "downstream",
     "find_cycle",
     "leaves",
     "levels",
     "longest_before",
+    "matching",
+    "of_template",
+    "reached",
     "refuse_cycle",
     "roots",
+    "taken_along",
     "topological_order",
+    "upstream",
+    "waiting_chain",
+    "waits_for",
 ]
+
 
 _NARROW = 48
 """Frontiers with fewer drops are advanced drop by drop. Measured: at this width both ways take the same time."""
@@ -283,3 +298,226 @@ def _problem_of(graph: PhysicalGraph, cycle: list[DropId]) -> Problem:
 def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
     found = _problem_of(graph, _cycle(graph, level))
     raise BadGraphError(f"LG050 {found.text}", problems=(found,), where=graph.name, hint=found.hint)
+
+
+# The drops that are reached from others along edges: what they were made from, or what depends on
+# them.
+
+_Mask = npt.NDArray[np.bool_]
+
+
+def reached(edges: Adjacency, starts: Iterable[int], may_pass: _Mask | None = None) -> tuple[IntColumn, IntColumn]:
+    """Return drops and all that are reached from them, nearest first, and how many edges each is away.
+
+    Drops at the same distance are in the order of their rows.
+
+    Parameters
+    ----------
+    edges : Adjacency
+        The predecessors of a graph lead to what drops were made from, its successors to what depends on them.
+    starts : iterable of int
+        The drops to begin with.
+    may_pass : bool array, shape (drops,), optional
+        Which of the other drops are reached, and lead on; all unless given.
+    """
+    seen = np.zeros(len(edges.ptr) - 1, np.bool_) if may_pass is None else ~may_pass
+    frontier = np.array(sorted(set(starts)), np.int32)
+    seen[frontier] = True
+    rows, away = [frontier], [0]
+    while len(frontier):
+        frontier = _few_next(edges, frontier, seen) if len(frontier) < _NARROW else _next(edges, frontier, seen)
+        rows.append(frontier)
+        away.append(away[-1] + 1)
+    return np.concatenate(rows), np.repeat(np.array(away, np.int32), [len(part) for part in rows])
+
+
+def _few_next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
+    # Elements of a memoryview are plain ints, and much faster to read than elements of an array.
+    ptr, neighbour, known = edges.ptr.data, edges.neighbour.data, seen.data
+    found = set()
+    for drop in frontier.tolist():
+        for row in range(ptr[drop], ptr[drop + 1]):
+            near = neighbour[row]
+            if not known[near]:
+                known[near] = True
+                found.add(near)
+    return np.array(sorted(found), np.int32)
+
+
+def _next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
+    begin = edges.ptr[frontier]
+    count = edges.ptr[frontier + 1] - begin
+    rows = np.arange(int(count.sum()), dtype=np.int64) + np.repeat(begin - (np.cumsum(count) - count), count)
+    near = np.unique(edges.neighbour[rows])
+    found: IntColumn = near[~seen[near]].astype(np.int32)
+    seen[found] = True
+    return found
+
+
+# The order of drops: which are settled before others begin, from templates and links alone.
+#
+# The result is the same on every node of a session, for any part of the graph, and the time does not
+# depend on the number of drops.
+
+_LOOP, _GATHER = "loop", "gather"
+
+
+class _Name(NamedTuple):
+    """Identity of an axis: its construct, and its number among the axes of that construct.
+
+    In lists of drops of other programs, axes have no construct, and are comparable only within one template.
+    """
+
+    construct: str
+    place: int
+
+
+class Precedence:
+    """The order of the drops of a graph that its links imply.
+
+    Parameters
+    ----------
+    templates, links : sequences
+        Templates and links of the graph.
+    """
+
+    def __init__(self, templates: Sequence[Template], links: Sequence[Link]) -> None:
+        self._axes = [dict(zip(_names(template.axes), template.axes, strict=True)) for template in templates]
+        self._after: dict[int, list[Link]] = {}
+        for link in links:
+            self._after.setdefault(link.source, []).append(link)
+
+    def holds(self, first: int, index: Sequence[int], second: int, other: Sequence[int]) -> bool:
+        """Whether one drop is settled before another one begins, because the other depends on it.
+
+        A chain of links keeps the position on the axes that all of its nodes share. If two drops differ on such an
+        axis, the chain must leave that axis, as a gather does, or lead from one iteration of a loop to a later one.
+
+        Parameters
+        ----------
+        first, second : int
+            Rows of their templates.
+        index, other : sequence of int
+            Their positions on the axes of these templates.
+        """
+        here = dict(zip(self._axes[first], index, strict=True))
+        there = dict(zip(self._axes[second], other, strict=True))
+        shared = {name for name in here.keys() & there.keys() if name.construct or first == second}
+        differing = {name for name in shared if here[name] != there[name]}
+        if first == second and not differing:
+            return False
+        later = {name for name in differing if here[name] < there[name] and self._axes[first][name].kind == _LOOP}
+        # Without names of constructs, carries of loops are unknown.
+        crossed = frozenset(name for name in differing if name.construct or name not in later)
+        return self._reaches(first, second, crossed, later)
+
+    def _reaches(self, start: int, goal: int, differing: frozenset[_Name], later: set[_Name]) -> bool:
+        seen = {(start, differing)}
+        queue = deque(seen)
+        while queue:
+            row, before = queue.popleft()
+            for link in self._after.get(row, ()):
+                left = frozenset(name for name in before if name in self._axes[link.target] or not name.construct)
+                if link.carry:
+                    loop = self._loop_of(link)
+                    if loop not in later:
+                        continue
+                    left -= {loop}
+                if link.target == goal and not left:
+                    return True
+                if (link.target, left) not in seen:
+                    seen.add((link.target, left))
+                    queue.append((link.target, left))
+        return False
+
+    def _loop_of(self, carry: Link) -> _Name | None:
+        """Return the innermost loop around both ends of a carry.
+
+        None for one that leads from a gather into other copies: it may feed back to the scatter that is gathered. Which
+        copies are later then depends on the width of the gather, which templates do not have.
+        """
+        source, target = self._axes[carry.source], self._axes[carry.target]
+        left, entered = (
+            [axis for name, axis in one.items() if name not in other]
+            for one, other in ((source, target), (target, source))
+        )
+        if left and entered and left[0].kind == _GATHER:
+            return None
+        return next((name for name in reversed(source) if source[name].kind == _LOOP and name in target), None)
+
+
+def _names(axes: Sequence[Axis]) -> list[_Name]:
+    seen: Counter[str] = Counter()
+    names = []
+    for axis in axes:
+        names.append(_Name(axis.construct, seen[axis.construct]))
+        seen[axis.construct] += 1
+    return names
+
+
+# Drops to be shown apart from the others: what is before or after one, what a failure took along, a
+# path, a text.
+
+States = npt.NDArray[np.uint8]
+
+
+def upstream(graph: PhysicalGraph, drop: int) -> IntColumn:
+    """Return a drop and all that it depends on, ascending."""
+    return np.sort(reached(graph.predecessors, [drop])[0])
+
+
+def downstream(graph: PhysicalGraph, drop: int) -> IntColumn:
+    """Return a drop and all that depend on it, ascending."""
+    return np.sort(reached(graph.successors, [drop])[0])
+
+
+def taken_along(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
+    """Return a drop that failed and those downstream of it that are in ERROR through drops in ERROR, ascending.
+
+    If two failures have reached a drop, it belongs to both.
+    """
+    return np.sort(reached(graph.successors, [drop], states == DropState.ERROR)[0])
+
+
+def waits_for(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
+    """Return a drop and all drops upstream of it that are not settled, ascending: what it waits for."""
+    return np.sort(reached(graph.predecessors, [drop], states <= DropState.WRITING)[0])
+
+
+def waiting_chain(graph: PhysicalGraph, drop: int, states: States) -> IntColumn:
+    """Return a chain of drops that wait for each other, from `drop` to one that waits for no drop.
+
+    Of several drops that one waits for, an active one comes first, then the one of the lowest row.
+    """
+    is_open = states <= DropState.WRITING
+    ptr, neighbour = graph.predecessors.ptr, graph.predecessors.neighbour
+    chain = [drop]
+    while True:
+        near = neighbour[ptr[drop] : ptr[drop + 1]]
+        near = near[is_open[near]]
+        if not len(near):
+            return np.array(chain, dtype=np.int32)
+        drop = int(near[np.lexsort((near, states[near] != DropState.WRITING))[0]])
+        chain.append(drop)
+
+
+def critical(graph: PhysicalGraph) -> IntColumn:
+    """Return the drops of the critical path, from the estimates of the graph, first to last."""
+    return np.array(critical_path(graph).drops, dtype=np.int32)
+
+
+def of_template(graph: PhysicalGraph, key: str) -> IntColumn:
+    """Return the drops of the logical node with this key, ascending."""
+    rows = [row for row, template in enumerate(graph.templates) if template.key == key]
+    return np.flatnonzero(np.isin(graph.template, rows)).astype(np.int32)
+
+
+def matching(graph: PhysicalGraph, text: str) -> IntColumn:
+    """Return the drops whose id, or the name of whose logical node, contains a text, ignoring case; ascending."""
+    wanted = text.casefold()
+    by_name = np.array([wanted in template.name.casefold() for template in graph.templates], dtype=np.bool_)
+    hits = by_name[graph.template] if graph.drops else np.zeros(0, dtype=np.bool_)
+    others = np.flatnonzero(~hits).astype(np.int32)
+    names = oids(graph, others)
+    hits[others] = np.fromiter((wanted in name.casefold() for name in names), dtype=np.bool_, count=len(names))
+    return np.flatnonzero(hits).astype(np.int32)

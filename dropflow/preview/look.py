@@ -11,16 +11,20 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
-from dropflow.preview import fits, npy
-from dropflow.preview.fits_table import read_rows
-from dropflow.preview.fits_tiles import TiledImage
-from dropflow.preview.gzip_content import is_gzip, unpacked
-from dropflow.preview.image import draw
-from dropflow.preview.planes import Planes, RowBytes, height_of, planes_of, sample_line, sample_plane, width_of
-from dropflow.preview.records import FIRST_LOOK, PICTURE_LIMIT, Preview, PreviewQuery, picture_type
-from dropflow.preview.source import DirectorySource, Source
+from dropflow.preview import arrays, fits
+from dropflow.preview.arrays import ZarrArray, ZarrHeader, read_header
+from dropflow.preview.fits import TiledImage, is_gzip, read_rows, unpacked
+from dropflow.preview.image import Planes, RowBytes, draw, height_of, planes_of, sample_line, sample_plane, width_of
+from dropflow.preview.source import (
+    FIRST_LOOK,
+    PICTURE_LIMIT,
+    DirectorySource,
+    Preview,
+    PreviewQuery,
+    Source,
+    picture_type,
+)
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
-from dropflow.preview.zarr_array import ZarrArray, ZarrHeader, read_header
 
 __all__ = ["picture", "preview"]
 
@@ -205,7 +209,7 @@ def _shape_text(shape: tuple[int, ...]) -> str:
 
 
 def _npy(source: Source, query: PreviewQuery, base: Preview) -> _Shown:  # noqa: ARG001 - as for the other formats
-    array = npy.read_npy(source)
+    array = arrays.read_npy(source)
     shape = array.shape[::-1] if array.is_transposed else array.shape
     facts = (("Shape", _shape_text(shape)), ("Type", f"{array.dtype.name}, {array.type}"))
     return _Shown(array, replace(base, facts=facts), is_transposed=array.is_transposed)
@@ -245,7 +249,7 @@ def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
 
 _ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
     (fits.MAGIC, "FITS", _fits),
-    (npy.MAGIC, "NumPy array", _npy),
+    (arrays.MAGIC, "NumPy array", _npy),
 )
 
 

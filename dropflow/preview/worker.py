@@ -21,8 +21,7 @@ import msgspec
 
 from dropflow.errors import BadFileError
 from dropflow.preview.look import picture, preview
-from dropflow.preview.records import PreviewAnswer, PreviewRequest
-from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, Source
+from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, PreviewAnswer, PreviewRequest, Source
 
 __all__ = ["answer", "main"]
 

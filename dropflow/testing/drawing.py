@@ -1,13 +1,29 @@
 """Physical graphs from drawings as text: ``draw("a -> B -> c, c -> D")``."""
 
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import oid
+import msgspec
+import numpy as np
 
-__all__ = ["draw", "row"]
+from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
+from dropflow.graph.text_ids import oid
+from dropflow.states import DropState
+
+__all__ = [
+    "chain",
+    "chains",
+    "draw",
+    "expected_states",
+    "fan",
+    "relay",
+    "row",
+    "triples",
+]
 
 
 def draw(drawing: str, *, name: str = "drawing", **fields: dict[str, Any]) -> PhysicalGraph:
@@ -39,3 +55,198 @@ def draw(drawing: str, *, name: str = "drawing", **fields: dict[str, Any]) -> Ph
 def row(graph: PhysicalGraph, name: str) -> int:
     """Return the row of the drop that a drawing calls `name`."""
     return next(number for number in range(graph.drops) if oid(graph, number) == f"{graph.prefix}_{name}_0")
+
+
+# Large graphs of simple shape, for benchmarks and tests of how costs grow.
+
+_MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+_NOOP = "dlg.apps.simple.NullBarrierApp"
+_FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
+
+
+def fan(drops: int, *, seconds: float = 0.0) -> PhysicalGraph:
+    """Return one data drop, then about `drops` / 2 applications with a data drop each.
+
+    They do nothing; or they are Python functions, which sleep so many `seconds`.
+    """
+    app = Template(key="a", name="app", kind=Kind.APP, component=_NOOP)
+    if seconds:
+        code = f"def f(event=None):\n    import time\n    time.sleep({seconds!r})\n"
+        arguments = (
+            Argument(name="func_name", value="f"),
+            Argument(name="func_code", value=code),
+            Argument(name="event", type="Event", usage="InputPort"),
+        )
+        app = Template(key="a", name="app", kind=Kind.APP, component=_FUNCTION, arguments=arguments)
+    copies = drops // 2
+    axes = (Axis("fan", "fan", "scatter", copies),)
+    each = np.arange(copies, dtype=np.int32)
+    zero = np.zeros(copies, dtype=np.int32)
+    return from_columns(
+        name="fan",
+        prefix="fan",
+        templates=(
+            Template(key="r", name="root", kind=Kind.DATA, component=_MEMORY),
+            msgspec.structs.replace(app, axes=axes),
+            Template(key="d", name="data", kind=Kind.DATA, component=_MEMORY, axes=axes),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=2)),
+        template=np.concatenate([[0], zero + 1, zero + 2]).astype(np.int32),
+        instance=np.concatenate([[0], each, each]).astype(np.int32),
+        source=np.concatenate([zero, 1 + each]),
+        target=np.concatenate([1 + each, 1 + copies + each]),
+        link=np.repeat(np.arange(2, dtype=np.int32), copies),
+    )
+
+
+def chain(drops: int) -> PhysicalGraph:
+    """Return a chain of no-op applications and data drops."""
+    axes = (Axis("chain", "chain", "loop", drops // 2),)
+    rows = np.arange(drops // 2 * 2, dtype=np.int32)
+    return from_columns(
+        name="chain",
+        prefix="chain",
+        templates=(
+            Template(key="a", name="app", kind=Kind.APP, component=_NOOP, axes=axes),
+            Template(key="d", name="data", kind=Kind.DATA, component=_MEMORY, axes=axes),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=0, carry=True)),
+        template=rows % 2,
+        instance=rows // 2,
+        source=rows[:-1],
+        target=rows[1:],
+        link=rows[:-1] % 2,
+    )
+
+
+def chains(drops: int, length: int) -> PhysicalGraph:
+    """Return about `drops` drops as chains side by side, each of `length` no-op applications with their data."""
+    count = drops // (2 * length)
+    axes = (Axis("s", "scatter", "scatter", count),)
+    columns = np.arange(2 * length, dtype=np.int32)
+    rows = np.arange(2 * length * count, dtype=np.int32)
+    return from_columns(
+        name="chains",
+        prefix="chains",
+        templates=tuple(
+            Template(key=f"a{column}", name=f"app {column}", kind=Kind.APP, component=_NOOP, axes=axes)
+            if column % 2 == 0
+            else Template(key=f"d{column}", name=f"data {column}", kind=Kind.DATA, component=_MEMORY, axes=axes)
+            for column in columns.tolist()
+        ),
+        links=tuple(Link(source=column, target=column + 1) for column in columns[:-1].tolist()),
+        template=np.repeat(columns, count),
+        instance=rows % max(count, 1),
+        source=rows[:-count],
+        target=rows[count:],
+        link=np.repeat(columns[:-1], count),
+    )
+
+
+def triples(drops: int, parts: int) -> PhysicalGraph:
+    """Return about `drops` drops as triples: memory, no-op application, memory.
+
+    Each triple begins on one part and continues on the next, so that with several `parts` half of the edges are cut.
+    """
+    count = drops // 3
+    axes = (Axis("s", "scatter", "scatter", count),)
+    each = np.arange(count, dtype=np.int32)
+    return from_columns(
+        name="triples",
+        prefix="bench",
+        templates=(
+            Template(key="d", name="in", kind=Kind.DATA, component=_MEMORY, axes=axes),
+            Template(key="a", name="app", kind=Kind.APP, component=_NOOP, axes=axes),
+            Template(key="e", name="out", kind=Kind.DATA, component=_MEMORY, axes=axes),
+        ),
+        links=(Link(source=0, target=1), Link(source=1, target=2)),
+        template=np.repeat(np.arange(3, dtype=np.int32), count),
+        instance=np.tile(each, 3),
+        source=np.arange(2 * count),
+        target=np.arange(count, 3 * count),
+        link=np.repeat(np.arange(2, dtype=np.int32), count),
+        part=np.concatenate([each % parts, (each + 1) % parts, (each + 1) % parts]),
+    )
+
+
+def relay(hops: int, parts: int) -> PhysicalGraph:
+    """Return a chain of applications, alternately on the `parts`; each writes when it started, in nanoseconds."""
+    axes = (Axis("c", "chain", "loop", hops),)
+    rows = np.arange(2 * hops, dtype=np.int32)
+    clock = (
+        Argument(name="func_name", value="time.monotonic_ns"),
+        Argument(name="event", type="Event", usage="InputPort"),
+        Argument(name="time", usage="OutputPort", encoding="pickle"),
+    )
+    return from_columns(
+        name="relay",
+        prefix="bench",
+        templates=(
+            Template(key="a", name="app", kind=Kind.APP, component=_FUNCTION, axes=axes, arguments=clock),
+            Template(key="d", name="time", kind=Kind.DATA, component=_MEMORY, axes=axes, persist=True),
+        ),
+        links=(
+            Link(source=0, target=1, source_port="time", target_port="time"),
+            Link(source=1, target=0, source_port="event", target_port="event", carry=True),
+        ),
+        template=rows % 2,
+        instance=rows // 2,
+        source=rows[:-1],
+        target=rows[1:],
+        link=rows[:-1] % 2,
+        part=rows // 2 % parts,
+    )
+
+
+# The expected final state of every drop, computed recursively and slowly from the rules of the
+# design.
+
+C, E, S = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+
+
+def expected_states(
+    graph: PhysicalGraph, *, fails: Mapping[int, int], leaves_out: Mapping[int, Sequence[int]]
+) -> list[DropState]:
+    """Return the final state of every drop.
+
+    Only for graphs without effective inputs, whose result does not depend on the order of events.
+
+    Parameters
+    ----------
+    fails : mapping
+        How many attempts of an application (or root) fail before one succeeds.
+    leaves_out : mapping
+        Outputs that an application skips when it succeeds.
+    """
+    before = graph.predecessors
+    done: dict[int, DropState] = {}
+
+    def attempt(drop: int) -> DropState:
+        return C if fails.get(drop, 0) < graph.templates[drop].tries else E
+
+    def reported(source: int, drop: int) -> DropState:
+        state = final(source)
+        left_out = graph.templates[source].kind is Kind.APP and drop in leaves_out.get(source, ())
+        return S if state is C and left_out else state
+
+    def final(drop: int) -> DropState:
+        if drop not in done:
+            done[drop] = settle(drop)
+        return done[drop]
+
+    def settle(drop: int) -> DropState:
+        template = graph.templates[drop]
+        sources = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        reports = [reported(source, drop) for source in sources]
+        if not reports:
+            return attempt(drop)
+        errors, skips = reports.count(E), reports.count(S)
+        is_app = template.kind is Kind.APP
+        too_many = 100 * errors > Decimal(str(template.error_threshold)) * len(reports) if is_app else errors > 0
+        if too_many:
+            return E
+        if skips == len(reports) or (skips and not template.block_skip):
+            return S
+        return attempt(drop) if is_app else C
+
+    return [final(drop) for drop in range(graph.drops)]

@@ -1,6 +1,6 @@
 """A manager in memory whose sessions change only when a test changes them, for tests of routes, pages and clients.
 
-It has the methods of `managers.api.Manager`, which are the operations of `dropflow.rest.operations`. A test gives drops
+It has the methods of `managers.api.Manager`, which are the operations of `dropflow.api.operations`. A test gives drops
 new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
 
     manager = FakeManager(role="island", nodes=("n1", "n2"))
@@ -20,13 +20,22 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dropflow.clock import Clock
-from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
-from dropflow.graph.codec import parse
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import oid
-from dropflow.ids import drop_file_name, safe_name
-from dropflow.logs.records import (
+from dropflow.api.contents import (
+    MEDIA_TYPE,
+    WHOLE,
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentsRequest,
+    DataQuery,
+    Download,
+    requested_part,
+    write_records,
+)
+from dropflow.api.error_body import to_body
+from dropflow.api.logs import (
     LAST_LINES,
     LogLine,
     LogPage,
@@ -36,26 +45,27 @@ from dropflow.logs.records import (
     severity,
     unpack_cursor,
 )
-from dropflow.preview.look import picture, preview
-from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery, picture_type
-from dropflow.preview.source import BytesSource
-from dropflow.repeated_drops import drops_to_repeat
-from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
-from dropflow.rest.content_records import (
-    MEDIA_TYPE,
-    ContentBegin,
-    ContentEnd,
-    ContentError,
-    ContentPiece,
-    ContentRecord,
-    ContentsRequest,
-    write_records,
+from dropflow.api.operations import OPERATIONS
+from dropflow.api.records import (
+    FIRST_PAGE,
+    Child,
+    DropDetail,
+    DropInfo,
+    DropPage,
+    DropQuery,
+    Load,
+    LoadSample,
+    ManagerInfo,
+    ManagerStatus,
+    NodeHistory,
+    NodeInfo,
+    PageQuery,
+    Role,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
 )
-from dropflow.rest.download import Download
-from dropflow.rest.error_body import to_body
-from dropflow.rest.manager_records import Child, Load, ManagerInfo, ManagerStatus, NodeInfo, Role
-from dropflow.rest.node_history import LoadSample, NodeHistory
-from dropflow.rest.operation_records import (
+from dropflow.api.requests import (
     ALL_TIMES,
     EVERY_RESULT,
     FIRST_FAILURES,
@@ -71,32 +81,56 @@ from dropflow.rest.operation_records import (
     RetryRequest,
     TimesQuery,
 )
-from dropflow.rest.operations import OPERATIONS
-from dropflow.rest.session_records import (
-    FIRST_PAGE,
-    DropDetail,
-    DropInfo,
-    DropPage,
-    DropQuery,
-    PageQuery,
-    SessionDetail,
-    SessionInfo,
-    SubmitQuery,
-)
-from dropflow.rest.state_records import RUNNING, DropStates
-from dropflow.rest.status import UNKNOWN, is_over
-from dropflow.rest.submission_note import note_options
-from dropflow.session_views.find_drop import find_drop
-from dropflow.session_views.session_times import SessionTimes
-from dropflow.states import DropState
+from dropflow.api.state_records import RUNNING, DropStates
+from dropflow.api.submission_note import note_options
+from dropflow.clock import Clock
+from dropflow.errors import ConflictError, DropflowError, GoneError, NotFoundError
+from dropflow.graph.codec import parse
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from dropflow.ids import drop_file_name, safe_name
+from dropflow.preview.look import picture, preview
+from dropflow.preview.source import FIRST_LOOK, BytesSource, Preview, PreviewQuery, picture_type
+from dropflow.sessions.again import drops_to_repeat
+from dropflow.states import UNKNOWN, DropState, is_over
 from dropflow.stopping import GRACE_SECONDS
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_session import FakeSession, rows_of
-from dropflow.testing.shapes import fan
-from dropflow.times.by_template import described
 from dropflow.times.octets import TimesSection, pack_times
+from dropflow.times.timeline import described
+from dropflow.web.times import SessionTimes
+from dropflow.web.views import find_drop
 
-__all__ = ["FakeManager", "manager_with_sessions"]
+__all__ = [
+    "FakeManager",
+    "VirtualClock",
+    "manager_with_sessions",
+]
+
+
+# A clock that a test advances.
+
+
+class VirtualClock:
+    """Implements `dropflow.clock.Clock`; both times move together, by `advance`."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Add seconds to both times."""
+        self._now += seconds
+        self._monotonic += seconds
+
 
 _Kind = TypeVar("_Kind", bound=type)
 _LOAD = Load(cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40)

@@ -7,14 +7,7 @@ from typing import Self
 
 import msgspec
 
-from dropflow.drop_counts import DropCounts, count_drops
-from dropflow.errors import NotFoundError, UsageError
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind
-from dropflow.graph.text_ids import drops_named, oid, oids
-from dropflow.ids import drop_file_name
-from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import (
+from dropflow.api.records import (
     DropDetail,
     DropInfo,
     DropPage,
@@ -27,9 +20,15 @@ from dropflow.rest.session_records import (
     SessionDetail,
     SessionInfo,
 )
-from dropflow.rest.status import is_over
-from dropflow.session_views.drop_order import order_of
-from dropflow.states import DropState, SessionState
+from dropflow.api.requests import ResultList
+from dropflow.drop_counts import DropCounts, count_drops
+from dropflow.errors import NotFoundError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import drops_named, oid, oids
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState, SessionState, is_over
+from dropflow.web.cause_groups import order_of
 
 __all__ = ["FakeSession", "rows_of"]
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["graphs", "pipelines"]

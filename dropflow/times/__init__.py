@@ -1,6 +1,16 @@
-"""Times of attempts: records, and what follows from them. Everything here is pure but `records.read_times`.
+"""Times of attempts: records, and what follows from them. Everything here is pure but reading and writing files.
 
-`records` describes one attempt in 48 bytes, `octets` sends them, and `attempts` has those of a session as columns. From
-these, `by_template` makes statistics, `lanes` the rows of a timeline, `waits` what each attempt waited for, the
-critical path as executed and the slack, and `gaps` why workers were idle. `analysis` is all of that together.
+================  =====================================================================================================
+`attempts`        The attempts of a session as columns, those of all its nodes together
+`timeline`        All that follows from the attempts of a session: lanes, waits, gaps, and the statistics that are
+                  shown
+`moments`         The states of all drops at any moment of a session, from the times of its attempts and its present
+                  states
+`timeline_files`  Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG or PNG
+`executed`        The timeline of a session as it was executed, as a trace and as a picture
+`measured_run`    What the directory of a run has recorded: its graph, and the times and the usage of its attempts
+`octets`          Records of attempts as octets, as managers and pages exchange them: sections, one after another
+`statistics`      The records of statistics of attempts, which managers send and commands and pages show
+`traffic`         Bytes that were moved between nodes, and those that the plan moves
+================  =====================================================================================================
 """

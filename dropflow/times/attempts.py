@@ -9,10 +9,16 @@ import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.times.octets import TimesSection
-from dropflow.times.records import RECORD
+from dropflow.times.octets import RECORD, TimesSection
 
-__all__ = ["AttemptColumns", "attempts_of", "check_rows", "ended_by"]
+__all__ = [
+    "AttemptColumns",
+    "attempts_of",
+    "check_rows",
+    "ended_by",
+    "planned_seconds",
+]
+
 
 _Seconds = npt.NDArray[np.float64]
 
@@ -36,7 +42,7 @@ class AttemptColumns:
         Number of its worker process on its node; 0 for none.
     ready, given, began, ended, committed : float64 arrays
         Seconds since the epoch, by the clock of its node. `committed` of an attempt that failed is when that was noted.
-    records : array of `dropflow.times.records.RECORD`
+    records : array of `dropflow.times.octets.RECORD`
         What was recorded.
     idle : dict of str to str
         Nodes without an attempt that has ended, also those that did not answer, and why there is none.
@@ -121,3 +127,17 @@ def check_rows(graph: PhysicalGraph, attempts: AttemptColumns, where: str) -> No
     if len(attempts) and attempts.drop.max() >= graph.drops:
         text = f"an attempt is of drop {int(attempts.drop.max())}, but the graph has {graph.drops}"
         raise ProtocolError(text, where=where, hint="the graph and the times are not of one session")
+
+
+# What a graph plans for its attempts, as far as it is declared.
+
+_DEFAULT = 1.0
+"""Seconds of a node without a declared time: what the translator assumes, and what palettes begin with."""
+
+
+def planned_seconds(graph: PhysicalGraph) -> list[float]:
+    """Return the planned seconds of an attempt of each template; 0 if no time was declared.
+
+    A node with the time of new nodes counts as one without: the two are the same in the graph.
+    """
+    return [0.0 if seconds == _DEFAULT else float(seconds) for seconds in graph.template_seconds]

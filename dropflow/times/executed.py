@@ -6,8 +6,9 @@ from itertools import chain
 import numpy as np
 
 from dropflow.graph.text_ids import oids
-from dropflow.times.analysis import Analysis, lane_name
-from dropflow.times.picture import (
+from dropflow.times.measured_run import chrome_trace, note, span
+from dropflow.times.timeline import WAITED_FOR, Analysis, lane_name
+from dropflow.times.timeline_files import (
     COLOURS,
     LANE,
     LEFT,
@@ -20,8 +21,6 @@ from dropflow.times.picture import (
     busy_area,
     tops_of,
 )
-from dropflow.times.trace import chrome_trace, note, span
-from dropflow.times.waits import WAITED_FOR
 
 __all__ = ["executed_picture", "executed_trace"]
 

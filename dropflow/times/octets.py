@@ -6,6 +6,7 @@ copy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,10 +14,112 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import ProtocolError
-from dropflow.times.received import NodeReceipts
-from dropflow.times.records import RECORD, RUNNING
 
-__all__ = ["TimesSection", "pack_columns", "pack_times", "read_sections"]
+__all__ = [
+    "RECEIVED_FILE",
+    "RECORD",
+    "RUNNING",
+    "TIMES_FILE",
+    "NodeReceipts",
+    "PeerReceipts",
+    "TimesSection",
+    "pack_columns",
+    "pack_times",
+    "read_receipts",
+    "read_sections",
+    "read_times",
+]
+
+
+# The record of an attempt: when it was ready, was given out, began, ended and was committed, and what
+# it used.
+
+TIMES_FILE = "times.dft"
+
+RECORD = np.dtype(
+    [
+        ("drop", "<u4"),
+        ("attempt", "<i2"),
+        ("worker", "<u2"),
+        ("ready", "<f8"),
+        ("waited", "<f4"),
+        ("queued", "<f4"),
+        ("ran", "<f4"),
+        ("committed", "<f4"),
+        ("processor", "<f4"),
+        ("memory", "<f4"),
+        ("read", "<f4"),
+        ("written", "<f4"),
+    ]
+)
+"""One attempt.
+
+``drop`` is its row in the whole graph; ``attempt`` its number, negative if it failed; ``worker`` the number of
+its worker process, 0 for none; ``ready`` when it could begin, in seconds since the epoch. Then seconds: until it was
+given to the runner, until it began, until it ended, and until its outputs were committed; and ``processor``, the
+seconds of processor time, of its child processes too. ``memory`` is the largest resident memory of its process
+meanwhile, in bytes, 0 if the process is not its own; ``read`` and ``written`` are the bytes of its inputs and outputs.
+"""
+
+RUNNING = np.dtype([("drop", "<u4"), ("template", "<u4"), ("worker", "<u2"), ("since", "<f8")])
+"""One attempt that runs: row of its drop and of its template in the whole graph, and the number of its worker process.
+
+``since`` is when it was given to the runner, in seconds since the epoch, 0 if that is not known. It began then, or when
+the attempt before it on its worker process had ended.
+"""
+
+
+def read_times(path: Path, first: int = 0) -> npt.NDArray[Any]:
+    """Return the records of a session from number `first` on, of the type `RECORD`; none if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(first * RECORD.itemsize)
+            data = file.read()
+    except FileNotFoundError:
+        data = b""
+    return np.frombuffer(data[: len(data) // RECORD.itemsize * RECORD.itemsize], RECORD)
+
+
+# What a node received from other nodes of a session: counted by its data plane, kept in a file beside
+# the times.
+
+RECEIVED_FILE = "received.json"
+
+
+class PeerReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    """What came from one other node.
+
+    Attributes
+    ----------
+    node : str
+        The other node.
+    contents, size : int
+        Contents that were transferred to the end, and all bytes that were transferred, also of others.
+    shared_contents, shared_size : int
+        Contents that were read where they are, on a file system that both nodes see, and their bytes.
+    """
+
+    node: str
+    contents: int = 0
+    size: int = 0
+    shared_contents: int = 0
+    shared_size: int = 0
+
+
+class NodeReceipts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node received from each of the others, by their names."""
+
+    node: str = ""
+    received: tuple[PeerReceipts, ...] = ()
+
+
+def read_receipts(directory: Path) -> NodeReceipts:
+    """Return what was kept in a session directory; nothing if there is no such file, or if it cannot be read."""
+    try:
+        return msgspec.json.decode((directory / RECEIVED_FILE).read_bytes(), type=NodeReceipts)
+    except (OSError, msgspec.DecodeError):
+        return NodeReceipts()
+
 
 _LENGTHS = np.dtype("<u4")
 _PREFIX = 8
@@ -36,8 +139,8 @@ class TimesSection(msgspec.Struct, frozen=True, kw_only=True):
         Records that the node has.
     missing : str
         Why there are no records of the node: it did not answer. Empty if it did.
-    records : array of `dropflow.times.records.RECORD`
-    running : array of `dropflow.times.records.RUNNING`
+    records : array of `dropflow.times.octets.RECORD`
+    running : array of `dropflow.times.octets.RUNNING`
         The attempts that run now.
     now : float
         The time of the node, in seconds since the epoch; 0 if nothing runs.

@@ -4,24 +4,80 @@ Each child is asked for its status once per period, with one request at a time. 
 time of the last answer whether the child is alive, suspect or lost. A child that missed the deadline of another request
 is silent: it is asked nothing more until it answers a status request that was sent later.
 
-Only the clock of this process counts, and only while the process runs (`managers.uptime`). Which process of a child is
+Only the clock of this process counts, and only while the process runs (`managers.machine_calls`). Which process of a
+child is
 the latest follows from the order of its answers: there is one process at an address at a time.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
+from math import inf, nextafter
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
-from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
-from managers.composite.machine_time import MachineTime
+from managers.machine_calls import Uptime
 from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
 
-__all__ = ["DRAINED", "ChildView", "Children", "StatusRequest", "canonical"]
+__all__ = [
+    "DRAINED",
+    "ChildView",
+    "Children",
+    "MachineTime",
+    "StatusRequest",
+    "canonical",
+    "children_by_node",
+    "nodes_of",
+]
+
+
+# The time of a composite's state machine.
+
+
+class MachineTime:
+    """The times of the event that is handled.
+
+    Deadlines count time in which the process ran (`managers.machine_calls`): after a pause of this process, no child
+    is late.
+
+    Parameters
+    ----------
+    offset : float
+        Seconds since the epoch, less the monotonic time.
+    period : float
+        Longest gap between two events, in seconds, that counts.
+    """
+
+    def __init__(self, *, offset: float, period: float) -> None:
+        self._offset = offset
+        self._period = period
+        self._uptime: Uptime | None = None
+        self.raw = 0.0
+        """The monotonic time."""
+        self.now = 0.0
+        """The monotonic time without pauses of this process."""
+
+    @property
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return self.raw + self._offset
+
+    def read(self, raw: float) -> None:
+        """Set the time to monotonic time `raw`."""
+        if self._uptime is None:
+            self._uptime = Uptime(self._period, raw)
+        self.raw = max(self.raw, raw)
+        self.now = self._uptime.read(raw)
+
+    def until(self, deadline: float) -> float:
+        """Return the monotonic time at which `now` will be `deadline` if this process does not pause."""
+        moment = self.raw + (deadline - self.now)
+        # Rounding must not make it due now: then `now` would never reach the deadline on a clock that does not move.
+        return moment if deadline <= self.now else max(moment, nextafter(self.raw, inf))
+
 
 DRAINED = "was drained, and has ended"
 """What is shown about a node that was drained, until it is started again or removed."""
@@ -452,3 +508,56 @@ def canonical(url: str) -> str:
 
 def _not_a_child(url: str, parent: str) -> NotFoundError:
     return NotFoundError(f"{url} is not a child of {parent}", hint="see its list of children")
+
+
+# The nodes below a composite, as its children reported them.
+
+
+def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ...]:
+    """Return all nodes below, sorted by name; none is in a better state than the child through which it is reached.
+
+    Parameters
+    ----------
+    children : iterable of ChildView
+        A child that is a node and never answered is a node whose name is its address.
+    role : str
+        Role of the composite: a master adds the island to which each node belongs.
+    """
+    found: dict[str, NodeInfo] = {}
+    for view in children:
+        if view.is_unfit:
+            continue
+        reported = view.nodes or ((_node_without_answer(view),) if view.role == "node" else ())
+        for node in reported:
+            known = found.get(node.name)
+            seen = _seen_through(node, view, role)
+            if known is None or (known.state != "alive" and seen.state == "alive"):
+                found[node.name] = seen
+    return tuple(sorted(found.values(), key=lambda node: node.name))
+
+
+def children_by_node(children: Iterable[ChildView]) -> dict[str, ChildView]:
+    """Return the child through which each node is reached, by name. A child that is asked comes first."""
+    found: dict[str, ChildView] = {}
+    for view in sorted(children, key=lambda view: not view.is_asked):
+        for node in view.nodes:
+            found.setdefault(node.name, view)
+    return found
+
+
+def _node_without_answer(view: ChildView) -> NodeInfo:
+    return NodeInfo(name=view.name, url=view.url, state=view.state, text=view.text)
+
+
+def _seen_through(node: NodeInfo, view: ChildView, role: Role) -> NodeInfo:
+    island = view.name if role == "master" and view.role == "island" else node.island
+    if view.state == "alive":
+        return msgspec.structs.replace(node, island=island)
+    if view.is_drained:
+        return msgspec.structs.replace(node, island=island, state="drained", text=DRAINED)
+    if view.role == "island":
+        # The island does not answer. Its nodes may be alive, but cannot be deployed to through it.
+        state, text = ("suspect" if node.state == "alive" else node.state), f"island {view.name} {view.text}"
+    else:
+        state, text = view.state, view.text
+    return msgspec.structs.replace(node, island=island, state=state, text=text)

@@ -8,29 +8,12 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import find_drop as find_in_graph
-from dropflow.graph.text_ids import oid
-from dropflow.logs.records import LAST_LINES, LogPage, LogQuery
-from dropflow.preview.records import FIRST_LOOK, Preview, PreviewQuery
-from dropflow.rest import operations
-from dropflow.rest.byte_range import WHOLE, DataQuery
-from dropflow.rest.content_records import ContentsRequest
-from dropflow.rest.download import Download
-from dropflow.rest.manager_records import Child
-from dropflow.rest.operation_records import (
-    ALL_TIMES,
-    EVERY_RESULT,
-    FIRST_FAILURES,
-    FailureList,
-    FailureQuery,
-    ResultList,
-    ResultsQuery,
-    TimesQuery,
-)
-from dropflow.rest.session_records import (
+from dropflow.api import operations
+from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download
+from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
+from dropflow.api.records import (
     FIRST_PAGE,
+    Child,
     DropDetail,
     DropInfo,
     DropPage,
@@ -40,20 +23,31 @@ from dropflow.rest.session_records import (
     ResultInfo,
     SessionInfo,
 )
-from dropflow.rest.state_records import DropStates
-from dropflow.session_views.find_drop import find_drop
-from dropflow.session_views.session_times import SessionTimes
+from dropflow.api.requests import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
+from dropflow.api.state_records import DropStates
+from dropflow.errors import DropflowError, LinkError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import find_drop as find_in_graph
+from dropflow.graph.text_ids import oid
+from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
 from dropflow.stopping import GRACE_SECONDS
-from dropflow.times.octets import TimesSection, pack_times
-from dropflow.times.records import RECORD
-from managers.composite.archive import bundle
+from dropflow.times.octets import RECORD, TimesSection, pack_times
+from dropflow.web.times import SessionTimes
+from dropflow.web.views import find_drop
 from managers.composite.children import ChildView
-from managers.composite.composite_machine import Gathered
-from managers.composite.known_causes import KnownCauses
-from managers.composite.log_merging import merge_log_pages
+from managers.composite.log_merging import KnownCauses, bundle, merge_log_pages, sorted_rows
+from managers.composite.machine import Gathered
 from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
-from managers.composite.requests import SECONDS
-from managers.composite.sorted_drops import sorted_rows
+from managers.composite.operations import SECONDS
 from managers.owner_thread import Owner
 
 __all__ = ["ContentQueries", "without_needless_copies"]
@@ -69,7 +63,7 @@ class ContentQueries(SessionTimes):
     Parameters
     ----------
     owner : Owner
-        Asks the children; see `managers.composite.composite_machine`.
+        Asks the children; see `managers.composite.machine`.
     """
 
     def __init__(self, owner: Owner) -> None:

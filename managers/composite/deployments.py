@@ -4,13 +4,15 @@ A deployment has two steps: all children prepare, then all start. Nothing runs u
 misses the deadline, the deployment is undone on all of them, also on the one that failed: it may only have been slow.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import msgspec
 
+from dropflow.api.records import NodeInfo, Role, SubmitQuery
+from dropflow.api.requests import CancelRequest, ResumeRequest
 from dropflow.errors import (
     BadGraphError,
     ConflictError,
@@ -23,18 +25,28 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.manager_records import NodeInfo, Role
-from dropflow.rest.operation_records import CancelRequest
-from dropflow.rest.session_records import SubmitQuery
-from managers.composite.children import Children, ChildView
-from managers.composite.machine_time import MachineTime
-from managers.composite.nodes import children_by_node, nodes_of
-from managers.composite.requests import Requests
-from managers.composite.waiting_operations import Gather, Outcome, PlanDeployment, Question, Routine, Until
+from managers.composite.children import Children, ChildView, MachineTime, children_by_node, nodes_of
+from managers.composite.operations import (
+    Gather,
+    Outcome,
+    PlanDeployment,
+    PlanResumption,
+    Question,
+    Requests,
+    Routine,
+    Until,
+)
 from managers.composite.witness import Witness
 from managers.deployment import Deployment
+from managers.recovery.records import StoppedPart
+from managers.recovery.resume import newest_holders
 
-__all__ = ["Deployments", "merge_errors"]
+__all__ = [
+    "Deployments",
+    "Resumptions",
+    "merge_errors",
+]
+
 
 _AGAIN_SECONDS = 0.5
 """How long to wait for children that did not answer a moment ago."""
@@ -454,3 +466,88 @@ def _errors(targets: Iterable[_Target], outcomes: Mapping[str, Outcome]) -> dict
         for target in targets
         if isinstance(error := outcomes[target.view.url].error, DropflowError)
     }
+
+
+# Continuing sessions that were stopped: gather what their nodes have, plan, and deploy again.
+
+_READ_SECONDS = 600.0
+"""How long nodes may take to compare the contents that they have with their journals."""
+
+_decoder = msgspec.msgpack.Decoder(StoppedPart)
+
+
+class Resumptions:
+    """Routines that continue sessions."""
+
+    def __init__(self, requests: Requests, deployments: Deployments, time: MachineTime, witness: Witness) -> None:
+        self._requests = requests
+        self._deployments = deployments
+        self._time = time
+        self._witness = witness
+
+    def remains(self, session: str, *, ignore_damage: bool) -> Routine[tuple[bytes, ...]]:
+        """Return what all nodes below have of a session.
+
+        Raises
+        ------
+        NotFoundError, LinkError
+            No node has it, or none that answers.
+        """
+        replies = yield from self._requests.ask_all(
+            "remains", seconds=_READ_SECONDS, session=session, ignore_damage=ignore_damage
+        )
+        replies.raise_unless_answered(f"session {session!r}")
+        return tuple(part for _, parts in replies.values for part in parts)
+
+    def resume(self, session: str, request: ResumeRequest, *, after: int) -> Routine[None]:
+        """Continue a session that is over, or try its failed drops again.
+
+        Parameters
+        ----------
+        after : int
+            Newest epoch of the session that is known.
+
+        Raises
+        ------
+        DropflowError
+            See `managers.api.Manager.resume` and `retry`.
+        """
+        deadline = self._time.now + _REPLAN_SECONDS
+        while True:
+            encoded = yield from self.remains(session, ignore_damage=request.ignore_damage)
+            parts = tuple(_decoder.decode(part) for part in encoded)
+            graph = yield from self._graph(session, newest_holders(session, parts))
+            nodes = yield from self._deployments.fresh_nodes()
+            planned = yield PlanResumption(graph, parts, request, nodes, after, self._witness.place)
+            if planned.error is not None:
+                raise planned.error
+            try:
+                yield from self._deployments.deploy(planned.value)
+            except RestartedError:
+                if self._time.now > deadline:
+                    raise
+                yield Until(lambda: False, _REPLAN_PAUSE)
+            else:
+                return
+
+    def _graph(self, session: str, nodes: Sequence[str]) -> Routine[PhysicalGraph]:
+        """Return the graph of a session from the first of these nodes that can read it.
+
+        Raises
+        ------
+        GoneError
+            None can.
+        """
+        findings = []
+        for node in nodes:
+            url = yield from self._deployments.url_of(node)
+            outcomes = yield Gather((Question(url, "graph", {"session": session}),), _READ_SECONDS)
+            outcome = outcomes[url]
+            if outcome.error is None:
+                graph: PhysicalGraph = outcome.value
+                return graph
+            findings.append(f"{node}: {outcome.error.text}")
+        raise GoneError(
+            f"session {session!r} cannot be continued: its graph cannot be read ({'; '.join(findings)})",
+            hint="put the graph.dfg of the session back, or submit the graph again",
+        )

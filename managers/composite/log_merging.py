@@ -1,12 +1,34 @@
-"""Pages of the log of a session from several nodes, merged into one page in the order of time."""
+"""Answers of several children that are merged in an order: logs, sorted drops, archives."""
 
-from collections.abc import Iterable, Sequence
+import heapq
+import io
+import itertools
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
-from dropflow.logs.records import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+import msgspec
+import numpy as np
 
-__all__ = ["merge_log_pages"]
+from dropflow.api.contents import Download
+from dropflow.api.logs import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
+from dropflow.api.records import DropInfo, DropPage, DropQuery, FailureInfo, columns_of, merged_columns
+from dropflow.api.requests import FailureList, FailureQuery
+from dropflow.errors import UsageError
+from dropflow.ids import safe_name
+from dropflow.web.cause_groups import order_of
+from managers.composite.children import ChildView
+from managers.composite.machine import Gathered
+from managers.composite.merging import merge_failures
+
+__all__ = [
+    "KnownCauses",
+    "bundle",
+    "merge_log_pages",
+    "sorted_rows",
+]
 
 
 class _Placed(NamedTuple):
@@ -85,3 +107,168 @@ def _dropped(placed: Sequence[_Placed], kept: set[tuple[str, int]]) -> dict[str,
 def _known(given: str, positions: dict[str, int]) -> dict[str, int]:
     """Return the positions, and those of `given` of nodes that did not answer this time."""
     return unpack_cursor(given) | positions
+
+
+# Root causes of a session on several children: ordered by columns of numbers, with the records of one
+# page only.
+
+
+class KnownCauses:
+    """What children have told about the root causes of a session.
+
+    Parameters
+    ----------
+    answers : sequence of FailureList
+        Of children that answer, with columns and the records of lost nodes.
+    remembered : sequence of FailureInfo
+        From the last reports of the other children.
+
+    Attributes
+    ----------
+    lost : tuple of FailureInfo
+        Lost nodes, the most harmful first.
+    columns : CauseColumns
+        Drops that are causes, the most harmful first.
+    """
+
+    def __init__(self, answers: Sequence[FailureList], remembered: Sequence[FailureInfo]) -> None:
+        without_row = [one for one in remembered if one.row < 0]
+        self.lost = merge_failures([*(one for answer in answers for one in answer.failures), *without_row])
+        self._remembered = [one for one in remembered if one.row >= 0]
+        known = [answer.columns for answer in answers if answer.columns is not None]
+        self.columns = merged_columns([*known, columns_of(self._remembered)])
+
+    @property
+    def total(self) -> int:
+        """Number of all causes."""
+        return len(self.lost) + len(self.columns)
+
+    def page(
+        self, query: FailureQuery, records: Callable[[Sequence[int]], Sequence[FailureInfo]]
+    ) -> tuple[FailureInfo, ...]:
+        """Return a page of all causes, the most harmful first; of equal ones lost nodes first, then by row.
+
+        Parameters
+        ----------
+        records : callable
+            Returns the records of the causes in some rows, of all children that answer.
+        """
+        rows, counts, along = self.columns.arrays()
+        lost = len(self.lost)
+        every = np.concatenate((np.full(lost, -1), rows))
+        harm = np.concatenate((np.array([one.count for one in self.lost], np.int64), counts))
+        order = np.lexsort((every, -harm))[query.offset : query.offset + query.limit]
+        found = records([int(every[at]) for at in order if at >= lost])
+        wanted = {one.row: one for one in merge_failures([*found, *self._remembered])}
+        shown = []
+        for at in order.tolist():
+            if at < lost:
+                shown.append(self.lost[at])
+            elif (one := wanted.get(int(rows[at - lost]))) is not None:  # else it was tried again meanwhile
+                numbers = {"count": int(counts[at - lost]), "took_along": int(along[at - lost])}
+                shown.append(msgspec.structs.replace(one, **numbers))
+        return tuple(shown)
+
+
+# A page of a sorted list of drops, merged from the sorted lists of several children.
+
+_PAGE = 1000
+_MOST = 20_000
+
+
+def sorted_rows(
+    ask: Callable[..., Gathered], query: DropQuery, counted: Sequence[tuple[ChildView, DropPage]]
+) -> tuple[tuple[DropInfo, ...], list[str]]:
+    """Return the rows of a page, and the names of the nodes whose rows are missing.
+
+    Parameters
+    ----------
+    ask : callable
+        Asks children for pages of drops; takes the query of each by its URL, as ``each``.
+    query : DropQuery
+        The page, and its order.
+    counted : sequence of (ChildView, DropPage)
+        How many rows each child has.
+
+    Raises
+    ------
+    UsageError
+        The page is so far from the beginning that all children would send too many rows.
+    """
+    end = query.offset + query.limit
+    if end > _MOST:
+        raise UsageError(
+            f"only the first {_MOST:,} rows of a sorted list of several nodes can be read",
+            where="offset",
+            hint="filter the drops, sort in the other direction, or read them without sorting",
+        )
+    found: dict[str, list[DropInfo]] = {view.url: [] for view, _ in counted}
+    late = [name for _, page in counted for name in page.missing]
+    for offset in range(0, end, _PAGE):
+        part = msgspec.structs.replace(query, offset=offset, limit=min(_PAGE, end - offset))
+        each = {view.url: {"query": part} for view, page in counted if page.total > offset}
+        if not each:
+            break
+        replies = ask(each=each).replies
+        for view, page in replies.values:
+            found[view.url] += page.drops
+        late += [view.name for view, _ in (*replies.missing, *replies.refusals)]
+    key, is_reversed = order_of(query.sort)
+    merged = heapq.merge(*found.values(), key=key, reverse=is_reversed)
+    return tuple(itertools.islice(merged, query.offset, end)), late
+
+
+# Downloads of several children as one tar file.
+
+_CHUNK = 256 * 1024
+_IN_MEMORY = 8 * 1024 * 1024
+
+
+def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "") -> Download:
+    """Return a tar file with each download in a directory of its own.
+
+    Parameters
+    ----------
+    name : str
+        File name to offer.
+    members : sequence of (str, Download)
+        Directory and content. All are read and closed; large ones go through a temporary file.
+    notes : str
+        What is missing, for a file ``MISSING.txt``; no such file if it is empty.
+    """
+    file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed with the download
+    try:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for directory, download in members:
+                _add(tar, f"{safe_name(directory)}/{safe_name(download.name, fallback='content')}", download)
+            if notes:
+                text = notes.encode()
+                header = tarfile.TarInfo("MISSING.txt")
+                header.size = len(text)
+                tar.addfile(header, io.BytesIO(text))
+        size = file.tell()
+    except BaseException:
+        file.close()
+        raise
+    finally:
+        for _, download in members:
+            download.close()
+    return Download(name=name, content_type="application/x-tar", size=size, chunks=_read(file))
+
+
+def _add(tar: tarfile.TarFile, path: str, download: Download) -> None:
+    # The size of a member is written before its content, and not every child gives the size of a download.
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as content:
+        for chunk in download.chunks:
+            content.write(chunk)
+        header = tarfile.TarInfo(path)
+        header.size = content.tell()
+        content.seek(0)
+        tar.addfile(header, content)
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while chunk := file.read(_CHUNK):
+            yield chunk

@@ -1,35 +1,111 @@
 """An island or a master: a manager whose sessions are those of its children.
 
 It stores no sessions. It answers from what its children answer now and, for children that do not answer, from
-`managers.composite.session_cache`. `managers.composite.composite_machine` decides, in the thread of a
+`managers.composite.session_cache`. `managers.composite.machine` decides, in the thread of a
 `managers.owner_thread.Owner`.
 """
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
+from dropflow.api.contents import Download
+from dropflow.api.logs import LAST_LINES, LogPage, LogQuery, ManagerLog
+from dropflow.api.records import (
+    Child,
+    ManagerInfo,
+    ManagerStatus,
+    NodeHistory,
+    NodeInfo,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
+    manager_info,
+)
+from dropflow.api.requests import DrainReply, DrainRequest, MemberRequest, ResumeRequest, RetryRequest
 from dropflow.clock import Clock, SystemClock
+from dropflow.errors import ConflictError, DropflowError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.logs.manager_log import ManagerLog
-from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_records import Child, ManagerInfo, ManagerStatus, NodeInfo
-from dropflow.rest.operation_records import DrainReply, DrainRequest, ResumeRequest, RetryRequest
-from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
+from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 from managers.api import Manager
-from managers.composite.child_connections import ChildConnections, Job
 from managers.composite.children import canonical
-from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine
-from managers.composite.member_requests import MemberRequests
-from managers.composite.witness_links import WitnessLinks
-from managers.deployment import Deployment
+from managers.composite.connections import ChildConnections, Job, WitnessLinks
+from managers.composite.content_queries import ContentQueries
+from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine
+from managers.deployment import Deployment, deployment_download
+from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
 
-__all__ = ["Composite"]
+__all__ = [
+    "Composite",
+    "MemberRequests",
+    "discover_children",
+]
+
+
+# Operations of a composite that change the members, or the results, of sessions below it.
+
+_LONG = 30.0
+"""Seconds to wait until children have removed many files."""
+
+
+class MemberRequests(ContentQueries):
+    """Asks the children for changes of members and results, in the threads of the callers."""
+
+    _manager_log: ManagerLog
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session."""
+        return deployment_download(cast(Deployment, self._owner.call("deployment", session=session)))
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member of a session."""
+        self._owner.call("add_member", session=session, member=member)
+
+    def rebalance(self, session: str) -> SessionInfo:
+        """Have the members of a session end at about the same time."""
+        return cast(SessionInfo, self._owner.call("rebalance", session=session))
+
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have the members of a session that are left go on without a majority."""
+        return cast(SessionInfo, self._owner.call("force_continue", session=session))
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, on all children that answer.
+
+        Raises
+        ------
+        ConflictError
+            The session is not FINISHED.
+        LinkError
+            A child with a part of the session did not answer. It was done on the others.
+        """
+        status = self._owner.call("session", session=session).status
+        if status != SessionState.FINISHED.name:
+            raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
+        found = self._ask(session, "release", _LONG, rows=tuple(rows))
+        found.replies.raise_unless_answered(f"session {session!r}")
+        if found.replies.refusals:
+            raise found.replies.refusals[0][1]
+        if found.missing:
+            names = ", ".join(found.missing)
+            raise LinkError(f"the results are released, but not on {names}, which did not answer", where=session)
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of a node below during the last hour."""
+        return cast(NodeHistory, self._owner.call("node_history", node=node))
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of this manager, or of a node or child below."""
+        if node == self._manager_log.name:
+            return self._manager_log.page(query)
+        return cast(LogPage, self._owner.call("manager_log", node=node, query=query))
+
 
 _JOBS = 32
 """Requests to children that are under way at a time; each has a thread while it is."""
@@ -62,7 +138,7 @@ class Composite(MemberRequests):
     deploy_seconds : float
         How long a deployment may take.
     log : Path, optional
-        Its log (`dropflow.logs.manager_log`).
+        Its log (`dropflow.api.logs`).
 
     Raises
     ------
@@ -245,3 +321,30 @@ class Composite(MemberRequests):
             It was deleted elsewhere, but a child that is not lost did not answer.
         """
         self._owner.call("delete", session=session)
+
+
+# Children that zeroconf finds: those with the same cluster key, as they come and go.
+
+_LOG = logging.getLogger("dropflow.composite")
+
+
+def discover_children(composite: Composite, discovery: Discovery) -> None:
+    """Let `composite` take what `discovery` finds: an island nodes, a master islands; until `discovery` is closed."""
+    own = composite.info()
+
+    def joined(found: Announcement) -> None:
+        if found.key != own.key:
+            _LOG.info("%s %s at %s has another cluster key", found.role, found.name, found.url)
+            return
+        try:
+            composite.add_child(found.url)
+        except DropflowError as error:
+            _LOG.warning("%s %s was found but not added: %s", found.role, found.name, error)
+        else:
+            _LOG.info("%s %s at %s has joined", found.role, found.name, found.url)
+
+    def left(found: Announcement) -> None:
+        if found.key == own.key:
+            composite.child_left(found.url)
+
+    discovery.browse("island" if own.role == "master" else "node", joined, left)

@@ -1,4 +1,4 @@
-"""Merging of what several children report about a session: pure functions over `dropflow.rest.session_records`.
+"""Merging of what several children report about a session: pure functions over `dropflow.api.records`.
 
 The result does not depend on whether records are merged in one step or in several (a master merges what islands have
 merged). It equals the report of one manager with all the drops. Tests compare both with a slow oracle.
@@ -11,10 +11,9 @@ from enum import Enum
 
 import msgspec
 
+from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
 from dropflow.drop_counts import add_counts, cancel, give_up
-from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
-from dropflow.rest.status import UNKNOWN, is_over
-from dropflow.states import DropState, SessionState
+from dropflow.states import UNKNOWN, DropState, SessionState, is_over
 
 __all__ = [
     "SHOWN_FAILURES",

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dropflow.rest.session_records import SessionDetail, SessionInfo, SessionVersion
+from dropflow.api.records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.states import SessionState
-from managers.composite.children import ChildView
-from managers.composite.machine_time import MachineTime
+from managers.composite.children import ChildView, MachineTime
 from managers.composite.merging import Freshness, SessionPart, merge
 
 __all__ = ["SessionCache"]

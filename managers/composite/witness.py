@@ -14,9 +14,8 @@ import msgspec
 from dropflow.errors import InternalError
 from managers.deployment import Deployment, Place
 from managers.messages import AdoptView, PartDone, SessionDone, ViewMessage
-from managers.recovery.events import AdoptDecision, LeaveSession, SendViewMessage, ViewAction
 from managers.recovery.records import View, decode_decision, first_view
-from managers.recovery.view_change import ViewChange
+from managers.recovery.vote import AdoptDecision, LeaveSession, SendViewMessage, ViewAction, ViewChange
 
 __all__ = ["SendVote", "VoterSent", "Witness", "WitnessListens"]
 

@@ -22,7 +22,7 @@ from managers.links.actions import (
     ServeFetch,
 )
 from managers.links.packing import Buffer, Reassembler, check_frames, view
-from managers.links.settings import LinkSettings
+from managers.links.send_window import LinkSettings
 from managers.messages import (
     PROTOCOL,
     Ack,
@@ -42,7 +42,7 @@ from managers.messages import (
 __all__ = ["ANY_PEER", "Inbound"]
 
 ANY_PEER = "\0"
-"""Recipient of a `Handshake` that only asks which process listens here (`managers.links.link_probe`).
+"""Recipient of a `Handshake` that only asks which process listens here (`managers.links.probes`).
 
 No process has this name. Processes of older versions reject it; the rejection contains their name.
 """

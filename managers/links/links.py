@@ -14,21 +14,16 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, LinkError, UsageError
 from managers.keys import ClusterKey
-from managers.links.actions import LinkChange, PassChunk, ReceivedMessage
-from managers.links.content_server import ContentServer
-from managers.links.content_source import ContentOpener
-from managers.links.link_driver import LinkDriver
-from managers.links.link_loop import LinkLoop
+from managers.links.actions import LinkChange, LinkStatistics, PassChunk, ReceivedMessage
+from managers.links.contents import ContentOpener, ContentServer
+from managers.links.driver import LinkDriver, LinkLoop
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
 from managers.links.packing import Frames, outgoing_message
-from managers.links.port_probe import refused_ports
-from managers.links.send_window import SendWindow
-from managers.links.settings import LinkSettings
-from managers.links.sockets import check_address
-from managers.links.statistics import LinkStatistics
+from managers.links.probes import refused_ports
+from managers.links.send_window import LinkSettings, SendWindow
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
-from managers.links.zmq_transport import ZmqTransport
+from managers.links.zmq_transport import ZmqTransport, check_address
 from managers.messages import Message
 
 __all__ = ["Links"]
@@ -58,7 +53,7 @@ class Links:
         Opens the content that peers fetch, of (session, drop, attempt, producer); called in its own thread.
     incarnation : int
         Grows with each start of the process. The present time in microseconds by default, for processes that are not
-        started again under their name; nodes count their starts (`managers.node.incarnation`).
+        started again under their name; nodes count their starts (`managers.node.load`).
     settings : LinkSettings
         Times and sizes.
     clock : Clock

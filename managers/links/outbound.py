@@ -34,7 +34,7 @@ from managers.links.actions import (
     SendPacket,
 )
 from managers.links.packing import Buffer, NumberedPacket, OutgoingMessage, Packer
-from managers.links.settings import LinkSettings
+from managers.links.send_window import LinkSettings
 from managers.messages import (
     PROTOCOL,
     Ack,

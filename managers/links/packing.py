@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dropflow.errors import ProtocolError, UsageError
-from managers.links.settings import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
+from managers.links.send_window import FRAME_LIMIT, INLINE, MESSAGE_LIMIT
 from managers.messages import Chunk, Fragment, Message, MessageBatch, Packet, encode
 
 __all__ = [

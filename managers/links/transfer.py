@@ -14,7 +14,7 @@ import msgspec
 from dropflow.errors import DropflowError, GoneError, LinkError
 from managers.links.actions import FailTransfer, PassChunk
 from managers.links.packing import Buffer, view
-from managers.links.settings import LinkSettings
+from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed
 
 __all__ = ["ChunkReader", "Sink", "Transfer", "TransferResult", "TransferTable", "WantedContent"]

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from dropflow.api.contents import Download
 from dropflow.clock import SystemClock
-from dropflow.data.read_content import open_file
+from dropflow.data.read import open_file
 from dropflow.engine.api import Handle
 from dropflow.errors import BadFileError, GoneError, InternalError, PreviewError, StorageError, WorldError
-from dropflow.preview.records import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
-from dropflow.rest.download import Download
+from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.node.downloads import refuse_changed
 
 __all__ = ["ContentPreviews", "PreviewLimits"]

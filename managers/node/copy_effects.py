@@ -1,28 +1,187 @@
-"""Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node."""
+"""Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node.
+
+Which contents of other members this node has copies of, on the disk, so that a later process finds them.
+
+::
+
+    copies/<row>-<tag>-<view>.part/<name>   a copy
+    copies/<row>.msgpack                    its record: in which view it was made, of what
+    copies/held.msgpack                     which copies of earlier views counted when the present view began
+
+A record is written when the copy is complete, and before its owner is told. A copy counts in the view in which it was
+made. In a later view it counts if it was there when that view began: the content of a drop that runs again is another
+one, perhaps with other bytes, and its copies are removed then. A process that ends in between leaves records of an
+earlier view, which do not count.
+"""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
-from dropflow.data.file_writer import remove_part
+import msgspec
+import numpy as np
+
+from dropflow.api.records import ResultInfo
+from dropflow.data.file import remove_part
+from dropflow.data.storage_errors import storage_errors
+from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
-from dropflow.errors import LinkError, UsageError
-from dropflow.states import DropState
+from dropflow.errors import DropflowError, LinkError, UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState, SessionState
 from managers.messages import Content, CopyContents, Message
-from managers.node.copy_events import (
+from managers.node.copies import HeldCopy
+from managers.node.directory import SessionDirectory, read_checksummed, write_checksummed
+from managers.node.downloads import refuse_changed
+from managers.node.events import (
+    ContentsRead,
     CopyWritten,
     DiscardCopies,
     NoteCopies,
     OfferCopies,
     OffersRefused,
+    ReadContents,
     SendCopyMessage,
     TakeCopies,
 )
-from managers.node.copy_records import CopyRecords
-from managers.node.drain_events import ContentsRead, ReadContents
+from managers.node.shared_files import here, portable, stamp_of
+from managers.recovery.records import pack_column, unpack_column
 
-__all__ = ["CopyEffects", "CopyHost"]
+__all__ = [
+    "RELEASED",
+    "CopyEffects",
+    "CopyHost",
+    "CopyRecords",
+    "ReleasedContents",
+    "Version",
+    "copied_results",
+    "served_copies",
+]
+
+
+_HERE = "./"
+_HELD = "held.msgpack"
+
+Version = tuple[int, int]
+"""Deployment and view of a session."""
+
+
+class _CopyRecord(msgspec.Struct, frozen=True):
+    """One copy. The paths of its content are relative to the session directory if they are below it."""
+
+    row: int
+    version: Version
+    copy: HeldCopy
+
+
+class _HeldRows(msgspec.Struct, frozen=True):
+    """The rows of the copies that were there when a view began: int32, packed."""
+
+    version: Version
+    rows: bytes
+
+
+class CopyRecords:
+    """The records of one session on this node. For any thread: each file is replaced as a whole.
+
+    Parameters
+    ----------
+    directory : Path
+        The session directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "copies"
+        self._workspace = Workspace(str(directory), "")  # for paths, which do not have the session's name
+
+    def write(self, version: Version, row: int, copy: HeldCopy, *, durable: bool = False) -> None:
+        """Record a copy that is complete.
+
+        Raises
+        ------
+        StorageError
+            The record cannot be written.
+        """
+        with storage_errors("make the directory", self._folder):
+            self._folder.mkdir(exist_ok=True)
+        record = _CopyRecord(row, version, msgspec.structs.replace(copy, handle=self._relative(copy.handle)))
+        write_checksummed(self._path(row), record, durable=durable)
+
+    def begin_view(self, version: Version, rows: Iterable[int]) -> None:
+        """Record which copies of earlier views count in the one that begins, before its journal does.
+
+        Raises
+        ------
+        StorageError
+            The record cannot be written.
+        """
+        if self._folder.exists():
+            column = np.array(sorted(rows), dtype=np.int32)
+            write_checksummed(self._folder / _HELD, _HeldRows(version, pack_column(column)))
+
+    def moved(self, row: int, content: Handle) -> None:
+        """Record that a copy has become a content, which is elsewhere: it is still found there if that is undone.
+
+        Raises
+        ------
+        StorageError
+            The record cannot be written.
+        """
+        with suppress(DropflowError):
+            record = read_checksummed(self._path(row), _CopyRecord)
+            moved = msgspec.structs.replace(content, final=content.location)
+            copy = msgspec.structs.replace(record.copy, handle=self._relative(moved))
+            write_checksummed(self._path(row), msgspec.structs.replace(record, copy=copy))
+
+    def forget(self, path: str) -> None:
+        """Remove the record of the copy at a path, which was removed; never raises."""
+        name = Path(path).parent.name.partition("-")[0]
+        with suppress(DropflowError, OSError, ValueError):
+            record = read_checksummed(self._path(int(name)), _CopyRecord)
+            if self._absolute(record.copy.handle).location == path:
+                self._path(int(name)).unlink(missing_ok=True)
+
+    def read(self, version: Version) -> dict[int, HeldCopy]:
+        """Return the copies that count in this view and are there, by row. Damaged records are left out."""
+        rows: frozenset[int] = frozenset()
+        with suppress(DropflowError):
+            held = read_checksummed(self._folder / _HELD, _HeldRows)
+            if held.version == version:
+                rows = frozenset(unpack_column(held.rows, np.int32).tolist())
+        found: dict[int, HeldCopy] = {}
+        for path in sorted(self._folder.glob("*.msgpack")):
+            if path.name == _HELD:
+                continue
+            with suppress(DropflowError):
+                record = read_checksummed(path, _CopyRecord)
+                handle = self._absolute(record.copy.handle)
+                refuse_changed(handle)
+                is_counted = record.version == version or (record.version < version and record.row in rows)
+                if is_counted and (not record.copy.stamp or stamp_of(handle.location) == record.copy.stamp):
+                    found[record.row] = msgspec.structs.replace(record.copy, handle=handle)
+        return found
+
+    def _path(self, row: int) -> Path:
+        return self._folder / f"{row}.msgpack"
+
+    def _relative(self, handle: Handle) -> Handle:
+        location, directory = handle.location, f"{self._workspace.directory}/"
+        if location.startswith(directory):
+            location = _HERE + location[len(directory) :]
+        return portable(msgspec.structs.replace(handle, location=location), self._workspace)
+
+    def _absolute(self, handle: Handle) -> Handle:
+        location = handle.location
+        if location.startswith(_HERE):
+            location = f"{self._workspace.directory}/{location[len(_HERE) :]}"
+        return here(msgspec.structs.replace(handle, location=location), self._workspace)
+
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +197,7 @@ class _Links(Protocol):
 
 
 class CopyHost(Protocol):
-    """The owner of a node's machine, and its links, as `managers.node.session_host.SessionHost` has them."""
+    """The owner of a node's machine, and its links, as `managers.node.host.SessionHost` has them."""
 
     @property
     def owner(self) -> _Owner:
@@ -136,3 +295,123 @@ class CopyEffects:
         except (LinkError, UsageError) as error:
             # If the node is lost, the view changes, and another one is asked.
             _log.info("node %s could not be sent a message about copies: %s", peer, error)
+
+
+# Copies of results that a node serves after the end of a session, in place of nodes that are gone.
+
+
+class _Session(Protocol):
+    directory: SessionDirectory
+    is_certain: bool
+
+    @property
+    def state(self) -> SessionState:
+        """State of the session on this node."""
+        ...
+
+
+def served_copies(session: _Session) -> Mapping[int, HeldCopy]:
+    """Return the copies that can be served, by row of the whole graph.
+
+    There are none while the session runs, when its owners serve all contents; and none if it is not certain that this
+    node was there at the end, since contents may have been made again on others.
+    """
+    if not session.state.is_terminal or not session.is_certain or not (session.directory.path / "copies").exists():
+        return {}
+    try:
+        version = session.directory.version()
+    except DropflowError:
+        return {}
+    return CopyRecords(session.directory.path).read(version)
+
+
+def copied_results(
+    graph: PhysicalGraph, copies: Mapping[int, HeldCopy], directory: Path, node: str
+) -> tuple[ResultInfo, ...]:
+    """Return the copies of results of other nodes, which may be gone.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        The whole graph, as it was placed at the end.
+    """
+    after, found = graph.successors.ptr, []
+    for row in sorted(copies):
+        template, copy = graph.templates[graph.template[row]], copies[row].handle
+        is_result = after[row] == after[row + 1] or template.persist or bool(copy.final)
+        owner = graph.places[graph.part[row]]
+        if template.kind is not Kind.DATA or not is_result or owner == node:
+            continue
+        path = Path(copy.final) if copy.final else directory / "results" / drop_file_name(oid(graph, row))
+        found.append(
+            ResultInfo(
+                drop=row,
+                oid=oid(graph, row),
+                name=template.name,
+                node=node,
+                path=str(path.relative_to(directory) if path.is_relative_to(directory) else path),
+                size=copy.size,
+                checksum=copy.checksum or None,
+                is_directory=copy.kind == "directory",
+                owner=owner,
+            )
+        )
+    return tuple(found)
+
+
+# Results that clients have released after the end of their session: they are removed, and answers
+# leave them out.
+
+RELEASED = "was released by a client after the end of the session"
+"""Why a content is not left."""
+
+
+class _Released(msgspec.Struct, frozen=True):
+    """One request: the deployment whose contents it is about, and the rows of the whole graph."""
+
+    epoch: int
+    rows: tuple[int, ...]
+
+
+class ReleasedContents:
+    """The record of the released results of one session on this node.
+
+    For any thread and without a lock: a request is one line, which one write appends. A line that the end of the
+    machine has cut off does not count.
+
+    Parameters
+    ----------
+    directory : Path
+        The session directory.
+    epoch : int
+        The deployment of the session. If it is continued, its contents are others.
+    """
+
+    def __init__(self, directory: Path, epoch: int) -> None:
+        self._path = directory / "released.jsonl"
+        self._epoch = epoch
+
+    def rows(self) -> frozenset[int]:
+        """Return the rows of the whole graph that were released."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except OSError:
+            return frozenset()
+        found: set[int] = set()
+        for line in filter(None, lines):
+            with suppress(msgspec.DecodeError):
+                one = msgspec.json.decode(line, type=_Released)
+                found.update(one.rows if one.epoch == self._epoch else ())
+        return frozenset(found)
+
+    def add(self, rows: Collection[int]) -> None:
+        """Record that the contents of rows are released. They are to be removed after that.
+
+        Raises
+        ------
+        StorageError
+            The directory cannot be written.
+        """
+        line = msgspec.json.encode(_Released(self._epoch, tuple(rows)))
+        with storage_errors("write", self._path), self._path.open("ab", buffering=0) as stream:
+            stream.write(b"\n" + line + b"\n")

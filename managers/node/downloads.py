@@ -1,22 +1,130 @@
-"""Files and contents of drops as downloads."""
+"""Downloads from a node: files, contents of many drops, directories as tar files, previews."""
 
 import os
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
+from dropflow.api.contents import (
+    WHOLE,
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentRequest,
+    ContentUnchanged,
+    DataQuery,
+    Download,
+    requested_part,
+)
+from dropflow.api.error_body import to_body
 from dropflow.content_digest import digest
-from dropflow.data.read_content import open_file
+from dropflow.data.read import open_file
+from dropflow.data.storage_errors import fingerprint, storage_errors
 from dropflow.engine.api import Handle
-from dropflow.errors import GoneError, RangeError, StorageError
-from dropflow.rest.byte_range import WHOLE, DataQuery, requested_part
-from dropflow.rest.download import Download
-from managers.node.directory_tar import directory_tar
+from dropflow.errors import DropflowError, GoneError, RangeError, StorageError
+from managers.archive_writers import ArchiveMember, TarWriter
 
-__all__ = ["content_chunks", "content_download", "file_download", "refuse_changed"]
+__all__ = [
+    "DirectoryListing",
+    "batch",
+    "content_chunks",
+    "content_download",
+    "directory_listing",
+    "directory_tar",
+    "file_download",
+    "refuse_changed",
+]
 
-_BLOCK = 1 << 20
+
+# A directory as a tar file, read while it is sent.
+
+_DIRECTORY_TAR_BLOCK = 1 << 18
+
+
+class DirectoryListing(NamedTuple):
+    """What is in a directory, without reading its files.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the files together.
+    checksum : int
+        CRC-32 of what a tar file has of them besides their bytes: names, kinds, sizes, times and targets of links. As
+        long as it is the same, so is the tar file, unless a file was changed without a trace; never 0.
+    """
+
+    size: int
+    checksum: int
+
+
+def directory_listing(root: Path) -> DirectoryListing:
+    """Return the listing of a directory.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read.
+    """
+    size = checksum = 0
+    for path in (root, *_below(root)):
+        with storage_errors("pack", path):
+            found = path.lstat()
+            target = str(path.readlink()) if stat.S_ISLNK(found.st_mode) else ""
+        is_file = stat.S_ISREG(found.st_mode)
+        size += found.st_size if is_file else 0
+        entry = (str(path.relative_to(root)), found.st_mode, found.st_mtime_ns, found.st_size * is_file, target)
+        checksum = zlib.crc32(repr(entry).encode(errors="surrogateescape"), checksum)
+    return DirectoryListing(size, checksum or 1)
+
+
+def directory_tar(root: Path, top: str) -> Iterator[bytes]:
+    """Yield a tar file with `root` and everything below it, sorted by name, as `top`.
+
+    Links are stored as links; sockets, pipes and devices are left out.
+
+    Raises
+    ------
+    StorageError
+        Something cannot be read, or has fewer bytes than when its content was begun.
+    """
+    writer = TarWriter()
+    for path in (root, *_below(root)):
+        name = top if path == root else f"{top}/{path.relative_to(root)}"
+        yield from _member(writer, path, name)
+    yield writer.finish()
+
+
+def _below(root: Path) -> Iterator[Path]:
+    with storage_errors("pack", root):
+        for path in sorted(root.iterdir()):
+            yield path
+            if path.is_dir() and not path.is_symlink():
+                yield from _below(path)
+
+
+def _member(writer: TarWriter, path: Path, name: str) -> Iterator[bytes]:
+    with storage_errors("pack", path):
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode) or stat.S_ISLNK(found.st_mode):
+            target = str(path.readlink()) if stat.S_ISLNK(found.st_mode) else ""
+            yield writer.begin(ArchiveMember(name, mode=found.st_mode, time=found.st_mtime, target=target))
+        elif stat.S_ISREG(found.st_mode):
+            with open_file(str(path)) as stream:
+                left = os.fstat(stream.fileno()).st_size
+                yield writer.begin(ArchiveMember(name, size=left, mode=found.st_mode, time=found.st_mtime))
+                while left and (block := stream.read(min(_DIRECTORY_TAR_BLOCK, left))):
+                    left -= len(block)
+                    yield writer.write(block)
+            if left:
+                raise StorageError(f"{left} bytes less than a moment ago can be read", where=str(path))
+            yield writer.end()
+
+
+_DOWNLOADS_BLOCK = 1 << 20
 _BINARY = "application/octet-stream"
 _CHANGED = "something else removed or changed it, or the storage is failing: submit the graph again"
 
@@ -59,7 +167,7 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int, Iterator[byt
         stream.close()
         raise
     chunks = _chunks(stream, size, start)
-    if start or size > _BLOCK or not handle.checksum:
+    if start or size > _DOWNLOADS_BLOCK or not handle.checksum:
         return size, chunks
     return size, iter([*_checked(chunks, handle)])
 
@@ -106,7 +214,7 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
     chunks = _chunks(stream, end, start)
     if handle.checksum and end - start == found.st_size:
         chunks = _checked(chunks, handle)
-        chunks = iter((*chunks,)) if handle.size <= _BLOCK else chunks
+        chunks = iter((*chunks,)) if handle.size <= _DOWNLOADS_BLOCK else chunks
     offered = name if name.endswith(suffix) else name + suffix
     return Download(name=offered, content_type=kind, size=end - start, chunks=chunks, etag=etag, part=part)
 
@@ -155,7 +263,7 @@ def _chunks(stream: BinaryIO, size: int, start: int = 0) -> Iterator[bytes]:
     with stream:
         stream.seek(start)
         left = size - start
-        while left and (block := stream.read(min(_BLOCK, left))):
+        while left and (block := stream.read(min(_DOWNLOADS_BLOCK, left))):
             left -= len(block)
             yield block
 
@@ -172,3 +280,80 @@ def _checked(chunks: Iterator[bytes], handle: Handle) -> Iterator[bytes]:
         raise GoneError(f"{handle.location} has {found}", hint=_CHANGED)
     if last:
         yield last
+
+
+# Downloads of the contents of many drops, as the records of one response.
+
+_PIECE = 1 << 22
+
+
+def batch(requests: Sequence[ContentRequest], find: Callable[[int], Handle]) -> Iterator[ContentRecord]:
+    """Yield the records of the requested contents, in their order.
+
+    Parameters
+    ----------
+    find : callable
+        Returns the content of the drop in a row of the whole graph.
+    """
+    for index, request in enumerate(requests):
+        try:
+            handle = find(request.row)
+            if request.digest and request.digest == _digest_of(handle):
+                yield ContentUnchanged(index)
+            else:
+                yield from _content(index, request, handle)
+        except DropflowError as error:
+            yield ContentError(index, to_body(error))
+
+
+def _content(index: int, request: ContentRequest, handle: Handle) -> Iterator[ContentRecord]:
+    if handle.kind == "directory":
+        yield from _directory(index, request, handle)
+        return
+    known = handle.checksum or None
+    start = request.offset if known is not None and known == request.checksum and request.offset <= handle.size else 0
+    size, chunks = content_chunks(handle, start=start)
+    yield ContentBegin(index, size=size, checksum=known, offset=start)
+    # The receiver compares the checksum. To compute it here too would cost a large part of the time to send the bytes.
+    checksum, sent = known or 0, start
+    for chunk in chunks:
+        if known is None:
+            checksum = zlib.crc32(chunk, checksum)
+        sent += len(chunk)
+        # Content in memory is one chunk, of any size.
+        for at in range(0, len(chunk), _PIECE):
+            yield ContentPiece(memoryview(chunk)[at : at + _PIECE])
+    if size != sent:
+        raise StorageError(f"only {sent} of {size} bytes can be read", where=handle.location)
+    yield ContentEnd(checksum)
+
+
+def _directory(index: int, request: ContentRequest, handle: Handle) -> Iterator[ContentRecord]:
+    """Yield the tar file of a directory; without its beginning if the client has that of the same listing.
+
+    The beginning is packed again, to compute the checksum of all bytes. Meanwhile empty pieces tell that it goes on.
+    """
+    refuse_changed(handle)
+    root = Path(handle.location)
+    listing = directory_listing(root)
+    start = request.offset if request.checksum == listing.checksum else 0
+    yield ContentBegin(index, is_directory=True, size=listing.size, checksum=listing.checksum, offset=start)
+    checksum = done = 0
+    for chunk in directory_tar(root, "."):
+        checksum = zlib.crc32(chunk, checksum)
+        skipped = min(max(start - done, 0), len(chunk))
+        done += len(chunk)
+        yield ContentPiece(memoryview(chunk)[skipped:])
+    if done < start:
+        raise StorageError(f"the directory has become smaller than the {start:,} bytes that are here", where=str(root))
+    yield ContentEnd(checksum)
+
+
+def _digest_of(handle: Handle) -> str:
+    if handle.kind == "url":
+        return ""
+    if handle.kind in ("bytes", "null"):
+        found = digest()
+        found.update(handle.body)
+        return found.hexdigest()
+    return fingerprint(handle.location)

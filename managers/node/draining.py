@@ -14,20 +14,18 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
+from dropflow.api.requests import CancelRequest, DrainedSession, DrainReply, DrainRequest
 from dropflow.errors import LinkError
 from dropflow.formatting import plural
-from dropflow.rest.operation_records import CancelRequest, DrainedSession, DrainReply, DrainRequest
 from managers.machine_calls import Return
-from managers.node.content_copies import ContentCopies
-from managers.node.drain_events import ContentsRead, ReadContents
-from managers.node.events import Action, Log, ShowWaiting
-from managers.node.lifecycle import Lifecycle
-from managers.node.member_operations import MemberOperations
-from managers.node.session_table import Phase, SessionRecord, SessionTable
+from managers.node.copies import ContentCopies
+from managers.node.events import Action, ContentsRead, Log, ReadContents, ShowWaiting
+from managers.node.members import MemberOperations
+from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import View
-from managers.recovery.view_change import ViewChange
+from managers.recovery.vote import ViewChange
 
 __all__ = ["Draining"]
 

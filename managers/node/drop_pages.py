@@ -6,18 +6,18 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.api.records import DropInfo, DropPage, DropQuery
 from dropflow.engine.api import Handle
 from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates
-from dropflow.engine.faults import Fault
-from dropflow.engine.reports import FailureReport, RankedCauses
+from dropflow.engine.failure_table import Fault
+from dropflow.engine.statistics import FailureReport, RankedCauses
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids, row_of
-from dropflow.rest.session_records import DropInfo, DropPage, DropQuery
-from dropflow.session_views.drop_filter import in_order, matching
 from dropflow.states import DropState
+from dropflow.web.views import in_order, matching
 
 __all__ = ["LiveSession", "Running", "SessionCaller", "drop_info", "page"]
 

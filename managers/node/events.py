@@ -11,18 +11,16 @@ from typing import Any
 
 import msgspec
 
+from dropflow.api.requests import CancelRequest
 from dropflow.engine.api import Handle
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
-from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
-from managers.node.copy_events import CopyAction, CopyEvent
-from managers.node.drain_events import ContentsRead, ReadContents
+from managers.messages import Content, CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.shared_files import SharedFile
-from managers.recovery.events import Ballot, PlanView
 from managers.recovery.records import MemberReport, ViewDecision
+from managers.recovery.vote import Ballot, PlanView
 
 __all__ = [
     "Action",
@@ -34,8 +32,15 @@ __all__ = [
     "Changed",
     "ConnectPeers",
     "ContentUnavailable",
+    "ContentsRead",
     "ContinueSession",
     "Continued",
+    "CopiesReleased",
+    "CopiesWanted",
+    "CopyAction",
+    "CopyEvent",
+    "CopyWritten",
+    "DiscardCopies",
     "Ended",
     "Event",
     "FinishSession",
@@ -47,6 +52,9 @@ __all__ = [
     "NotBuilt",
     "NotConnected",
     "NotPlanned",
+    "NoteCopies",
+    "OfferCopies",
+    "OffersRefused",
     "Over",
     "PartFinished",
     "PeerChanged",
@@ -59,21 +67,148 @@ __all__ = [
     "PlanNextView",
     "Planned",
     "ProbePeers",
+    "ReadContents",
     "ReadPeers",
     "RecordCancel",
     "RemoveSession",
     "Removed",
     "RetireSession",
     "Retired",
+    "SendCopyMessage",
     "SendToPeer",
     "SessionEvent",
     "ShowWaiting",
     "ShowWitness",
     "SilenceSession",
     "StartSession",
+    "TakeCopies",
+    "ViewBegun",
     "ViewEvent",
     "WithdrawSession",
 ]
+
+
+# Events and actions of `NodeMachine` about copies of contents.
+
+# Events.
+
+
+class CopyWritten(msgspec.Struct, frozen=True):
+    """A `TakeCopies` of this view is done: the copies by row, and why contents could not be copied."""
+
+    session: str
+    epoch: int
+    view: int
+    taken: Mapping[int, Handle]
+    failed: Mapping[int, str]
+
+
+class ViewBegun(msgspec.Struct, frozen=True):
+    """A session has begun in a view: the contents that it has from earlier views are there."""
+
+    session: str
+    epoch: int
+    view: int
+
+
+class CopiesWanted(msgspec.Struct, frozen=True):
+    """How many other members are to have a copy, by row of a content that was committed here.
+
+    0 for a file that others may see.
+    """
+
+    session: str
+    epoch: int
+    counts: Mapping[int, int]
+
+
+class CopiesReleased(msgspec.Struct, frozen=True):
+    """The contents of these rows are released. Other members hold copies of them."""
+
+    session: str
+    epoch: int
+    rows: tuple[int, ...]
+
+
+class OffersRefused(msgspec.Struct, frozen=True):
+    """Contents of an `OfferCopies` are not here any more, by row."""
+
+    session: str
+    epoch: int
+    view: int
+    peer: str
+    failed: Mapping[int, str]
+
+
+# Actions.
+
+
+class OfferCopies(msgspec.Struct, frozen=True):
+    """Ask a member to copy the contents of these rows; `counts` are how many copies are wanted of each."""
+
+    session: str
+    epoch: int
+    view: int
+    hosted: Any
+    peer: str
+    counts: Mapping[int, int]
+
+
+class TakeCopies(msgspec.Struct, frozen=True):
+    """Copy contents of another member: `CopyWritten`, once or several times."""
+
+    session: str
+    epoch: int
+    view: int
+    hosted: Any
+    peer: str
+    contents: tuple[Content, ...]
+
+
+class DiscardCopies(msgspec.Struct, frozen=True):
+    """Remove copies from the disk."""
+
+    hosted: Any
+    copies: tuple[Handle, ...]
+
+
+class SendCopyMessage(msgspec.Struct, frozen=True):
+    """Send a message to a member."""
+
+    peer: str
+    message: CopyMessage
+
+
+class NoteCopies(msgspec.Struct, frozen=True):
+    """Add a note about copies to a hosted session."""
+
+    hosted: Any
+    text: str
+
+
+CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
+CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendCopyMessage | NoteCopies
+
+
+# Events and actions of `NodeMachine` about a node that gives its sessions away before it ends.
+
+
+class ReadContents(msgspec.Struct, frozen=True):
+    """Read which contents a hosted session has here: `ContentsRead`."""
+
+    session: str
+    epoch: int
+    view: int
+    hosted: Any
+
+
+class ContentsRead(msgspec.Struct, frozen=True):
+    """Rows of the completed data drops of this node in a view whose contents are here."""
+
+    session: str
+    epoch: int
+    view: int
+    rows: tuple[int, ...]
 
 
 # Events.

@@ -5,29 +5,101 @@ parts that it wrote, to the nodes downstream; that it needs nothing more, to tho
 on this side and those of the whole graph on the wire.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dropflow.clock import Clock
+from dropflow.data.survival import replicas_of, wanted_copies
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Arrival, Handle
-from dropflow.engine.events import Lost, Publish
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.events import Action, Event, Lost, Publish, Release
+from dropflow.engine.session import Instrument
+from dropflow.errors import DropflowError
+from dropflow.exception_text import summary_of
 from dropflow.graph.slices import Slice
+from managers.deployment import Deployment
 from managers.links import ContentSource
 from managers.messages import Content, Events
-from managers.node.content_exchange import ContentExchange
-from managers.node.copy_jobs import CopyJobs, OnCopied
-from managers.node.copy_records import CopyRecords
-from managers.node.event_receiver import EventReceiver, Unavailable
-from managers.node.event_sender import EventSender
-from managers.node.fetch_pool import JobPool
-from managers.node.file_watcher import DescriptorWatcher
-from managers.node.held_copies import HeldCopy
-from managers.node.neighbour_nodes import NeighbourNodes
-from managers.node.node_links import NodeLinks
-from managers.node.node_streams import NodeStreams
+from managers.node.contents import ContentExchange
+from managers.node.copies import HeldCopy
+from managers.node.copy_effects import CopyRecords
+from managers.node.events import CopiesReleased, CopiesWanted, ViewBegun
+from managers.node.fetch_pool import FetchJob, JobPool
+from managers.node.receive import EventReceiver, Unavailable
+from managers.node.send import EventSender
+from managers.node.streams import DescriptorWatcher, NeighbourNodes, NodeLinks, NodeStreams
 
-__all__ = ["NodeExchange"]
+__all__ = [
+    "ContentWatch",
+    "CopyJobs",
+    "NodeExchange",
+    "OnCopied",
+    "ViewEvents",
+]
+
+
+# Jobs that copy contents of other nodes, to hold them for their owners.
+
+_log = logging.getLogger(__name__)
+
+_JOBS = 4
+"""Jobs for the contents of one message: small contents wait for the network most of the time."""
+
+RecordCopy = Callable[[int, Handle, str, tuple[int, ...]], None]
+OnCopied = Callable[[Mapping[int, Handle], Mapping[int, str]], None]
+"""Takes copies by row, and why contents could not be copied; in any thread, once for each job."""
+
+
+class CopyJobs:
+    """Copies contents in a pool.
+
+    Parameters
+    ----------
+    contents : ContentExchange
+        Fetches single contents.
+    pool : JobPool
+        Carries out the jobs.
+    is_stopping : callable
+        Whether fetches are to be given up.
+    record : callable
+        Records a copy on the disk: row, content, owner, and stamp if it is the owner's own file.
+    """
+
+    def __init__(
+        self, contents: ContentExchange, pool: JobPool, is_stopping: Callable[[], bool], record: RecordCopy
+    ) -> None:
+        self._contents = contents
+        self._record = record
+        self._pool = pool
+        self._is_stopping = is_stopping
+
+    def take(self, peer: str, contents: Sequence[Content], on_done: OnCopied) -> None:
+        """Begin to copy contents of `peer`. For any thread."""
+        for start in range(min(_JOBS, len(contents))):
+            self._pool.submit(peer, self._job(peer, contents[start::_JOBS], on_done))
+
+    def _job(self, peer: str, contents: Sequence[Content], on_done: OnCopied) -> FetchJob:
+        taken: dict[int, Handle] = {}
+        failed: dict[int, str] = {}
+        for content in contents:
+            try:
+                fetch = self._contents.fetch_copy(content, self._is_stopping)
+                size = content.handle.size if self._contents.needs_fetching(content) else None
+                copy = yield from self._contents.receipts.receiving(peer, size, fetch)
+                is_shared = bool(content.stamp) and copy.location == content.handle.location
+                self._record(content.drop, copy, peer, content.stamp if is_shared else ())
+                taken[content.drop] = copy
+            except DropflowError as error:
+                failed[content.drop] = str(error)
+            except Exception as error:  # noqa: BLE001 - without an answer the session would wait without end
+                _log.exception("a content of node %s could not be copied", peer)
+                failed[content.drop] = summary_of(error)
+        on_done(taken, failed)
 
 
 class NodeExchange:
@@ -233,3 +305,145 @@ class NodeExchange:
         if attempt:
             return self._streams.source(drop, attempt, producer)
         return self._contents.source(drop, producer)
+
+
+# Watches the contents of a session that other members hold copies of.
+
+
+class ContentWatch(Instrument):
+    """Reports when the session has begun in its view, and what happens to contents that concern other members.
+
+    They are to have copies there, may be seen from there, or are released. Contents that outlive the session never are.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        The session, and which contents it wants copies of.
+    piece : Slice
+        The drops of this node.
+    exchange : NodeExchange
+        Offers the contents.
+    copied : set of int
+        Rows of the whole graph whose contents have copies; changed in the session's thread.
+    report : callable
+        Takes the events.
+    drains : bool
+        Whether the node gives its sessions away: then each result is to have a copy elsewhere before the session ends.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        piece: Slice,
+        exchange: NodeExchange,
+        *,
+        copied: set[int],
+        report: Callable[[ViewBegun | CopiesWanted | CopiesReleased], None],
+        drains: bool = False,
+    ) -> None:
+        self._session = deployment.session
+        self._epoch = deployment.epoch
+        self._protect = deployment.protect
+        self._rows: Sequence[int] = piece.drop.data
+        self._kept = kept_drops(piece.graph)
+        self._drains = drains
+        wanted = wanted_copies(piece.graph, self._kept, deployment.replicas)
+        self._wanted: Sequence[int] = wanted.data if wanted.any() else b""
+        self._alone = [replicas_of(template) == 1 for template in piece.graph.templates]
+        self._template_of: Sequence[int] = np.ascontiguousarray(piece.graph.template).data
+        self._before: Sequence[int] = np.ascontiguousarray(piece.graph.predecessors.ptr).data
+        self._exchange = exchange
+        self._copied = copied
+        self._report = report
+        self._has_begun = False
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Report the first ones: the contents of earlier views are there."""
+        del events
+        if not self._has_begun:
+            self._has_begun = True
+            self._report(ViewBegun(self._session, self._epoch, self._exchange.view))
+
+    def on_contents(self, contents: Mapping[int, Handle], seconds: Mapping[int, float]) -> None:
+        """Report contents that are to have copies, or that other members may see."""
+        if not (self._wanted or self._protect or self._drains or self._exchange.contents.in_place):
+            return
+        counts: dict[int, int] = {}
+        for drop, content in contents.items():
+            if content.kind == "null":
+                continue
+            count = self._count(drop, seconds.get(drop, 0.0))
+            # Contents without producers are found again by the node that takes their drop over.
+            if count or (self._exchange.contents.is_outside(content) and self._is_written(drop)):
+                counts[self._rows[drop]] = count
+        if counts:
+            self._report(CopiesWanted(self._session, self._epoch, counts))
+
+    def _is_written(self, drop: int) -> bool:
+        return self._before[drop + 1] > self._before[drop]
+
+    def _count(self, drop: int, seconds: float) -> int:
+        """Return how many copies of a content are wanted, given how long it took to compute."""
+        count = self._wanted[drop] if self._wanted else 0
+        is_long = 0 < self._protect < seconds and not self._alone[self._template_of[drop]]
+        return max(count, int(is_long or (self._drains and self._kept[drop] > 0)))
+
+    def on_actions(self, actions: Sequence[Action]) -> None:
+        """Report releases."""
+        if not self._copied:
+            return
+        drops = [action.drop for action in actions if isinstance(action, Release) and not self._kept[action.drop]]
+        released = tuple(row for drop in drops if (row := self._rows[drop]) in self._copied)
+        if released:
+            self._copied.difference_update(released)
+            self._exchange.contents.withdraw_for_copies(released)
+            self._report(CopiesReleased(self._session, self._epoch, released))
+
+
+# Messages of other nodes about drops, sorted by the view of the session that they belong to.
+
+
+class ViewEvents:
+    """Passes on messages in the order of their senders: those of the present view, and later ones when it has come.
+
+    Parameters
+    ----------
+    exchange : NodeExchange
+        In the first view.
+    """
+
+    def __init__(self, exchange: NodeExchange) -> None:
+        self._exchange = exchange
+        self._view = exchange.view
+        self._is_silent = False
+        self._early: list[tuple[str, Events]] = []
+        # Guards all of the above: the links' thread adds messages while a job changes the view. A queue would not do,
+        # since the messages of a node must be passed on in their order.
+        self._lock = threading.Lock()
+
+    def receive(self, peer: str, events: Events) -> None:
+        """Pass on a message. Those of earlier views are ignored."""
+        with self._lock:
+            self._pass_on(peer, events)
+
+    def silence(self) -> None:
+        """Have the other nodes not be told how the session ends here: they go on without this node."""
+        with self._lock:
+            self._is_silent = True
+            self._exchange.silence()
+
+    def next_view(self, number: int, exchange: NodeExchange) -> None:
+        """Continue in a later view."""
+        with self._lock:
+            self._view, self._exchange = number, exchange
+            if self._is_silent:
+                exchange.silence()
+            early, self._early = self._early, []
+            for peer, events in early:
+                self._pass_on(peer, events)
+
+    def _pass_on(self, peer: str, events: Events) -> None:
+        if events.view == self._view:
+            self._exchange.receive(peer, events)
+        elif events.view > self._view:
+            self._early.append((peer, events))

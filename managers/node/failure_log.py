@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from dropflow.engine.events import Assembled, Event, Failed
-from dropflow.engine.instruments import Instrument
+from dropflow.engine.session import Instrument
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 

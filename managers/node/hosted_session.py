@@ -1,27 +1,29 @@
 """A session whose engine is in this process: its parts, its states, and what users see of it."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from math import inf
+from statistics import median
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from dropflow.api.records import PartEnd, SessionDetail, SessionInfo
+from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
 from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
-from dropflow.data.memory_limit import MemoryLimitedRepository
-from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import Handle
-from dropflow.engine.content_record import ContentRecord
-from dropflow.engine.continuation import Continuation
+from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
+from dropflow.engine.api import ContentRecord, Handle
+from dropflow.engine.content_table import Continuation
 from dropflow.engine.events import Lost
 from dropflow.engine.recovery import recomputed_drops
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
-from dropflow.engine.statistics import Attempts, Statistics, snapshot
+from dropflow.engine.statistics import Attempts, SessionResult, Statistics, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.exception_text import name_of, text_of
 from dropflow.failure import Failure
@@ -29,16 +31,13 @@ from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.problems import Problem, refuse_errors
-from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
-from dropflow.rest.session_records import PartEnd, SessionDetail, SessionInfo
 from dropflow.states import DropState, SessionState
-from dropflow.times.received import NodeReceipts
+from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
-from managers.node import session_views
-from managers.node.beginning import Beginning, NextViewBegins
-from managers.node.content_exchange import ContentExchange
-from managers.node.content_watch import ContentWatch
-from managers.node.copy_records import CopyRecords
+from managers.node import views
+from managers.node.contents import ContentExchange
+from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
+from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.events import (
     Changed,
     ContentUnavailable,
@@ -49,21 +48,228 @@ from managers.node.events import (
     SessionEvent,
     ViewEvent,
 )
-from managers.node.exchange import NodeExchange
+from managers.node.exchange import ContentWatch, NodeExchange, ViewEvents
 from managers.node.failure_log import FailureLog
-from managers.node.finished_sessions import REPLACED
+from managers.node.over import REPLACED
 from managers.node.receipts import write_receipts
-from managers.node.released_contents import RELEASED, ReleasedContents
-from managers.node.session_directory import SessionDirectory, SessionEnd
-from managers.node.session_progress import Progress, ProgressLog
-from managers.node.session_resources import SessionResources
+from managers.node.resources import SessionResources
 from managers.node.shared_files import SharedFile
-from managers.node.view_events import ViewEvents
-from managers.node.view_states import adopt_copies, continuation_in_view, report_of
-from managers.recovery.explain_decision import explain_decision
+from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, continuation_in_view, report_of
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
+from managers.recovery.replan import explain_decision
 
-__all__ = ["HostedSession", "receipts_of"]
+__all__ = [
+    "HostedSession",
+    "Progress",
+    "ProgressLog",
+    "SettlingRate",
+    "receipts_of",
+]
+
+
+# How fast drops of a session settle, recently and typically during the last minutes; how long none
+# does.
+
+_RECENT_SECONDS = 5.0
+"""Time over which the recent rate is taken."""
+_WINDOW_SECONDS = 180.0
+_SPANS = 12
+_SHORTEST_QUIET = 10.0
+"""Seconds without a settled drop that are usual in any session."""
+_FACTOR = 3
+
+
+class SettlingRate:
+    """Takes the number of settled drops from time to time. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
+        self._settled = 0
+        self.changed = 0.0
+        """When drops settled last, or the session began, in monotonic seconds."""
+
+    def begin(self, now: float) -> None:
+        """Note when the session began, in monotonic seconds."""
+        self.changed = now
+
+    def add(self, now: float, settled: int) -> None:
+        """Note how many drops are settled now, in monotonic seconds."""
+        if settled != self._settled:
+            self._settled, self.changed = settled, now
+        self._recent.append((now, settled))
+        while len(self._recent) > 2 and now - self._recent[0][0] > _RECENT_SECONDS:  # noqa: PLR2004 - a span
+            self._recent.popleft()
+        # One sample a second is enough for minutes.
+        if len(self._samples) > 1 and now - self._samples[-2][0] < 1:
+            self._samples.pop()
+        self._samples.append((now, settled))
+        while len(self._samples) > 2 and now - self._samples[1][0] > _WINDOW_SECONDS:  # noqa: PLR2004 - a span
+            self._samples.popleft()
+
+    @property
+    def recent(self) -> float:
+        """Drops per second during the last seconds; 0 if it is not known yet."""
+        return _rate(self._recent[0], self._recent[-1]) if self._recent else 0.0
+
+    @property
+    def typical(self) -> float:
+        """Median of the drops per second in twelve equal spans of the last three minutes, or of the time so far.
+
+        One burst or one pause does not change it. If nothing settled in most spans, it is the mean of all.
+        """
+        if not self._samples:
+            return 0.0
+        first, last = self._samples[0], self._samples[-1]
+        length = (last[0] - first[0]) / _SPANS
+        if length <= 0:
+            return 0.0
+        edges = [self._settled_at(first[0] + span * length) for span in range(_SPANS + 1)]
+        return median((after - before) / length for before, after in pairwise(edges)) or _rate(first, last)
+
+    @property
+    def usual_quiet(self) -> float:
+        """Return for how many seconds no drop may settle before the rates say nothing about what is left.
+
+        Three times the longest pause between settled drops during the last minutes, because several attempts that began
+        together also end together.
+        """
+        moments = [self._samples[0][0]] if self._samples else []
+        moments += [after[0] for before, after in pairwise(self._samples) if after[1] != before[1]]
+        longest = max((after - before for before, after in pairwise(moments)), default=0.0)
+        return max(_SHORTEST_QUIET, _FACTOR * longest)
+
+    def _settled_at(self, moment: float) -> float:
+        """Return how many drops were settled at a moment, evenly between two samples."""
+        before = self._samples[0]
+        for sample in self._samples:
+            if sample[0] >= moment:
+                if sample[0] == before[0]:
+                    return sample[1]
+                share = (moment - before[0]) / (sample[0] - before[0])
+                return before[1] + share * (sample[1] - before[1])
+            before = sample
+        return before[1]
+
+
+def _rate(first: tuple[float, int], last: tuple[float, int]) -> float:
+    return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
+
+
+# How far a hosted session has come: its state, version, times and statistics.
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One version of the progress of a session.
+
+    Attributes
+    ----------
+    version : int
+        Grows with each change.
+    state : SessionState
+        DEPLOYING until it is started.
+    started, finished : float
+        Seconds since the epoch; 0 while it is not.
+    statistics : Statistics or None
+        The latest; None before the first.
+    rate : float
+        Drops settled per second: recently; of a session that is over, on average.
+    typical : float
+        The same, typically during the last minutes.
+    changed : float
+        When a drop settled last, or the session was started, in monotonic seconds; 0 before.
+    usual_quiet : float
+        For how many seconds no drop may settle before the rates say nothing about what is left.
+    text : str
+        Why it ended so, once it has ended.
+    """
+
+    version: int = 1
+    state: SessionState = SessionState.DEPLOYING
+    started: float = 0.0
+    finished: float = 0.0
+    statistics: Statistics | None = None
+    rate: float = 0.0
+    typical: float = 0.0
+    changed: float = 0.0
+    usual_quiet: float = 0.0
+    text: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has its result."""
+        return self.state.is_terminal
+
+    def quiet(self, now: float) -> float:
+        """Return for how many seconds no drop has settled, at `now` in monotonic seconds; 0 unless the session runs."""
+        return max(0.0, now - self.changed) if self.changed and not self.is_over else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that the rest takes at the typical rate, as far as that is known."""
+        if self.statistics is None or self.typical <= 0 or self.is_over:
+            return None
+        return (self.statistics.drops - self.statistics.settled) / self.typical
+
+
+class ProgressLog:
+    """Keeps the latest progress of one session.
+
+    One thread writes: first the one that starts the session, from then on the session's. Any thread may read `latest`,
+    which is replaced as a whole.
+
+    Parameters
+    ----------
+    clock : Clock
+        Time.
+    on_change : callable
+        Takes each new `Progress`, in the writing thread.
+    """
+
+    def __init__(self, clock: Clock, on_change: Callable[[Progress], None]) -> None:
+        self.latest = Progress()
+        self._clock = clock
+        self._on_change = on_change
+        self._rate = SettlingRate()
+
+    def start(self) -> None:
+        """Note that the session was started."""
+        now = self._clock.monotonic()
+        self._rate.begin(now)
+        self._change(
+            state=SessionState.RUNNING,
+            started=self._clock.now(),
+            changed=now,
+            usual_quiet=self._rate.usual_quiet,
+        )
+
+    def count(self, statistics: Statistics) -> None:
+        """Note new statistics."""
+        self._rate.add(self._clock.monotonic(), statistics.settled)
+        average = statistics.rate
+        self._change(
+            statistics=statistics,
+            rate=self._rate.recent or average,
+            typical=self._rate.typical or average,
+            changed=self._rate.changed,
+            usual_quiet=self._rate.usual_quiet,
+        )
+
+    def end(self, state: SessionState, text: str) -> None:
+        """Note the result of the session."""
+        now, statistics = self._clock.now(), self.latest.statistics
+        seconds = now - self.latest.started if self.latest.started else 0.0
+        rate = statistics.settled / seconds if statistics is not None and seconds > 0 else 0.0
+        self._change(state=state, finished=now, text=text, rate=rate)
+
+    def touch(self) -> None:
+        """Note that something else has changed that users see. While no thread is at work in the session."""
+        self._change()
+
+    def _change(self, **changes: object) -> None:
+        self.latest = msgspec.structs.replace(self.latest, version=self.latest.version + 1, **changes)
+        self._on_change(self.latest)
+
 
 _log = logging.getLogger(__name__)
 
@@ -336,7 +542,7 @@ class HostedSession:
     def _report_part(self, view: int, *, is_idle: bool = False) -> None:
         """Report that the part here is finished, and how. If it is idle, what is left will be cancelled."""
         statistics = snapshot(self.session.core, 0.0)
-        end = session_views.part_end(self.piece.node, statistics, is_cancelled=is_idle)
+        end = views.part_end(self.piece.node, statistics, is_cancelled=is_idle)
         self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
 
     def _finish(self) -> None:
@@ -447,8 +653,8 @@ class HostedSession:
         running = _running(self.session, progress, statistics)
         return SessionDetail(
             **self._fields(progress, statistics, running),
-            logical=session_views.logical_nodes(statistics, running),
-            failures=tuple(session_views.failure_info(one, self.piece.node) for one in failures),
+            logical=views.logical_nodes(statistics, running),
+            failures=tuple(views.failure_info(one, self.piece.node) for one in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
             ends=self._known_ends(progress, statistics),
         )
@@ -458,12 +664,12 @@ class HostedSession:
         if not progress.is_over:
             return ()
         if not self.ends and self._survives_losses and progress.state is SessionState.CANCELLED:
-            return (session_views.part_end(self.piece.node, statistics, is_cancelled=True),)
+            return (views.part_end(self.piece.node, statistics, is_cancelled=True),)
         return tuple(map(_end_decoder.decode, self.ends))
 
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now_at = Attempts() if progress.is_over else self.session.attempts()
-        attempts = Attempts() if progress.is_over else session_views.attempts_of(statistics, running, now_at)
+        attempts = Attempts() if progress.is_over else views.attempts_of(statistics, running, now_at)
         now = progress.finished or self._clock.now()
         status, quiet = self._state_of(progress), progress.quiet(self._clock.monotonic())
         has_rate = status is not SessionState.PAUSED and quiet <= progress.usual_quiet
@@ -483,8 +689,8 @@ class HostedSession:
             "drops": statistics.drops,
             "settled": statistics.settled,
             **msgspec.structs.asdict(attempts),
-            "counts": session_views.counts_of(statistics, running),
-            "states": session_views.totals(statistics),
+            "counts": views.counts_of(statistics, running),
+            "states": views.totals(statistics),
             "rate": progress.rate if has_rate else 0.0,
             "remaining": progress.remaining if has_rate else None,
             "quiet": quiet,
@@ -506,13 +712,13 @@ def receipts_of(hosted: HostedSession) -> NodeReceipts:
 def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:
     """Return how many drops of each logical node run."""
     drops = () if progress.is_over else tuple(session.runner.running)
-    return session_views.running_by_node(statistics, session.graph, drops)
+    return views.running_by_node(statistics, session.graph, drops)
 
 
 def _end_of(hosted: HostedSession) -> SessionEnd:
     """Return what later processes of the node read about a session that is over."""
     piece, session = hosted.piece, hosted.session
-    failures = tuple(session_views.failure_info(one, piece.node) for one in session.call(Session.reports))
+    failures = tuple(views.failure_info(one, piece.node) for one in session.call(Session.reports))
     directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
     contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if piece.is_own[row]}
     return SessionEnd(whole=hosted.whole, detail=hosted.detail(), failures=failures, contents=contents, is_certain=True)

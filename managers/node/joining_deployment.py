@@ -5,8 +5,8 @@ import msgspec
 from dropflow.errors import ConflictError
 from dropflow.graph.codec import dump
 from managers.deployment import Deployment
-from managers.node.finished_sessions import DamagedSession, FinishedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.over import DamagedSession, FinishedSession
 from managers.recovery.records import FEWEST_VOTERS
 
 __all__ = ["joining_deployment"]

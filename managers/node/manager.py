@@ -4,14 +4,31 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dropflow.api.contents import Download
+from dropflow.api.logs import LAST_LINES, MANAGER_LOG, LogPage, LogQuery, ManagerLog
+from dropflow.api.records import (
+    Child,
+    Load,
+    ManagerInfo,
+    ManagerStatus,
+    NodeHistory,
+    NodeInfo,
+    Role,
+    SessionDetail,
+    SessionInfo,
+    SubmitQuery,
+    manager_info,
+)
+from dropflow.api.requests import CancelRequest, DrainReply, DrainRequest, MemberRequest, ResumeRequest, RetryRequest
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
+from dropflow.data.file import remove_part
+from dropflow.engine.api import Handle
 from dropflow.engine.host_memory import host_memory
-from dropflow.engine.runners.pool import WorkerPool
 from dropflow.errors import (
     ConflictError,
     LinkError,
@@ -19,37 +36,129 @@ from dropflow.errors import (
     StorageError,
     UsageError,
 )
+from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
-from dropflow.private import make_directories
-from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_records import Child, Load, ManagerInfo, ManagerStatus, NodeInfo, Role
-from dropflow.rest.operation_records import CancelRequest, DrainReply, DrainRequest, ResumeRequest, RetryRequest
-from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
+from dropflow.runners.pool import WorkerPool
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.version import __version__
-from managers.composite.deployment_plan import plan_deployment
-from managers.deployment import Deployment
+from managers.deployment import Deployment, deployment_download
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
-from managers.node.earlier_sessions import recover_all
+from managers.node.copy_effects import CopyRecords, ReleasedContents, served_copies
 from managers.node.fetch_pool import FetchPool
-from managers.node.file_watcher import FileWatcher
-from managers.node.incarnation import next_incarnation
-from managers.node.load_history import LoadHistory, sample_of
-from managers.node.member_calls import MemberCalls
-from managers.node.node_machine import NodeMachine
-from managers.node.processor_use import ProcessorUse
-from managers.node.session_host import SessionHost
-from managers.node.session_queries import NodeSession
-from managers.node.session_resources import ProcessResources
+from managers.node.host import SessionHost
+from managers.node.joining_deployment import joining_deployment
+from managers.node.load import LoadHistory, ProcessorUse, next_incarnation, sample_of
+from managers.node.machine import NodeMachine
+from managers.node.over import DamagedSession, FinishedSession, recover_all
+from managers.node.queries import NodeSession, SessionQueries
+from managers.node.resources import ProcessResources
+from managers.node.streams import FileWatcher
 from managers.owner_thread import Owner
-from managers.recovery.resumption_plan import newest_holders, plan_resumption
+from managers.planning import plan_deployment
+from managers.recovery.resume import newest_holders, plan_resumption
 
-__all__ = ["NodeManager"]
+__all__ = [
+    "MemberCalls",
+    "NodeManager",
+    "release_contents",
+]
+
+
+# Removal of results of a session that is FINISHED, when a client needs them no more.
+
+
+def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
+    """Remove results of a session, and copies of those of other nodes, by the rows of their drops in the whole graph.
+
+    Rows that have neither here are left out, and so are contents outside of the directory of the session.
+
+    Raises
+    ------
+    ConflictError
+        The session is not FINISHED.
+    StorageError
+        The directory cannot be written.
+    """
+    if isinstance(found, DamagedSession) or found.state is not SessionState.FINISHED:
+        raise ConflictError(
+            f"session {found.name!r} is {found.state.name}, and not FINISHED: its results are not released"
+        )
+    piece, directory = found.piece, found.directory.path
+    local = {row: here for row in rows if (here := piece.local(row)) is not None and piece.is_own[here]}
+    contents: dict[int, Handle | None] = found.session.call(
+        lambda live: {row: live.content(here) for row, here in local.items()}
+    )
+    own = {row: content for row, content in contents.items() if content is not None and _is_inside(content, directory)}
+    if own:
+        # Recorded first: if this process ends in between, the files go with the session, and are not results.
+        ReleasedContents(directory, found.epoch).add(own)
+        forgotten = {local[row] for row in own}
+        if isinstance(found, FinishedSession):
+            found.forget(forgotten)
+        else:
+            found.session.call(lambda live: live.handover.forget(forgotten))
+    for content in own.values():
+        remove_part(content.location)
+    copies = served_copies(found)
+    for copy in (copies[row].handle for row in rows if row in copies):
+        if _is_inside(copy, directory):
+            CopyRecords(directory).forget(copy.location)
+            remove_part(copy.location)
+
+
+def _is_inside(content: Handle, directory: Path) -> bool:
+    return content.kind in ("file", "directory") and Path(content.location).is_relative_to(directory)
+
+
+# The operations of a node manager on the nodes and the results of sessions, in the thread of the
+# caller.
+
+
+class MemberCalls(SessionQueries):
+    """`managers.node.members.MemberOperations` and others, as methods of `managers.api.Manager`."""
+
+    _owner: Owner
+    _history: LoadHistory
+    _manager_log: ManagerLog
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session."""
+        return deployment_download(joining_deployment(self._find(session)))
+
+    def add_member(self, session: str, member: MemberRequest) -> None:
+        """Have a node that is prepared become a member of a session."""
+        self._owner.call("add_member", session=session, member=member)
+
+    def rebalance(self, session: str) -> SessionInfo:
+        """Have the members of a session end at about the same time."""
+        self._owner.call("rebalance", session=session)
+        return self._find(session).info()
+
+    def force_continue(self, session: str) -> SessionInfo:
+        """Have the members of a session that are left go on without a majority."""
+        self._owner.call("force_continue", session=session)
+        return self._find(session).info()
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, and copies of those of other nodes."""
+        release_contents(self._find(session), rows)
+
+    def node_history(self, node: str) -> NodeHistory:
+        """Return the load of this node during the last hour."""
+        if node != self.name:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
+        return self._history.read()
+
+    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of this node manager."""
+        if node != self.name:
+            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
+        return self._manager_log.page(query)
+
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +181,7 @@ class NodeManager(MemberCalls):
     key : ClusterKey or None
         Of the cluster; may be missing on loopback.
     runner : str
-        Where applications run, one of `dropflow.apps.runner_factory.RUNNERS`.
+        Where applications run, one of `dropflow.runners.choice.RUNNERS`.
     workers : int or None
         Worker processes, which sessions share, or threads of each session; one per core by default.
     suspect_after, lost_after : float

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from dropflow.data.storage_errors import storage_errors
-from dropflow.times.received import RECEIVED_FILE, NodeReceipts, PeerReceipts
+from dropflow.times.octets import RECEIVED_FILE, NodeReceipts, PeerReceipts
 from managers.links import TransferResult
 from managers.node.fetch_pool import PendingFetch
 

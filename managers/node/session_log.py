@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.log_index import LogIndex
+from dropflow.engine.drop_log import LogIndex
 from dropflow.ids import drop_file_name
-from dropflow.logs.lines import clean, matcher
-from dropflow.logs.records import OUTPUT, LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 
 __all__ = ["LogReader", "SessionLogs"]
 

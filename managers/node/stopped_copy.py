@@ -8,23 +8,21 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.data.surviving_contents import changed_inputs, is_intact, replaced_contents, surviving_contents
-from dropflow.engine.api import Handle
-from dropflow.engine.content_record import ContentRecord
-from dropflow.engine.continuation import FrozenSession
+from dropflow.api.records import SessionDetail
+from dropflow.data.survival import changed_inputs, is_intact, replaced_contents, surviving_contents
+from dropflow.engine.api import ContentRecord, Handle
+from dropflow.engine.content_table import FrozenSession
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.journal import ReplayedSession
 from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for
 from dropflow.graph.templates import Kind
-from dropflow.rest.session_records import SessionDetail
 from dropflow.states import DropState, SessionState
-from managers.node.copy_records import CopyRecords
-from managers.node.session_directory import SessionDirectory
+from managers.node.copy_effects import CopyRecords
+from managers.node.directory import SessionDirectory
 from managers.node.view_states import member_report
-from managers.recovery.records import pack_column
-from managers.recovery.stopped_part import StoppedPart
+from managers.recovery.records import StoppedPart, pack_column
 
 __all__ = ["StoppedCopy", "nothing_before", "stopped_part"]
 

@@ -1,7 +1,7 @@
 """The views of the sessions of a node: part of `NodeMachine`.
 
 A session with at least three voters goes on after the loss of a node: its voters agree on the next view, see
-`managers.recovery.view_change`. Pure decisions; they append actions to a list that the machine owns.
+`managers.recovery.vote`. Pure decisions; they append actions to a list that the machine owns.
 """
 
 from collections.abc import Iterable
@@ -10,21 +10,12 @@ from math import inf
 import msgspec
 import numpy as np
 
+from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
 from dropflow.errors import LinkError
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import WALLTIME_REQUEST, CancelRequest
 from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
-from managers.node.content_copies import ContentCopies
-from managers.node.copy_events import (
-    CopiesReleased,
-    CopiesWanted,
-    CopyAction,
-    CopyEvent,
-    CopyWritten,
-    OffersRefused,
-    ViewBegun,
-)
+from managers.node.copies import ContentCopies
 from managers.node.events import (
     Action,
     AllowFailure,
@@ -33,11 +24,17 @@ from managers.node.events import (
     ContentUnavailable,
     Continued,
     ContinueSession,
+    CopiesReleased,
+    CopiesWanted,
+    CopyAction,
+    CopyEvent,
+    CopyWritten,
     FinishSession,
     FreezeSession,
     Frozen,
     Log,
     NotPlanned,
+    OffersRefused,
     PartFinished,
     PeerSent,
     Planned,
@@ -46,13 +43,13 @@ from managers.node.events import (
     ShowWaiting,
     ShowWitness,
     SilenceSession,
+    ViewBegun,
     ViewEvent,
 )
-from managers.node.lifecycle import Lifecycle
 from managers.node.peer_monitor import Loss, PeerMonitor
-from managers.node.session_table import Joining, Phase, SessionRecord, SessionTable, Work
-from managers.node.view_requests import ViewRequests
-from managers.recovery.events import (
+from managers.node.sessions import Joining, Lifecycle, Phase, SessionRecord, SessionTable, ViewRequests, Work
+from managers.recovery.records import MemberReport, View, ViewDecision, first_view, unpack_column
+from managers.recovery.vote import (
     AdoptDecision,
     ConnectMembers,
     LeaveSession,
@@ -60,9 +57,8 @@ from managers.recovery.events import (
     SendViewMessage,
     StopForReport,
     ViewAction,
+    ViewChange,
 )
-from managers.recovery.records import MemberReport, View, ViewDecision, first_view, unpack_column
-from managers.recovery.view_change import ViewChange
 
 __all__ = ["MAJORITY_SECONDS", "ViewChanges", "lacks_witness_now"]
 

@@ -1,7 +1,13 @@
 """How the nodes of a session agree on who goes on with which drops, after a loss or another change of its members.
 
 A *view* of a session is a number, its members, and the node of every drop. The *voters* of a view decide the next one:
-its members, and witnesses that hold no drops. `view_change` is the agreement, as a pure state machine; `records` has
-what voters report and decide; `replan` computes a decision from reports, and `implied_states` what they say about the
-drops of lost nodes. May import messages, deployments, and the engine's pure functions. Read `view_change` first.
+its members, and witnesses that hold no drops. May import messages, deployments, and the engine's pure functions.
+
+=========  ============================================================================================================
+`vote`     How the voters of a session agree on its next view: a pure state machine over a clock that is passed in
+`records`  What the members of a session report when a view ends, and what begins with the next one
+`replan`   The next view of a session from the reports of the members that go on: what runs again, and where drops go
+`resume`   How a session that was stopped goes on: from what is left of it on its nodes to the deployment that
+           continues it
+=========  ============================================================================================================
 """

@@ -1,6 +1,6 @@
 """The next view of a session from the reports of the members that go on: what runs again, and where drops go."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -10,15 +10,12 @@ import numpy.typing as npt
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.recovery import must_run_again
 from dropflow.errors import DropflowError, ProtocolError
-from dropflow.graph.group_reassignment import reassign_together
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.rebalancing import excess_drops, may_move
+from dropflow.graph.reassign import excess_drops, may_move, reassign_together
 from dropflow.graph.templates import Kind
-from dropflow.retried_drops import RETRY_REASON, causes_to_retry
+from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry
 from dropflow.states import DropState
 from managers.deployment import Place
-from managers.recovery.events import PlanView
-from managers.recovery.implied_states import with_implied_completions
 from managers.recovery.records import (
     MemberReport,
     Refusal,
@@ -28,16 +25,149 @@ from managers.recovery.records import (
     pack_column,
     unpack_column,
 )
-from managers.recovery.speeds import Durations, Speeds, measure
+from managers.recovery.vote import PlanView
 
-__all__ = ["decide", "known_drops"]
+__all__ = [
+    "Durations",
+    "Speeds",
+    "decide",
+    "explain_decision",
+    "known_drops",
+    "measure",
+    "with_implied_completions",
+]
 
-_INITIALIZED, _COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
+
+# Completions that no member has seen, but that others imply.
+
+_IMPLIED_STATES_COMPLETED = np.uint8(DropState.COMPLETED)
+
+StateColumn = npt.NDArray[np.uint8]
+BooleanColumn = npt.NDArray[np.bool_]
+
+
+def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown: BooleanColumn) -> StateColumn:
+    """Return the states, with COMPLETED for unknown drops that must have completed since a successor has.
+
+    An application that tolerates neither failed nor skipped inputs and waits for all has completed only if each input
+    had. So has a data drop that has one producer, or does not tolerate skipped ones. Without this, long
+    paths inside of a lost node would run again although what they led to is there. If the content of such a drop is
+    needed after all, it is found to be lost, and the drop runs again.
+
+    Parameters
+    ----------
+    states : uint8 array, shape (drops,)
+        `DropState` of every drop.
+    unknown : bool array, shape (drops,)
+        Drops whose state no member knows.
+    """
+    before = graph.predecessors
+    inputs = np.diff(before.ptr)
+    strict = np.array(
+        [
+            not one.block_skip and (one.kind is Kind.DATA or (one.effective_inputs <= 0 and one.error_threshold == 0.0))
+            for one in graph.templates
+        ],
+        dtype=np.bool_,
+    )[graph.template]
+    strict |= (graph.kinds[graph.template] == np.uint8(Kind.DATA)) & (inputs == 1)
+    found = states.copy()
+    first = strict & (found == _IMPLIED_STATES_COMPLETED)
+    implied = np.zeros(graph.drops, dtype=np.bool_)
+    implied[before.neighbour[np.repeat(first, inputs)]] = True
+    waiting: list[int] = np.flatnonzero(implied & unknown).tolist()
+    ptr, neighbour = before.ptr.data, before.neighbour.data
+    state, is_open, implies = found.data, unknown.copy().view(np.uint8).data, strict.view(np.uint8).data
+    completed = int(_IMPLIED_STATES_COMPLETED)
+    while waiting:
+        drop = waiting.pop()
+        if is_open[drop]:
+            is_open[drop], state[drop] = 0, completed
+            if implies[drop]:
+                waiting.extend(neighbour[ptr[drop] : ptr[drop + 1]])
+    return found
+
+
+# How long drops take, and how fast members are, from the attempts that have succeeded: pure
+# functions.
+
+Durations = Mapping[int, tuple[int, float]]
+"""By template: attempts that have succeeded on a member, and how many seconds they took together."""
+
+_ROUNDS = 5
+_SLOWEST, _FASTEST = 0.05, 20.0
+"""Limits on a speed in relation to the mean, so that a few odd attempts do not empty a member."""
+
+FloatColumn = npt.NDArray[np.float64]
+
+
+class Speeds(NamedTuple):
+    """What was measured.
+
+    Attributes
+    ----------
+    seconds : float array, shape (templates,)
+        How long an attempt of each template takes at the mean speed; 0 for data. In the unit of the weights if nothing
+        was measured.
+    capacities : list of float
+        How much of that each member does in a second.
+    """
+
+    seconds: FloatColumn
+    capacities: list[float]
+
+
+def measure(graph: PhysicalGraph, workers: Sequence[float], durations: Sequence[Durations]) -> Speeds:
+    """Return how long attempts take, and the capacities of members.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        For the weights of its templates.
+    workers : sequence of float
+        Attempts that each member runs at a time.
+    durations : sequence of mapping
+        What was measured on each member.
+
+    Notes
+    -----
+    Speeds follow from the durations of templates, and these from speeds, so both are improved in turn, from speeds that
+    assume durations in proportion to weights. These stay decisive for templates that ran on one member only. Each
+    template and each member counts as if it had one more attempt that took as long as expected.
+    """
+    weights = graph.template_seconds
+    counts = np.zeros((len(durations), len(weights)))
+    spent = np.zeros_like(counts)
+    for member, found in enumerate(durations):
+        for template, (count, seconds) in found.items():
+            if 0 <= template < len(weights) and weights[template] > 0:
+                counts[member, template], spent[member, template] = count, max(seconds, 0.0)
+    cores = [max(one, 1.0) for one in workers]
+    done = float((counts * weights).sum())
+    if not (spent.sum() > 0 and done > 0):
+        return Speeds(weights, cores)
+    expected = weights * float(spent.sum()) / done
+    speed = _speeds(counts, spent, expected)
+    estimate = expected
+    for _ in range(_ROUNDS):
+        estimate = np.where(weights > 0, ((spent.T * speed).sum(axis=1) + expected) / (counts.sum(axis=0) + 1), 0.0)
+        speed = _speeds(counts, spent, estimate)
+    return Speeds(estimate, [core * float(one) for core, one in zip(cores, speed, strict=True)])
+
+
+def _speeds(counts: FloatColumn, spent: FloatColumn, seconds: FloatColumn) -> FloatColumn:
+    """Return the speed of each member, given how long each template takes at speed 1."""
+    wanted, taken, attempts = (counts * seconds).sum(axis=1), spent.sum(axis=1), counts.sum(axis=1)
+    one = np.divide(wanted, attempts, out=np.zeros_like(wanted), where=attempts > 0)
+    found = np.divide(wanted + one, taken + one, out=np.ones_like(wanted), where=(taken + one) > 0)
+    limited: FloatColumn = np.clip(found, _SLOWEST, _FASTEST)
+    return limited
+
+
+_INITIALIZED, _REPLAN_COMPLETED = int(DropState.INITIALIZED), int(DropState.COMPLETED)
 _ERROR, _SKIPPED, _CANCELLED = int(DropState.ERROR), int(DropState.SKIPPED), int(DropState.CANCELLED)
 _NO_MEMBER = -1
 
-BooleanColumn = npt.NDArray[np.bool_]
-StateColumn = npt.NDArray[np.uint8]
 IntColumn = npt.NDArray[np.int32]
 
 
@@ -341,7 +471,7 @@ def _written(graph: PhysicalGraph, known: "_Known") -> BooleanColumn:
     out = graph.successors
     source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
     found = np.zeros(graph.drops, dtype=np.bool_)
-    found[out.neighbour[known.states[source] == _COMPLETED]] = True
+    found[out.neighbour[known.states[source] == _REPLAN_COMPLETED]] = True
     found[[drop for _, drop in known.parts]] = True
     return found
 
@@ -420,8 +550,8 @@ def _merge(graph: PhysicalGraph, owner: IntColumn, reports: list[_Report], *, st
             known.causes.setdefault(drop, cause)
     # Only contents of completed drops are copied.
     has_copy = known.holder != _NO_MEMBER
-    known.states[has_copy] = _COMPLETED
-    is_gone = is_data & (known.states == _COMPLETED) & ~known.available & has_home[owner]
+    known.states[has_copy] = _REPLAN_COMPLETED
+    is_gone = is_data & (known.states == _REPLAN_COMPLETED) & ~known.available & has_home[owner]
     is_gone[known.replaced] = False
     for number in np.flatnonzero(stays).tolist():
         copied = reports[number].copies[is_gone[reports[number].copies]]
@@ -450,5 +580,59 @@ def _cut_edges(graph: PhysicalGraph, owner: IntColumn) -> tuple[IntColumn, IntCo
 
 def _is_settled(states: StateColumn) -> BooleanColumn:
     """Return which drops need not run."""
-    found: BooleanColumn = np.isin(states, (_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
+    found: BooleanColumn = np.isin(states, (_REPLAN_COMPLETED, _ERROR, _SKIPPED, _CANCELLED))
     return found
+
+
+# What a decision about a view changes, in words for people.
+
+
+def explain_decision(graph: PhysicalGraph, decision: ViewDecision) -> str:
+    """Return a sentence about a decision, for people.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        The whole graph, as it is placed in the view before.
+    """
+    placement = unpack_column(decision.placement, np.uint16)
+    numbers = {name: number for number, name in enumerate(decision.places)}
+    before = np.array([numbers.get(place, _NO_MEMBER) for place in graph.places], dtype=np.int32)[graph.part]
+    clauses = []
+    away = np.zeros(graph.drops, dtype=np.bool_)
+
+    def shares(drops: BooleanColumn) -> str:
+        counts = np.bincount(placement[drops], minlength=len(decision.places)).tolist()
+        return _listed([f"{name} ({count})" for name, count in zip(decision.places, counts, strict=True) if count])
+
+    for node, what in {
+        **{node: f"is lost ({why})" for node, why in decision.lost.items()},
+        **dict.fromkeys(decision.left, "has left, as was asked for"),
+    }.items():
+        was_there = np.array([place == node for place in graph.places], dtype=np.bool_)[graph.part]
+        away |= was_there
+        count = int(was_there.sum())
+        goes = f"{_counted(count, 'drop')} {'goes' if count == 1 else 'go'} to {shares(was_there)}"
+        clauses.append(f"node {node} {what}: {goes if count else 'it had no drops'}")
+    clauses += [f"node {node} has joined" for node in decision.joined]
+    moved = (before != placement) & ~away
+    if moved.any():
+        what = "had not begun and moves" if moved.sum() == 1 else "had not begun and move"
+        clauses.append(f"{_counted(int(moved.sum()), 'drop')} {what} to {shares(moved)}")
+    if decision.retried:
+        clauses.append(f"{_counted(len(decision.retried), 'failed drop')} tried again, as was asked for")
+    again = len(unpack_column(decision.reset, np.int32))
+    if again:
+        runs = "runs" if again == 1 else "run"
+        clauses.append(f"{_counted(again, 'completed drop')} {runs} again because their contents were lost")
+    if decision.is_forced:
+        clauses.append("no majority of its voters was needed, as was asked for")
+    return "; ".join(clauses) or "all members stay, and nothing moves"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -1,5 +1,13 @@
 """The routes of a manager, written once against `managers.api.Manager`.
 
-`operation_handlers` makes our own API from `dropflow.rest.operations`, `daliuge` has DALiuGE's paths, `metrics` answers
-Prometheus.
+==================  ===================================================================================================
+`handlers`          The routes of ``/api/v1``, derived from `dropflow.api.operations`: a new route begins there, and
+                    not here
+`streams`           A session as server-sent events: the whole session first, then each change, then the end
+`graphs`            Reads graphs from bodies, in any form, and writes DALiuGE's JSON
+`daliuge`           DALiuGE's own paths: what its clients, EAGLE and scripts of its users call, in the same shapes
+`daliuge_sessions`  Sessions as clients of DALiuGE see them: drafts that are still being built, and sessions of the
+                    manager
+`metrics`           ``/metrics`` for Prometheus: nodes and sessions of a manager
+==================  ===================================================================================================
 """

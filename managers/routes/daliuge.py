@@ -6,17 +6,320 @@ Successful answers look as DALiuGE's do. Errors have correct statuses, and both 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from urllib.parse import parse_qs, quote
 
 import msgspec
 
-from dropflow.errors import DropflowError, HttpError
-from dropflow.rest.server.route import Limits, Request, Response, Route
+from dropflow.api.content_disposition import attachment
+from dropflow.api.contents import DataQuery, Download
+from dropflow.api.openapi import Limits, Request, Response, Route
+from dropflow.api.records import NodeInfo, Role
+from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
+from dropflow.ids import session_directory_name
+from dropflow.web.frame import redirect
 from managers.api import Manager
-from managers.routes.daliuge_handlers import ManagerHandlers, NodeHandlers, SessionHandlers
-from managers.routes.daliuge_sessions import DaliugeSessions
-from managers.routes.daliuge_shapes import refused
+from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
+from managers.routes.graphs import drop_status, find_node, log_records, node_string, refused, url_of
 
-__all__ = ["daliuge_routes"]
+__all__ = [
+    "ManagerHandlers",
+    "NodeHandlers",
+    "SessionHandlers",
+    "content_response",
+    "daliuge_routes",
+    "download_response",
+]
+
+
+# Answers that are downloads, whole or in part.
+
+_LONGEST = 200
+"""Characters of a header that are read."""
+
+
+def content_response(request: Request, read: Callable[[DataQuery], Download]) -> Response:
+    """Return the content that `read` returns, or the part of it that the headers or the query of a request ask for."""
+    query = request.query or DataQuery()
+    if given := request.headers.get("Range", ""):
+        query = DataQuery(range=given[:_LONGEST], if_range=request.headers.get("If-Range", "")[:_LONGEST])
+    return download_response(read(query))
+
+
+def download_response(download: Download) -> Response:
+    """Return a download as an answer: with status 206 if it is a part of a content."""
+    headers = [attachment(download.name)]
+    if download.size is not None:
+        headers.append(("Content-Length", str(download.size)))
+    if download.etag:
+        headers += [("Accept-Ranges", "bytes"), ("ETag", download.etag)]
+    if download.part is not None:
+        headers.append(("Content-Range", download.part.header))
+    status = 200 if download.part is None else 206
+    return Response(
+        body=iter(download.chunks), content_type=download.content_type, status=status, headers=tuple(headers)
+    )
+
+
+# Handlers of DALiuGE's paths (`managers.routes.daliuge`): each answers with the JSON that DALiuGE
+# would.
+
+_SUCCESS = {"Status": "Success"}
+_ISLAND_PORT = 8001
+
+
+class _HandlerBase:
+    """What all handlers use: the manager, and drafts and sessions."""
+
+    def __init__(self, manager: Manager, sessions: DaliugeSessions) -> None:
+        self._manager = manager
+        self._sessions = sessions
+
+    def _role(self) -> Role:
+        return self._manager.info().role
+
+    def _check_composite(self) -> None:
+        if self._role() == "node":
+            raise HttpError(404, "node managers have no nodes", hint="ask an island or a master")
+
+    def _status(self, session: DaliugeSession) -> object:
+        """Return a status as this kind of manager shows it: a number, numbers by node, or those by island."""
+        role, status = self._role(), int(session.status)
+        if role == "node":
+            return status
+        known = {node.name: node for node in self._manager.nodes()}
+        if role == "island":
+            return {node_string(known[name]) if name in known else name: status for name in session.nodes}
+        islands: dict[str, dict[str, int]] = {}
+        for name in session.nodes:
+            node = known.get(name, NodeInfo(name=name))
+            islands.setdefault(node.island or "master", {})[node_string(node)] = status
+        return islands
+
+    def _listed(self) -> list[dict[str, object]]:
+        return [
+            {"sessionId": session.name, "status": self._status(session), "size": session.size}
+            for session in self._sessions.all()
+        ]
+
+    def _directory(self, name: str) -> dict[str, str]:
+        root = self._manager.info().root
+        return {"dir": f"{root}/sessions/{session_directory_name(session_name(name))}" if root else ""}
+
+
+class ManagerHandlers(_HandlerBase):
+    """The manager itself, its nodes and islands."""
+
+    def __init__(self, manager: Manager, sessions: DaliugeSessions, stop: Callable[[], None] | None) -> None:
+        super().__init__(manager, sessions)
+        self._stop = stop
+
+    def api(self, _: Request) -> object:
+        """Answer ``GET /api``."""
+        listed = self._listed()
+        if self._role() == "node":
+            return {"sessions": listed}
+        hosts = [node_string(node) for node in self._manager.nodes()]
+        return {"hosts": hosts, "sessionIds": [session["sessionId"] for session in listed]}
+
+    def stop(self, _: Request) -> object:
+        """Answer ``POST /api/stop``."""
+        if self._stop is None:
+            raise HttpError(501, "this manager cannot be stopped from here", hint="end its process (SIGTERM)")
+        self._stop()
+        return _SUCCESS
+
+    def past_sessions(self, _: Request) -> object:
+        """Answer ``GET /api/past_sessions``."""
+        self._check_composite()
+        return []  # sessions that are over stay in the list of sessions until they are deleted
+
+    def nodes(self, _: Request) -> object:
+        """Answer ``GET /api/nodes``."""
+        self._check_composite()
+        found = [node_string(node) for node in self._manager.nodes()]
+        return {"nodes": found} if self._role() == "master" else found
+
+    def add_node(self, request: Request) -> object:
+        """Answer ``POST /api/node/{node}``."""
+        self._check_composite()
+        self._manager.add_child(url_of(request.path["node"]))
+        return _SUCCESS
+
+    def remove_node(self, request: Request) -> object:
+        """Answer ``DELETE /api/node/{node}``."""
+        self._check_composite()
+        self._manager.remove_child(url_of(request.path["node"]))
+        return _SUCCESS
+
+    def islands(self, _: Request) -> object:
+        """Answer ``GET /api/islands``."""
+        self._check_master()
+        urls = [child.url for child in self._manager.children() if child.role == "island"]
+        return {"islands": [url.partition("//")[2] for url in urls]}
+
+    def add_island(self, request: Request) -> object:
+        """Answer ``POST /api/island/{node}``."""
+        self._check_master()
+        self._manager.add_child(url_of(request.path["node"], port=_ISLAND_PORT))
+        return _SUCCESS
+
+    def remove_island(self, request: Request) -> object:
+        """Answer ``DELETE /api/island/{node}``."""
+        self._check_master()
+        self._manager.remove_child(url_of(request.path["node"], port=_ISLAND_PORT))
+        return _SUCCESS
+
+    def _check_master(self) -> None:
+        if self._role() != "master":
+            raise HttpError(404, "only masters have islands", hint="ask a master")
+
+
+class SessionHandlers(_HandlerBase):
+    """Drafts, sessions and their drops."""
+
+    def create(self, request: Request) -> object:
+        """Answer ``POST /api/sessions``."""
+        try:
+            name = msgspec.json.decode(request.body)["sessionId"]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError) as error:
+            raise UsageError("the body names no session", hint='send {"sessionId": "..."}') from error
+        if not isinstance(name, str):
+            raise UsageError("sessionId is not text", hint='send {"sessionId": "..."}')
+        try:
+            self._sessions.create(name)
+        except DropflowError as error:
+            return refused(error, name, creating=True)
+        return {"sessionId": name}
+
+    def append(self, request: Request) -> object:
+        """Answer ``POST /api/sessions/{session}/graph/append``."""
+        self._sessions.append(request.path["session"], request.body)
+        return _SUCCESS
+
+    def deploy(self, request: Request) -> object:
+        """Answer ``POST /api/sessions/{session}/deploy``."""
+        self._sessions.deploy(request.path["session"], _completed(request.body))
+        return _SUCCESS
+
+    def all(self, _: Request) -> object:
+        """Answer ``GET /api/sessions``."""
+        return self._listed()
+
+    def session(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}``."""
+        name = request.path["session"]
+        found = self._sessions.get(name)
+        graph = self._sessions.specifications(name)
+        return {"status": self._status(found), "graph": graph, "dir": self._directory(name)}
+
+    def delete(self, request: Request) -> object:
+        """Answer ``DELETE /api/sessions/{session}``."""
+        self._sessions.delete(request.path["session"])
+        return _SUCCESS
+
+    def status(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/status``."""
+        return self._status(self._sessions.get(request.path["session"]))
+
+    def cancel(self, request: Request) -> object:
+        """Answer ``POST /api/sessions/{session}/cancel``."""
+        self._sessions.cancel(request.path["session"])
+        return _SUCCESS
+
+    def graph(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/graph``."""
+        return self._sessions.specifications(request.path["session"])
+
+    def size(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/graph/size``."""
+        return self._sessions.size(request.path["session"])
+
+    def graph_status(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/graph/status``."""
+        return {row.oid: drop_status(row) for row in self._sessions.rows(request.path["session"])}
+
+    def directory(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/dir``."""
+        return self._directory(self._sessions.get(request.path["session"]).name)
+
+    def drop_log(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/graph/drop/{drop}``."""
+        name, drop = request.path["session"], request.path["drop"]
+        status = int(self._sessions.get(name).status)
+        try:
+            text = b"".join(self._manager.log(session_name(name), drop).chunks).decode(errors="replace")
+        except NotFoundError:
+            text = ""
+        return {"session": name, "status": status, "oid": drop, "logs": list(log_records(text.splitlines()))}
+
+    def drop_path(self, request: Request) -> object:
+        """Answer ``GET /api/sessions/{session}/graph/drop/data/{drop}``."""
+        results = self._manager.results(session_name(request.path["session"])).results
+        return {"filepath": next((result.path for result in results if result.oid == request.path["drop"]), "")}
+
+    def drop_data(self, request: Request) -> object:
+        """Answer ``GET /sessions/{session}/graph/drop/data/{drop}``."""
+        drop = request.path["drop"]
+        return content_response(request, partial(self._manager.data, session_name(request.path["session"]), drop))
+
+    def drop_page(self, request: Request) -> object:
+        """Answer ``GET /sessions/{session}/graph/drop/{drop}``."""
+        name = session_name(request.path["session"])
+        return redirect(f"/sessions/{quote(name, safe='')}/drops/{quote(request.path['drop'], safe='')}")
+
+    def page(self, request: Request) -> object:
+        """Answer ``GET /session``."""
+        return redirect(f"/sessions/{quote(session_name(request.query.sessionId), safe='')}")
+
+
+class NodeHandlers(_HandlerBase):
+    """One node, asked through the manager above it."""
+
+    def sessions(self, request: Request) -> object:
+        """Answer ``GET /api/node/{node}/sessions``."""
+        return [
+            {"sessionId": found.name, "status": int(found.status), "size": found.size}
+            for found in self._sessions.deployed(node=self._node(request).name)
+        ]
+
+    def session(self, request: Request) -> object:
+        """Answer ``GET /api/node/{node}/sessions/{session}``."""
+        name = request.path["session"]
+        return {"status": self.status(request), "graph": self.graph(request), "dir": self._directory(name)}
+
+    def status(self, request: Request) -> object:
+        """Answer ``GET /api/node/{node}/sessions/{session}/status``."""
+        self._node(request)
+        return int(self._sessions.get(request.path["session"]).status)
+
+    def graph(self, request: Request) -> object:
+        """Answer ``GET /api/node/{node}/sessions/{session}/graph``."""
+        name = request.path["session"]
+        here = {row.oid for row in self._sessions.rows(name, node=self._node(request).name)}
+        return {oid: drop for oid, drop in self._sessions.specifications(name).items() if oid in here}
+
+    def graph_status(self, request: Request) -> object:
+        """Answer ``GET /api/node/{node}/sessions/{session}/graph/status``."""
+        rows = self._sessions.rows(request.path["session"], node=self._node(request).name)
+        return {row.oid: drop_status(row) for row in rows}
+
+    def _node(self, request: Request) -> NodeInfo:
+        self._check_composite()
+        found = find_node(self._manager.nodes(), request.path["node"])
+        if found is None:
+            raise HttpError(404, f"there is no node {request.path['node']!r}", hint="see /api/nodes")
+        return found
+
+
+def _completed(body: bytes) -> list[str]:
+    """Return the ids of the form field ``completed``, separated by commas."""
+    try:
+        fields = parse_qs(body.decode(), max_num_fields=16)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise UsageError("the form cannot be read", hint="send completed=ID,ID") from error
+    return [oid for text in fields.get("completed", []) for oid in text.split(",") if oid]
+
 
 _S = "/api/sessions/{session}"
 _Handler = Callable[[Request], object]

@@ -1,17 +1,45 @@
 """Reads graphs from bodies, in any form, and writes DALiuGE's JSON."""
 
+import html
 import io
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
-from dropflow.errors import BadFileError, BadGraphError, HttpError
+import msgspec
+
+from dropflow.api.error_body import status_of, to_body
+from dropflow.api.openapi import Response
+from dropflow.api.records import DropInfo, NodeInfo
+from dropflow.api.server import check_depth, unpacked_limit
+from dropflow.errors import (
+    BadFileError,
+    BadGraphError,
+    ConflictError,
+    DropflowError,
+    HttpError,
+    NotFoundError,
+    UsageError,
+)
 from dropflow.graph.codec import is_dfg, parse
-from dropflow.graph.interchange import read_pg_stream, write_pg
+from dropflow.graph.daliuge_write import read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.server.request_body import check_depth, unpacked_limit
+from dropflow.states import AppState, DropState
 
-__all__ = ["pg_json", "read_graph"]
+__all__ = [
+    "drop_status",
+    "expanded",
+    "find_node",
+    "log_records",
+    "node_string",
+    "pg_json",
+    "read_graph",
+    "refused",
+    "specifications",
+    "url_of",
+]
 
 
 _GZIP = b"\x1f\x8b"
@@ -77,3 +105,114 @@ def _unzipped(body: bytes) -> bytes:
 
 def _too_many(most: int) -> HttpError:
     return HttpError(413, f"the graph has too many drops; this server takes {most}")
+
+
+# Conversions to DALiuGE's JSON: addresses of nodes, states as integers, drops as dictionaries,
+# exceptions by name.
+
+_PORTS = ("8000", "5555", "6666")
+_APP_STATES = {
+    DropState.INITIALIZED: AppState.NOT_RUN,
+    DropState.WRITING: AppState.RUNNING,
+    DropState.COMPLETED: AppState.FINISHED,
+    DropState.ERROR: AppState.ERROR,
+    DropState.CANCELLED: AppState.CANCELLED,
+    DropState.SKIPPED: AppState.SKIPPED,
+    DropState.EXPIRED: AppState.FINISHED,
+    DropState.DELETED: AppState.FINISHED,
+}
+
+
+def expanded(node: str) -> tuple[str, int]:
+    """Return host and REST port of a node in DALiuGE's spelling ``host[:rest[:events[:rpc]]]``.
+
+    Raises
+    ------
+    UsageError
+        The text has another form.
+    """
+    host, *ports = node.split(":")
+    if not host or len(ports) > len(_PORTS) or not all(port.isdecimal() and len(port) < 6 for port in ports):  # noqa: PLR2004 - digits of a port
+        raise UsageError(f"{node!r} is not the address of a node", hint="give HOST or HOST:PORT")
+    return host, int(ports[0] if ports else _PORTS[0])
+
+
+def url_of(node: str, *, port: int = 8000) -> str:
+    """Return the address of the REST server of a node or island; `port` is used if `node` has none."""
+    host, given = expanded(node)
+    return f"http://{host}:{given if ':' in node else port}"
+
+
+def find_node(nodes: Sequence[NodeInfo], spelled: str) -> NodeInfo | None:
+    """Return the node with this name, or with this host and REST port; None if there is none."""
+    by_name = next((node for node in nodes if node.name == spelled), None)
+    if by_name is not None:
+        return by_name
+    try:
+        wanted = expanded(spelled)
+        return next((node for node in nodes if node.url and expanded(node.url.partition("//")[2]) == wanted), None)
+    except UsageError:
+        return None
+
+
+def node_string(node: NodeInfo) -> str:
+    """Return a node in DALiuGE's full spelling. Our port for events and data is one, and therefore given twice."""
+    rest, links = urlsplit(node.url), urlsplit(node.links)
+    if not rest.hostname:
+        return node.name
+    port = links.port or int(_PORTS[1])
+    return f"{rest.hostname}:{rest.port or 80}:{port}:{port}"
+
+
+def drop_status(row: DropInfo) -> dict[str, int]:
+    """Return the state of a drop. DALiuGE has no application that is WRITING; it has an application state, RUNNING."""
+    state = DropState[row.state]
+    if not row.is_app:
+        return {"status": int(state)}
+    shown = DropState.INITIALIZED if state is DropState.WRITING else state
+    return {"execStatus": int(_APP_STATES[state]), "status": int(shown)}
+
+
+def specifications(graph: PhysicalGraph) -> dict[str, Any]:
+    """Return the dictionary of every drop by its id."""
+    items = msgspec.json.decode(b"".join(pg_json(graph)))
+    return {item["oid"]: item for item in items if "oid" in item}
+
+
+def log_records(lines: Iterable[str]) -> Iterator[Mapping[str, object]]:
+    """Yield lines of a log as rows of DALiuGE's table, escaped, because its page does not escape them."""
+    for line in lines:
+        yield {
+            "time": "",
+            "Level": "INFO",
+            "Module": "",
+            "Function/Method": "",
+            "Line #": 0,
+            "Message": f"<pre>{html.escape(line)}\n</pre>",
+        }
+
+
+def refused(error: DropflowError, session: str, *, creating: bool = False) -> Response:
+    """Return the answer for an error, with DALiuGE's fields and ours.
+
+    A conflict while a session is created is another session of its name; later it is the state of the session.
+    """
+    name, arguments, status = _exception(error, session, creating=creating)
+    body = {"ok": False, "error": msgspec.to_builtins(to_body(error)), "type": name, "args": arguments}
+    return Response(status=status, body=msgspec.json.encode(body))
+
+
+def _exception(error: DropflowError, session: str, *, creating: bool) -> tuple[str, list[object], int]:
+    text: list[object] = [str(error)]
+    match error:
+        case NotFoundError() if session:
+            return "NoSessionException", [session], 404
+        case ConflictError() if creating:
+            return "SessionAlreadyExistsException", [session], 409
+        case ConflictError():
+            return "InvalidSessionState", text, 400
+        case BadGraphError() | BadFileError():
+            return "InvalidGraphException", text, 400
+        case HttpError() if error.status == 501:  # noqa: PLR2004 - an HTTP status
+            return "NotImplementedError", text, 501
+    return "DaliugeException", text, status_of(error)

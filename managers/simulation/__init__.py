@@ -1,17 +1,42 @@
 """Processes, links and faults in one thread on virtual time, for tests. Product code does not import this package.
 
-`virtual_time` has the clock and the events, `network` carries packets between the `simulated_links` of processes,
-`disturbances` draws cuts, pauses and crashes, `session_driver` runs a session, `simulated_node` and
-`simulated_composite` run managers, and `cluster` puts a master, islands and nodes together. Everything is drawn from
-one seed: the same seed gives the same run, byte by byte.
+Everything is drawn from one seed: the same seed gives the same run, byte by byte.
+
+=====================  ================================================================================================
+`virtual_time`         Virtual time: a clock and a heap of events, in one thread
+`network`              A simulated network: connections between processes, with delays and faults drawn from a seed
+`simulated_links`      Links over a simulated network: the state machines of the product, without sockets, threads and
+                       waiting
+`simulated_node`       A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on
+                       simulated links
+`simulated_disks`      Disks of simulated nodes: full, and after a loss of power, which keeps only what was forced to
+                       the disk
+`cluster`              A whole cluster on virtual time: a master, islands and nodes, and a client that submits graphs
+                       to them
+`faults`               Faults of a simulated cluster as data: drawn from a seed, so that a trial can be repeated
+                       without some of them
+`fault_injector`       Carries out the faults of a trial in a simulated cluster
+`history`              Histories of sessions: what was committed, read and acknowledged, when and in which view; and a
+                       checker
+`random_sessions`      Graphs and workloads drawn from a seed, whose states and contents are the same in every run
+`random_losses`        One run of sessions in a cluster with faults, drawn from a seed, and what must hold when it is
+                       over
+`trial_checks`         What must hold when a trial is over: how each session has ended, what is left, and what its
+                       history says
+`loss_sweep`           Run trials of `managers.simulation.random_losses` with many seeds: ``python -m
+                       managers.simulation.loss_sweep``
+`shrink`               The fewest faults with which a trial still fails
+`simulated_composite`  An island or master on virtual time: the state machine of the product, with simulated calls
+`simulated_owner`      The owner of a manager's state machine on virtual time: as `managers.owner_thread`, without
+                       threads
+=====================  ================================================================================================
 """
 
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.disturbances import DisturbanceRates, Disturbances
+from managers.simulation.faults import DisturbanceRates, Disturbances
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
-from managers.simulation.session_driver import SessionDriver, SessionInbox
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
-from managers.simulation.simulated_node import Workload
+from managers.simulation.simulated_node import SessionDriver, SessionInbox, Workload
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
 
 __all__ = [

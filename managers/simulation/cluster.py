@@ -6,14 +6,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Ask, Unanswered
-from managers.simulation.disturbances import DisturbanceRates, Disturbances
-from managers.simulation.manager_calls import ManagerCalls
+from managers.simulation.faults import DisturbanceRates, Disturbances
+from managers.simulation.history import Recorder
 from managers.simulation.network import NetworkFaults, SimulatedNetwork
-from managers.simulation.recorder import Recorder
-from managers.simulation.simulated_composite import SimulatedComposite
+from managers.simulation.simulated_composite import ManagerCalls, SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode, Workload
 from managers.simulation.virtual_time import SimulatedProcess, Simulation
 

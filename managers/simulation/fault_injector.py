@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial, singledispatchmethod
 from typing import Any
 
+from dropflow.api.requests import RetryRequest
 from dropflow.engine.api import Task
-from dropflow.rest.operation_records import RetryRequest
 from managers.machine_calls import Answered
 from managers.messages import (
     AcceptView,
@@ -22,7 +22,6 @@ from managers.messages import (
 from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView, SendToPeer
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.disturbances import DisturbanceRates, Disturbances
 from managers.simulation.faults import (
     BadNetwork,
     ClockJump,
@@ -31,6 +30,8 @@ from managers.simulation.faults import (
     CrashInStep,
     CutInStep,
     CutOneWay,
+    DisturbanceRates,
+    Disturbances,
     Disturbed,
     DyingWorkers,
     Fault,

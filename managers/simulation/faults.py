@@ -5,11 +5,27 @@ are: so the same fault means something in every cluster. What a fault does at mo
 take away the majority of a session that must survive does nothing.
 """
 
+import math
 import random
+from collections.abc import Callable
 
 import msgspec
 
-__all__ = ["Fault", "draw_faults", "happens", "until_restart"]
+from managers.messages import AcceptView, AdoptView, PromiseView, ProposeView
+from managers.node.events import ContinueSession
+from managers.simulation.network import SimulatedNetwork
+from managers.simulation.virtual_time import SimulatedProcess
+
+__all__ = [
+    "AIMS",
+    "DisturbanceRates",
+    "Disturbances",
+    "Fault",
+    "draw_aimed_faults",
+    "draw_faults",
+    "happens",
+    "until_restart",
+]
 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -227,7 +243,7 @@ def _draw(chance: random.Random, at: float) -> Fault:
     return _KINDS[chance.randrange(len(_KINDS))](chance, at)
 
 
-def _crash(chance: random.Random, at: float) -> Fault:
+def _faults_crash(chance: random.Random, at: float) -> Fault:
     return Crash(at=at, node=_number(chance), seconds=until_restart(chance), power=happens(chance, 0.3))
 
 
@@ -289,7 +305,7 @@ def _shuffled(chance: random.Random) -> tuple[int, ...]:
 
 
 _KINDS = (
-    *(_crash,) * 5,
+    *(_faults_crash,) * 5,
     *(_stop, _split, _cut_one_way) * 2,
     _slow_network,
     _full_disk,
@@ -300,3 +316,211 @@ _KINDS = (
     _request,
     *(_rebalance, _retry) * 2,
 )
+
+
+# Faults of a simulated cluster that are aimed at the agreement about views, which faults at random
+# times rarely reach.
+#
+# Each kind needs that several things happen at once: two candidates that do not see each other, a
+# candidate that is lost right after its decision, a voter that is cut off after its promise, a
+# message that arrives after the view has changed, a node that is lost after the witness of its
+# session.
+
+AIMS = ("two candidates", "lost candidate", "cut voter", "late messages", "lost witness")
+"""What the faults of trials are aimed at."""
+_MOST_SESSIONS = 3
+
+
+def draw_aimed_faults(number: int, chance: random.Random, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """Return the faults of one trial.
+
+    Parameters
+    ----------
+    number : int
+        Which of `AIMS`, modulo their number.
+    steps : tuple of type
+        The steps of a change of view, as `CrashInStep` counts them.
+    """
+    at = chance.choice((2.0, 5.0, 8.0, 12.0, 20.0))
+    draw = (_two_candidates, _lost_candidate, _cut_voter, _late_messages, _lost_witness)[number % len(AIMS)]
+    return draw(chance, at, steps)
+
+
+def _two_candidates(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """Two neighbours in the order of members lose each other, and both ask the others, which reach both.
+
+    The second one finds out first. All that they send takes so long that their candidacies overlap: it asks before the
+    other one does, and proposes after that one's proposal has arrived, and before the decision does.
+    """
+    del steps
+    first, late = chance.randrange(_MANY), chance.choice((1.0, 1.5, 2.0))
+    pair, all_numbers = (first, first + 1), range(_MANY)
+    is_slow, lasts = at + 10.0, chance.choice((30.0, 50.0))
+    return (
+        CutOneWay(at=at, nodes=pair, seconds=late + lasts),
+        CutOneWay(at=at + late, nodes=pair[::-1], seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[0], *all_numbers), delay=late, seconds=lasts),
+        SlowLinks(at=is_slow, nodes=(pair[1], *all_numbers), delay=1.75 * late, seconds=lasts),
+    )
+
+
+def _lost_candidate(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """After the loss of a member, the candidate is lost too, about when the others accept its decision."""
+    step = CrashInStep(
+        step=steps.index(chance.choice((ProposeView, AcceptView, AdoptView, ContinueSession))),
+        count=chance.choice((1, 1, 1, 2, 3)),
+        is_before=happens(chance, 0.3),
+        seconds=until_restart(chance),
+    )
+    return step, _aimed_faults_crash(chance, at)
+
+
+def _cut_voter(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """After the loss of a member, a voter or candidate is cut off between two steps; often sessions are cancelled."""
+    step = CutInStep(
+        step=steps.index(chance.choice((PromiseView, PromiseView, PromiseView, AcceptView, ContinueSession))),
+        count=chance.choice((1, 1, 2, 3)),
+        seconds=chance.choice((20.0, 40.0)),
+    )
+    requested = at + chance.choice((6.0, 8.0, 15.0))
+    cancels = [SessionRequest(at=requested, operation="cancel", session=number) for number in range(_MOST_SESSIONS)]
+    return (step, _aimed_faults_crash(chance, at), *(cancels if happens(chance, 0.7) else []))
+
+
+def _late_messages(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """What one member tells some others arrives after the view has changed because of the loss of another one."""
+    del steps
+    nodes, delay = _shuffled(chance)[: chance.choice((2, 3, 3, 4))], chance.choice((4.0, 6.0, 10.0, 14.0))
+    return SlowLinks(at=max(at - delay, 0.0), nodes=nodes, delay=delay, seconds=delay + 30.0), _aimed_faults_crash(
+        chance, at
+    )
+
+
+def _lost_witness(chance: random.Random, at: float, steps: tuple[type, ...]) -> tuple[Fault, ...]:
+    """A manager is lost, and then a node, often after another witness has replaced it, or while it does."""
+    again = chance.choice((0.5, 2.0, 10.0))
+    step = CrashInStep(
+        step=steps.index(chance.choice((PromiseView, ProposeView, AcceptView, AdoptView, ContinueSession))),
+        count=chance.choice((1, 1, 2, 3)),
+        is_before=happens(chance, 0.3),
+        seconds=until_restart(chance),
+    )
+    later = at + again + chance.choice((2.0, 6.0, 20.0, 30.0))
+    above = CrashAbove(at=at, which=chance.randrange(_MANY), seconds=again)
+    more = CrashAbove(at=later + 20.0, which=chance.randrange(_MANY), seconds=again)
+    network = BadNetwork(seconds=120.0, delay=0.2, lose=0.02, duplicate=0.05, reorder=0.05, cut=0.02)
+    faults: list[Fault] = [above, _aimed_faults_crash(chance, later)]
+    faults += [step] if happens(chance, 0.5) else []
+    faults += [more, _aimed_faults_crash(chance, later + 50.0)] if happens(chance, 0.5) else []
+    faults += [network] if happens(chance, 0.3) else []
+    return tuple(faults)
+
+
+def _aimed_faults_crash(chance: random.Random, at: float) -> Crash:
+    return Crash(at=at, node=chance.randrange(_MANY), seconds=until_restart(chance))
+
+
+# Faults that last: cuts of connections, blocked connections, pauses and crashes of processes, drawn
+# from a seed.
+
+
+class DisturbanceRates(msgspec.Struct, frozen=True, kw_only=True):
+    """How often disturbances happen, and how long they last.
+
+    Attributes
+    ----------
+    cuts, blocks, pauses, crashes : float
+        Mean number per second of virtual time, in the whole cluster.
+    longest : float
+        Seconds; blocks and pauses last up to this long.
+    """
+
+    cuts: float = 0.0
+    blocks: float = 0.0
+    pauses: float = 0.0
+    crashes: float = 0.0
+    longest: float = 1.0
+
+
+class Disturbances:
+    """Disturbs processes and their connections, at times and places drawn from the seed of the simulation.
+
+    Parameters
+    ----------
+    network : SimulatedNetwork
+        The network.
+    processes : list of SimulatedProcess
+        What may be disturbed; processes can be added while the simulation runs.
+    rates : DisturbanceRates
+        How often.
+    may_crash : callable
+        Whether a process may crash now.
+    """
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        processes: list[SimulatedProcess],
+        rates: DisturbanceRates,
+        *,
+        may_crash: Callable[[SimulatedProcess], bool] = lambda _: True,
+    ) -> None:
+        self._network = network
+        self._simulation = network.simulation
+        self._processes = processes
+        self._longest = rates.longest
+        self._may_crash = may_crash
+        self._is_over = False
+        kinds = (
+            (rates.cuts, self._cut),
+            (rates.blocks, self._block),
+            (rates.pauses, self._pause),
+            (rates.crashes, self._crash),
+        )
+        for rate, disturb in kinds:
+            self._schedule(rate, disturb)
+
+    def stop(self) -> None:
+        """Begin no more disturbances; those that last end by themselves."""
+        self._is_over = True
+
+    def _schedule(self, rate: float, disturb: Callable[[], None]) -> None:
+        if rate <= 0:
+            return
+        pause = -math.log(1.0 - self._simulation.random.random()) / rate
+        self._simulation.call_later(pause, lambda: self._happen(rate, disturb))
+
+    def _happen(self, rate: float, disturb: Callable[[], None]) -> None:
+        if not self._is_over:
+            disturb()
+            self._schedule(rate, disturb)
+
+    def _draw(self, count: int) -> list[SimulatedProcess]:
+        alive = [process for process in self._processes if process.is_alive]
+        return self._simulation.random.sample(alive, count) if len(alive) >= count else []
+
+    def _duration(self) -> float:
+        return self._simulation.random.random() * self._longest
+
+    def _cut(self) -> None:
+        names = [process.name for process in self._draw(2)]
+        if names:
+            self._network.cut(*names)
+
+    def _block(self) -> None:
+        names = [process.name for process in self._draw(2)]
+        if names:
+            a, b = names
+            self._simulation.record(f"block {a} {b}")
+            self._network.block(a, b)
+            self._simulation.call_later(self._duration(), lambda: self._network.unblock(a, b))
+
+    def _pause(self) -> None:
+        for process in self._draw(1):
+            process.pause()
+            self._simulation.call_later(self._duration(), process.resume)
+
+    def _crash(self) -> None:
+        for process in self._draw(1):
+            if self._may_crash(process):
+                process.crash()

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 
 from dropflow.engine.api import Task
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.simulation.faults import happens
-from managers.simulation.recorder import content_bytes
+from managers.simulation.history import content_bytes
 from managers.simulation.simulated_node import Workload
 
 __all__ = ["RandomGraph", "draw_graph", "draw_workload"]

@@ -7,17 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dropflow.errors import DropflowError, Interrupted, LinkError, UsageError
-from managers.links.actions import LinkAction, LinkChange, PassChunk, ReceivedMessage
-from managers.links.content_server import RangeServer
-from managers.links.content_source import ContentOpener
-from managers.links.link_driver import LinkDriver, Receiver
+from managers.links.actions import LinkAction, LinkChange, LinkStatistics, PassChunk, ReceivedMessage
+from managers.links.contents import ContentOpener, RangeServer, SourceCache
+from managers.links.driver import LinkDriver, Receiver
 from managers.links.link_manager import LinkManager
 from managers.links.outbound import LinkIdentity
 from managers.links.packing import Frames, outgoing_message
-from managers.links.send_window import SendWindow
-from managers.links.settings import LinkSettings
-from managers.links.source_cache import SourceCache
-from managers.links.statistics import LinkStatistics
+from managers.links.send_window import LinkSettings, SendWindow
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
 from managers.messages import Fetch, Message
 from managers.node.fetch_pool import FetchJob, PendingFetch
@@ -28,7 +24,7 @@ __all__ = ["SimulatedFetchPool", "SimulatedLinks"]
 
 
 class _Transport:
-    """`managers.links.link_driver.Transport` of one process."""
+    """`managers.links.driver.Transport` of one process."""
 
     def __init__(self, links: "SimulatedLinks", network: SimulatedNetwork, server_cache: SourceCache) -> None:
         self._links = links

@@ -1,55 +1,188 @@
 """A node manager on virtual time: the machine, sessions, exchange and recovery of the product, on simulated links."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+import select
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from dropflow.apps.streaming_links import streaming_links
+from dropflow.api.records import Load, ManagerInfo, ManagerStatus, NodeInfo, SessionInfo, manager_info
+from dropflow.apps.template_cache import streaming_links
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
-from dropflow.data.streamed_writer import StreamedWriter
+from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, Task
-from dropflow.engine.continuation import Continuation
-from dropflow.engine.instruments import Instrument
-from dropflow.engine.session import Session
+from dropflow.engine.content_table import Continuation
+from dropflow.engine.inbox import Inbox
+from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
 from dropflow.errors import DropflowError, NotFoundError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
-from dropflow.rest.manager_info import manager_info
-from dropflow.rest.manager_records import Load, ManagerInfo, ManagerStatus, NodeInfo
-from dropflow.rest.session_records import SessionInfo
-from dropflow.session_factory import make_session
-from dropflow.testing.simulated_runner import SimulatedRunner
+from dropflow.sessions.factory import make_session
+from dropflow.testing.virtual import SimulatedRunner
 from dropflow.version import __version__
 from managers.deployment import Deployment
 from managers.messages import PROTOCOL
-from managers.node.content_exchange import ContentExchange
-from managers.node.earlier_sessions import recover_all
-from managers.node.event_receiver import Unavailable
+from managers.node.contents import ContentExchange
 from managers.node.exchange import NodeExchange
+from managers.node.host import SessionHost
 from managers.node.joining_deployment import joining_deployment
-from managers.node.node_machine import NodeMachine
-from managers.node.session_host import SessionHost
-from managers.node.session_queries import NodeSession
-from managers.node.session_resources import OnStop
+from managers.node.machine import NodeMachine
+from managers.node.over import recover_all
+from managers.node.queries import NodeSession
+from managers.node.receive import Unavailable
+from managers.node.resources import OnStop
 from managers.node.stopped_copy import stopped_part
+from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
-from managers.simulation.recorder import Recorder
-from managers.simulation.session_driver import SessionDriver, SessionInbox
-from managers.simulation.simulated_file_watcher import SimulatedFileWatcher
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
-from managers.simulation.virtual_time import SimulatedProcess, SteppedClock
+from managers.simulation.virtual_time import SimulatedProcess, SteppedClock, Timer
 
-__all__ = ["SimulatedNode", "Workload"]
+__all__ = [
+    "SessionDriver",
+    "SessionInbox",
+    "SimulatedFileWatcher",
+    "SimulatedNode",
+    "Workload",
+]
+
+
+# Runs a `Session` in a simulated process: each step is an event of the simulation.
+
+
+class SessionInbox(Inbox[SessionInput]):
+    """An inbox that calls `on_put` when something is put into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_put: Callable[[], None] = lambda: None
+
+    def put(self, items: Iterable[SessionInput]) -> None:
+        """Add items."""
+        super().put(items)
+        self.on_put()
+
+
+class SessionDriver:
+    """Steps a session whenever something is in its inbox and the nodes that it sent to are not too far behind.
+
+    Parameters
+    ----------
+    process : SimulatedProcess
+        The process of the session's node.
+    session : Session
+        Has `inbox` as its inbox, and has not begun.
+    inbox : SessionInbox
+        What comes in.
+    exchange : NodeExchange
+        Of the session. When its links report room, `wake` must be called.
+    on_stop : callable
+        Called with None when the session is over or frozen.
+    """
+
+    def __init__(
+        self,
+        process: SimulatedProcess,
+        session: Session,
+        inbox: SessionInbox,
+        exchange: NodeExchange,
+        on_stop: OnStop,
+    ) -> None:
+        self._process = process
+        self._session = session
+        self._inbox = inbox
+        self._exchange = exchange
+        self._on_stop = on_stop
+        self._has_stopped = False
+        self._next: Timer | None = None
+
+    def start(self) -> None:
+        """Begin the session, unless it has begun."""
+        self._session.begin()
+        self._inbox.on_put = self.wake
+        self.wake()
+
+    def wake(self) -> None:
+        """Step the session soon. Idempotent."""
+        self._schedule(self._process.simulation.time)
+
+    def _schedule(self, time: float) -> None:
+        if self._has_stopped or (self._next is not None and not self._next.is_cancelled and self._next.time <= time):
+            return
+        if self._next is not None:
+            self._next.cancel()
+        self._next = self._process.call_at(time, self._step)
+
+    def _step(self) -> None:
+        session = self._session
+        if not session.is_over and not session.is_frozen:
+            if not self._exchange.has_room():
+                return
+            session.step(0.0)
+        if not session.is_over and not session.is_frozen:
+            deadline = session.deadline()
+            if deadline < math.inf:
+                self._schedule(deadline)
+        elif not self._has_stopped:
+            self._has_stopped = True
+            self._on_stop(None)
+
+
+# A file watcher without a thread: it looks when it is told that something may have been written.
+
+
+class SimulatedFileWatcher:
+    """As `managers.node.streams.FileWatcher`, in a simulated process.
+
+    Parameters
+    ----------
+    process : SimulatedProcess
+        In its time the functions are called.
+    """
+
+    def __init__(self, process: SimulatedProcess) -> None:
+        self._process = process
+        self._functions: dict[int, Callable[[], None]] = {}
+        self._is_due = False
+
+    def watch(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable` when `descriptor` is found to be readable."""
+        self._functions[descriptor] = on_readable
+        self.look_soon()
+
+    def unwatch(self, descriptor: int) -> None:
+        """Stop watching. Unknown descriptors are ignored."""
+        self._functions.pop(descriptor, None)
+
+    def look_soon(self) -> None:
+        """Look at all descriptors in the next event."""
+        if self._functions and not self._is_due:
+            self._is_due = True
+            self._process.call_later(0.0, self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        # In the order in which they were watched: the numbers of descriptors differ between runs.
+        for descriptor, on_readable in list(self._functions.items()):
+            if descriptor in self._functions and _is_readable(descriptor):
+                on_readable()
+
+
+def _is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
 
 _WORKERS = 4
 """Attempts of each session that run at a time on a node."""
@@ -254,7 +387,7 @@ class SimulatedNode:
 
 
 class _SimulatedResources:
-    """`managers.node.session_resources.SessionResources` on virtual time."""
+    """`managers.node.resources.SessionResources` on virtual time."""
 
     def __init__(
         self,

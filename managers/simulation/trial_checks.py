@@ -11,15 +11,13 @@ import numpy as np
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.session import Session
 from dropflow.ids import session_directory_name
-from dropflow.rest.status import is_over
-from dropflow.states import DropState, SessionState
+from dropflow.states import DropState, SessionState, is_over
 from managers.machine_calls import Unanswered
-from managers.node.finished_sessions import DamagedSession
 from managers.node.hosted_session import HostedSession
+from managers.node.over import DamagedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.fault_injector import FaultInjector
-from managers.simulation.history import Acknowledged, Found, check_history
-from managers.simulation.recorder import content_bytes, digest
+from managers.simulation.history import Acknowledged, Found, check_history, content_bytes, digest
 from managers.simulation.simulated_composite import SimulatedComposite
 from managers.simulation.simulated_node import SimulatedNode
 

@@ -1,5 +1,13 @@
 """The web pages of a manager: complete without JavaScript, updated live with it.
 
-Read `pages` first: the route of each page. `views` has what a page shows, ``templates/`` its HTML, ``static/`` the
-scripts.
+``templates/`` has their HTML, ``static/`` the scripts.
+
+================  =====================================================================================================
+`pages`           The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only
+`views`           The content of each page as a record, which is rendered as HTML and, for its ``.json`` twin, as JSON
+`session_pages`   Pages of one session: its graph, its results, the comparison with another, the origin of a drop
+`actions`         Pages that pause, continue, resume, retry, run again, cancel or delete a session
+`page_templates`  The templates of a manager's pages, ``managers/web/templates``, and the names that they use
+`logs`            Texts on pages: the end of a log, the beginning of a download, and code with coloured words
+================  =====================================================================================================
 """

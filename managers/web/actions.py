@@ -1,7 +1,7 @@
 """Pages that pause, continue, resume, retry, run again, cancel or delete a session.
 
 Each page asks first and posts to itself, so a link changes nothing. Only pages of the same origin can post, with the
-page key (`dropflow.rest.server.auth`).
+page key (`dropflow.api.auth`).
 """
 
 from functools import partial
@@ -10,15 +10,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.pages.page_layout import PageTemplates, page_response, redirect, shown_name
-from dropflow.rest.server.posted_form import FORM, posted_fields
-from dropflow.rest.server.route import Request, Response, Route
+from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
+from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import ResumeRequest, RetryRequest
+from dropflow.api.submission_note import options_of, without_past_walltime
+from dropflow.clock import SystemClock
+from dropflow.graph.notes import logical_of, planning_of
+from dropflow.web.frame import PageTemplates, page_response, redirect, shown_name
+from dropflow.web.places import Places
 from managers.api import Manager
-from managers.web.addresses import session_url
-from managers.web.page_templates import drop_label
+from managers.web.page_templates import drop_label, session_url
 
-__all__ = ["action_routes"]
+__all__ = [
+    "action_routes",
+    "submission_routes",
+]
+
 
 _LONGEST_FORM = 16 * 1024
 _LONGEST_REASON = 200
@@ -148,3 +155,82 @@ def action_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
 def _reason(form: bytes) -> str:
     return dict(posted_fields(form, FORM)).get("reason", "").strip()[:_LONGEST_REASON]
+
+
+# The page from which a graph is submitted: its form posts the file to the translator of the cluster,
+# as EAGLE does.
+#
+# Managers take physical graphs only. The page of the translator has the problems of the graph, a form
+# of its parameters, its size and partition, and the button that runs it here.
+
+_NO_COPY = "The session has no copy of a logical graph: it was submitted as a physical graph, whose values are fixed."
+_NO_TRANSLATOR = (
+    "No translator of this cluster is known here. Start the manager with --translator and its address, or use "
+    "'dropflow clone' with --set."
+)
+
+
+def submission_routes(manager: Manager, templates: PageTemplates, places: Places) -> list[Route]:
+    """Return the routes of the page, and of the page that clones a session."""
+    clock = SystemClock()
+
+    def submit(call: Request) -> Response:
+        info = manager.info()
+        translator = _translator(places)
+        page = templates.render("submit", manager=info, translator=translator, target=places.door() or info.url)
+        return page_response(page, call, form_targets=[translator] if translator else [])
+
+    def clone(call: Request) -> Response:
+        info, session = manager.info(), manager.session(call.path["session"])
+        graph = manager.graph(session.session)
+        note = logical_of(graph)
+        translator = _translator(places)
+        document = None if note is None else _text(note.document)
+        refusal = _NO_COPY if document is None else "" if translator else _NO_TRANSLATOR
+        page = templates.render(
+            "clone",
+            manager=info,
+            session=session,
+            note=note,
+            document=document,
+            refusal=refusal,
+            submission=msgspec.json.encode(options_of(graph)).decode(),
+            planning=msgspec.json.encode(planning_of(graph)).decode(),
+            translator=translator,
+            target=places.door() or info.url,
+        )
+        return page_response(page, call, form_targets=[translator] if translator else [])
+
+    def clone_unchanged(call: Request) -> Response:
+        graph = manager.graph(call.path["session"])
+        options = without_past_walltime(options_of(graph), clock.now())
+        made = manager.submit(graph, SubmitQuery.of(options, anew=True))
+        return redirect(session_url(made.session))
+
+    path = "/sessions/{session}/clone"
+    return [
+        Route(method="GET", path="/submit", handler=submit, summary="A form that submits a graph.", tag="pages"),
+        Route(method="GET", path=path, handler=clone, summary="Ask how to run it again.", tag="pages"),
+        Route(
+            method="POST",
+            path=path,
+            handler=clone_unchanged,
+            summary="Run the graph again as it is, and go to the new session.",
+            form=True,
+            limit=_LONGEST_FORM,
+            tag="pages",
+        ),
+    ]
+
+
+def _translator(places: Places) -> str:
+    """Return the address of the translator of the cluster for a browser; empty if none is known."""
+    return places.browser_url(next((place.url for place in places.neighbours() if place.role == "translator"), ""))
+
+
+def _text(document: bytes) -> str | None:
+    """Return a document as a form can send it; None if it is no text."""
+    try:
+        return document.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None

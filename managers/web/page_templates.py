@@ -1,20 +1,122 @@
 """The templates of a manager's pages, ``managers/web/templates``, and the names that they use."""
 
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
+from dropflow.api.records import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery, cores_of_hosts
 from dropflow.drop_counts import failed_words
 from dropflow.formatting import DASH, format_quantity
-from dropflow.rest.hosts import cores_of_hosts
-from dropflow.rest.manager_records import ManagerInfo
-from dropflow.rest.pages.page_layout import PageLayout, PageTemplates, shown_name
-from dropflow.rest.pages.places import Places
-from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
-from dropflow.session_views.cause_groups import causes
-from dropflow.session_views.traffic_grid import traffic_grid
-from managers.web import addresses
-from managers.web.code_text import code_lines
+from dropflow.preview.source import FIRST_LOOK, PreviewQuery
+from dropflow.web.cause_groups import causes
+from dropflow.web.frame import PageLayout, PageTemplates, asked, shown_name
+from dropflow.web.places import Places
+from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word, traffic_grid
+from managers.web.logs import code_lines
+from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
 
-__all__ = ["drop_label", "manager_templates"]
+__all__ = [
+    "again_url",
+    "api_url",
+    "causes_url",
+    "compare_url",
+    "drop_label",
+    "drop_url",
+    "drops_url",
+    "failure_url",
+    "manager_templates",
+    "nodes_url",
+    "origin_url",
+    "picture_url",
+    "quoted",
+    "retry_url",
+    "session_api",
+    "session_url",
+    "sessions_url",
+    "timeline_url",
+]
+
+
+# Addresses of pages and of the API, with names quoted.
+
+
+def quoted(text: object) -> str:
+    """Return `text` as one segment of a path."""
+    return quote(str(text), safe="")
+
+
+def session_url(session: str) -> str:
+    """Return the page of a session."""
+    return f"/sessions/{quoted(session)}"
+
+
+def causes_url(session: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of the root causes of a session."""
+    return f"{session_url(session)}/causes{asked(query, FIRST_PAGE)}"
+
+
+def drop_url(session: str, oid: str, query: DropPageQuery = FIRST_DROP_PAGE) -> str:
+    """Return the page of a drop; `query` says which of its neighbours it lists, and how it shows its content."""
+    return f"{session_url(session)}/drops/{quoted(oid)}{asked(query, FIRST_DROP_PAGE)}"
+
+
+def origin_url(session: str, oid: str, query: PageQuery = FIRST_PAGE) -> str:
+    """Return the page of what a drop was made from."""
+    return f"{drop_url(session, oid)}/origin{asked(query, FIRST_PAGE)}"
+
+
+def picture_url(session: str, oid: str, query: PreviewQuery = FIRST_LOOK) -> str:
+    """Return the address of a drop's content as a picture, if it has one."""
+    return f"{session_url(session)}/pictures/{quoted(oid)}{asked(query, FIRST_LOOK)}"
+
+
+def failure_url(session: str, failure: FailureInfo) -> str:
+    """Return the page of the drop that failed, or the list that shows it if only its row is known."""
+    return drop_url(session, failure.drop) if failure.node else drops_url(session, DropQuery(row=failure.row))
+
+
+def timeline_url(session: str) -> str:
+    """Return the page of the timeline of a session."""
+    return f"{session_url(session)}/timeline"
+
+
+def compare_url(session: str, other: str = "") -> str:
+    """Return the page that compares a session with another one, or lists sessions to choose from."""
+    return f"{session_url(session)}/compare" + (f"?{urlencode({'other': other})}" if other else "")
+
+
+def session_api(session: str) -> str:
+    """Return the address of a session in the API."""
+    return f"/api/v1/sessions/{quoted(session)}"
+
+
+def api_url(session: str, oid: str, what: str) -> str:
+    """Return the address of the ``log`` or the ``data`` of a drop in the API."""
+    return f"{session_api(session)}/drops/{quoted(oid)}/{what}"
+
+
+def retry_url(session: str, oid: str) -> str:
+    """Return the page that asks whether a failed drop is tried again."""
+    return f"{session_url(session)}/retry?{urlencode({'drop': oid})}"
+
+
+def drops_url(session: str, query: DropQuery) -> str:
+    """Return the page of a session with the drops that match `query`."""
+    return session_url(session) + asked(query, DropQuery()) + "#drops"
+
+
+def sessions_url(query: SessionQuery) -> str:
+    """Return the page of the sessions that match `query`."""
+    return "/sessions" + asked(query, SessionQuery())
+
+
+def nodes_url(query: NodeQuery) -> str:
+    """Return the page of the nodes that match `query`."""
+    return "/nodes" + asked(query, NodeQuery())
+
+
+def again_url(session: str, oid: str) -> str:
+    """Return the page that asks whether a session is run again from a drop."""
+    return f"{session_url(session)}/retry?{urlencode({'start': oid})}"
 
 
 def _shown_manager(manager: ManagerInfo) -> str:
@@ -41,31 +143,31 @@ def _ratio_text(ratio: float | None) -> str:
 
 _LARGE_RATIO = 100
 _NAMES: dict[str, object] = {
-    "api_url": addresses.api_url,
+    "api_url": api_url,
     "causes": causes,
     "code_lines": code_lines,
-    "causes_url": addresses.causes_url,
-    "compare_url": addresses.compare_url,
+    "causes_url": causes_url,
+    "compare_url": compare_url,
     "cores_of_hosts": cores_of_hosts,
     "drop_label": drop_label,
-    "drop_url": addresses.drop_url,
+    "drop_url": drop_url,
     "failed_words": failed_words,
-    "failure_url": addresses.failure_url,
+    "failure_url": failure_url,
     "grouped": grouped,
     "groups": GROUPS,
-    "origin_url": addresses.origin_url,
+    "origin_url": origin_url,
     "ratio_text": _ratio_text,
-    "quoted": addresses.quoted,
-    "retry_url": addresses.retry_url,
-    "again_url": addresses.again_url,
+    "quoted": quoted,
+    "retry_url": retry_url,
+    "again_url": again_url,
     "segments": segments,
-    "session_api": addresses.session_api,
+    "session_api": session_api,
     "session_style": session_style,
-    "session_url": addresses.session_url,
+    "session_url": session_url,
     "shown_manager": _shown_manager,
     "state_style": state_style,
     "state_word": state_word,
-    "timeline_url": addresses.timeline_url,
+    "timeline_url": timeline_url,
     "traffic_grid": traffic_grid,
 }
 

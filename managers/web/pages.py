@@ -6,32 +6,43 @@ of their own (`managers.web.actions`).
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from dropflow.api.content_disposition import attachment
+from dropflow.api.logs import LogPage, LogQuery
+from dropflow.api.openapi import Request, Response, Route
+from dropflow.api.records import DropQuery, ManagerInfo, PageQuery, SessionDetail
 from dropflow.errors import AmbiguousError, NotFoundError
-from dropflow.preview.records import PICTURE_LIMIT, PreviewQuery, picture_type
-from dropflow.rest.content_disposition import attachment
-from dropflow.rest.pages.assets import STATIC, asset_routes
-from dropflow.rest.pages.page_layout import PageTemplates, page_response, shown_name, streamed_page
-from dropflow.rest.pages.places import Places
-from dropflow.rest.server.route import Request, Response, Route
-from dropflow.rest.session_records import DropQuery, PageQuery
-from dropflow.rest.status import STATUSES
-from dropflow.session_views.report import report_page
-from dropflow.session_views.session_report import session_report
+from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
+from dropflow.states import STATUSES
 from dropflow.times.executed import executed_picture, executed_trace
-from dropflow.times.picture import write_svg
+from dropflow.times.timeline_files import write_svg
+from dropflow.web.frame import (
+    STATIC,
+    LogSource,
+    PageTemplates,
+    asset_routes,
+    page_response,
+    shown_log,
+    shown_name,
+    streamed_page,
+)
+from dropflow.web.places import Places
+from dropflow.web.report import report_page, session_report
 from managers.api import Manager
 from managers.state_hub import StateHub
-from managers.web.actions import action_routes
-from managers.web.addresses import (
+from managers.web.actions import action_routes, submission_routes
+from managers.web.logs import read_start
+from managers.web.page_templates import (
     causes_url,
     drop_url,
     drops_url,
+    manager_templates,
     nodes_url,
     picture_url,
     quoted,
@@ -40,15 +51,7 @@ from managers.web.addresses import (
     sessions_url,
     timeline_url,
 )
-from managers.web.compare_page import compare_routes
-from managers.web.graph_pages import graph_routes, read_analysis
-from managers.web.log_page import log_routes
-from managers.web.origin_page import origin_routes
-from managers.web.page_templates import manager_templates
-from managers.web.plots import line_plot, plots_of
-from managers.web.preview import read_start
-from managers.web.results_page import result_routes
-from managers.web.submission import submission_routes
+from managers.web.session_pages import compare_routes, graph_routes, origin_routes, read_analysis, result_routes
 from managers.web.views import (
     DropPageQuery,
     DropView,
@@ -57,16 +60,113 @@ from managers.web.views import (
     SessionView,
     causes_view,
     drop_view,
+    line_plot,
     node_view,
     nodes_view,
     overview_view,
+    plots_of,
     session_start,
     session_view,
     sessions_view,
     timeline_view,
 )
 
-__all__ = ["page_routes"]
+__all__ = [
+    "LogView",
+    "ManagerLogView",
+    "log_routes",
+    "page_routes",
+]
+
+
+# The pages of the logs of sessions, drops and managers.
+
+
+class LogView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the log of a session, or of one of its drops."""
+
+    manager: ManagerInfo
+    session: SessionDetail
+    query: LogQuery
+    log: LogPage
+
+
+class ManagerLogView(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the log of a manager."""
+
+    manager: ManagerInfo
+    node: str
+    query: LogQuery
+    log: LogPage
+
+
+def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
+    """Return the routes of the logs of a session and of a manager, and of the same as JSON."""
+
+    def view_of(call: Request) -> LogView:
+        name, query = call.path["session"], msgspec.structs.replace(call.query, seconds=0.0)
+        return LogView(
+            manager=manager.info(),
+            session=manager.session(name),
+            query=query,
+            log=manager.session_log(name, query),
+        )
+
+    def manager_view_of(call: Request) -> ManagerLogView:
+        name, query = call.path["node"], msgspec.structs.replace(call.query, seconds=0.0)
+        return ManagerLogView(manager=manager.info(), node=name, query=query, log=manager.manager_log(name, query))
+
+    def page(call: Request) -> Response:
+        view = view_of(call)
+        return rendered(call, view, _source_of(view))
+
+    def manager_page(call: Request) -> Response:
+        view = manager_view_of(call)
+        is_node = view.node in {node.name for node in manager.nodes()}
+        home = f"/nodes/{quoted(view.node)}" if is_node else "/"
+        source = LogSource(
+            name=view.node,
+            about="What the manager wrote, in the order of time (UTC)",
+            crumbs=(("Nodes", "/nodes"), (shown_name(view.node, 80), home)),
+            here="Nodes",
+            page=f"/nodes/{quoted(view.node)}",
+            api=f"/api/v1/nodes/{quoted(view.node)}",
+            origin="Logger",
+            is_live=True,
+        )
+        return rendered(call, view, source)
+
+    def rendered(call: Request, view: LogView | ManagerLogView, source: LogSource) -> Response:
+        shown, twin = shown_log(source, view.query, view.log)
+        return page_response(templates.render("log", manager=view.manager, twin=twin, **shown), call)
+
+    route = partial(Route, method="GET", query=LogQuery, tag="pages")
+    return [
+        route(path="/sessions/{session}/log", handler=page, summary="The log of a session."),
+        route(path="/sessions/{session}/log.json", handler=view_of, summary="The log of a session as JSON."),
+        route(path="/nodes/{node}/log", handler=manager_page, summary="The log of a manager."),
+        route(path="/nodes/{node}/log.json", handler=manager_view_of, summary="The log of a manager as JSON."),
+    ]
+
+
+def _source_of(view: LogView) -> LogSource:
+    """Return what the page of the log of a session has, or of one drop, if the query has its id."""
+    session, drop = view.session, view.query.oid
+    name = session.session
+    crumbs = (("Sessions", "/sessions"), (shown_name(name, 80), session_url(name)))
+    return LogSource(
+        name=drop or name,
+        about=f"What {'the drop' if drop else 'all drops'} wrote, in the order of time (UTC)",
+        crumbs=(*crumbs, (shown_name(drop, 80), drop_url(name, drop))) if drop else crumbs,
+        here="Sessions",
+        page=session_url(name),
+        api=session_api(name),
+        nodes=() if drop else session.nodes,
+        origin="" if drop else "Drop",
+        ends=True,
+        is_live=not session.is_over,
+    )
+
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")

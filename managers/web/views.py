@@ -4,56 +4,121 @@ If the subject of a page is missing, its error is the answer. If anything else o
 does not answer, the page lists it under `warnings` and shows the rest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Annotated, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
-from dropflow.errors import DropflowError, NotFoundError, PreviewError
-from dropflow.preview.records import Preview, PreviewQuery
-from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo
-from dropflow.rest.node_history import NodeHistory
-from dropflow.rest.operation_records import FailureList, FailureQuery, ResultList, ResultsQuery, StatisticsQuery
-from dropflow.rest.session_records import (
+from dropflow.api.records import (
+    Child,
     DropDetail,
     DropPage,
     DropQuery,
+    FailureInfo,
+    Load,
+    ManagerInfo,
+    MomentQuery,
     Neighbour,
+    NodeHistory,
+    NodeInfo,
     PageQuery,
     ResultInfo,
     SessionDetail,
     SessionInfo,
+    SessionMoment,
 )
+from dropflow.api.requests import FailureList, FailureQuery, ResultList, ResultsQuery, StatisticsQuery
+from dropflow.errors import DropflowError, NotFoundError, PreviewError
+from dropflow.formatting import format_count, format_size
+from dropflow.preview.source import Line, Preview, PreviewQuery
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
 from managers.api import Manager
-from managers.web.earlier_moment import as_it_was
-from managers.web.preview import LogTail, tail_of
+from managers.web.logs import LogTail, tail_of
 
 __all__ = [
     "FIRST_DROP_PAGE",
     "CausesView",
     "DropPageQuery",
     "DropView",
+    "LinePlot",
     "NodeQuery",
     "NodeView",
     "NodesView",
     "OverviewView",
+    "Plot",
     "SessionQuery",
     "SessionView",
     "SessionsView",
     "TimelineView",
+    "as_it_was",
     "causes_view",
     "drop_view",
+    "line_plot",
     "node_view",
     "nodes_view",
     "overview_view",
+    "plots_of",
     "session_start",
     "session_view",
     "sessions_view",
     "timeline_view",
 ]
+
+
+# A session as it was at a moment, for its page: numbers, logical nodes, failures and results.
+
+_SHOWN = 100
+
+
+def as_it_was(
+    manager: Manager, detail: SessionDetail, results: Sequence[ResultInfo], time: float
+) -> tuple[SessionDetail, tuple[ResultInfo, ...]]:
+    """Return a session and its results as they were at a time."""
+    moment = manager.moment(detail.session, MomentQuery(time=time, states=True))
+    rows = ",".join(str(cause.row) for cause in moment.causes[:_SHOWN])
+    failures = manager.failures(detail.session, FailureQuery(rows=rows)).failures if rows else ()
+    return _detail_at(detail, moment, failures), _results_at(results, moment)
+
+
+def _detail_at(detail: SessionDetail, moment: SessionMoment, failures: Sequence[FailureInfo]) -> SessionDetail:
+    """Return a session with the numbers of a moment, and with those of its root causes that had failed by then.
+
+    Lost nodes are not among them: when a node was lost is not recorded.
+    """
+    counts = {node.key: node.counts for node in moment.logical}
+    known = {failure.row: failure for failure in failures if failure.drop}
+    causes = [
+        msgspec.structs.replace(known[cause.row], count=cause.count, took_along=cause.took_along)
+        for cause in moment.causes
+        if cause.row in known
+    ]
+    return msgspec.structs.replace(
+        detail,
+        settled=moment.settled,
+        running=moment.running,
+        queued=moment.queued,
+        ready=0,
+        counts=moment.counts,
+        seconds=max(moment.time - moment.began, 0.0),
+        rate=0.0,
+        remaining=None,
+        quiet=0.0,
+        logical=tuple(
+            msgspec.structs.replace(node, counts=counts.get(node.key, node.counts)) for node in detail.logical
+        ),
+        failures=tuple(causes),
+    )
+
+
+def _results_at(results: Sequence[ResultInfo], moment: SessionMoment) -> tuple[ResultInfo, ...]:
+    """Return the results that were complete at a moment, which has the states of all drops."""
+    states = np.frombuffer(moment.states, np.uint8)
+    return tuple(one for one in results if one.drop < len(states) and states[one.drop] == DropState.COMPLETED)
+
 
 _T = TypeVar("_T")
 _YOUNGEST = 10
@@ -451,3 +516,115 @@ def _preview_of(manager: Manager, session: str, detail: DropDetail, look: Previe
         return manager.preview(session, detail.oid, look)
     except PreviewError as error:  # the content itself is there
         return Preview(kind="header", size=detail.size, trouble=error.text)
+
+
+# Small plots of the load of a node, as lines of a picture that the page scales.
+
+_WIDTH, _HEIGHT = 300.0, 48.0
+_LINE_WIDTH, _LINE_HEIGHT = 700.0, 200.0
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """One plot.
+
+    Attributes
+    ----------
+    title : str
+    now, most : str
+        The last value, and that of the upper edge.
+    line, area : str
+        Points of the line, and of what is under it, in a picture 300 wide and 48 high.
+    """
+
+    title: str
+    now: str
+    most: str
+    line: str
+    area: str
+
+
+class LinePlot(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of an array with one axis.
+
+    Attributes
+    ----------
+    low, high, last : str
+        The least and the largest value, and the last index.
+    areas, lines : tuple of str
+        Points of what is between the smallest and the largest value of each interval, and of the line in the middle;
+        one for each part of the array without gaps. The picture is 700 wide and 200 high.
+    """
+
+    low: str
+    high: str
+    last: str
+    areas: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def line_plot(line: Line) -> LinePlot | None:
+    """Return the plot of a line; None if it has no number."""
+    highs, lows = [one for one in line.highs if one is not None], [one for one in line.lows if one is not None]
+    if not highs:
+        return None
+    top, bottom = max(highs), min(lows)
+    # Halves, since the difference of two large numbers may be infinite.
+    range_ = (top / 2 - bottom / 2) or 1.0
+    areas, lines, most = [], [], max(len(line.lows) - 1, 1)
+    pairs = enumerate(zip(line.lows, line.highs, strict=True))
+    for has_numbers, part in groupby(pairs, lambda one: one[1][0] is not None):
+        if has_numbers:
+            edges = [
+                (_LINE_WIDTH * at / most, _level(low, bottom, range_), _level(high, bottom, range_))
+                for at, (low, high) in part
+                if low is not None and high is not None
+            ]
+            if len(edges) == 1:
+                edges.append((edges[0][0] + 1, *edges[0][1:]))
+            under = [(x, low) for x, low, _ in reversed(edges)]
+            areas.append(" ".join(f"{x:.1f},{y:.1f}" for x, y in [*((x, high) for x, _, high in edges), *under]))
+            lines.append(" ".join(f"{x:.1f},{(low + high) / 2:.1f}" for x, low, high in edges))
+    ends = {"low": f"{bottom:.6g}", "high": f"{top:.6g}", "last": format_count(line.count - 1)}
+    return LinePlot(**ends, areas=tuple(areas), lines=tuple(lines))
+
+
+def _level(value: float, bottom: float, half_range: float) -> float:
+    share = (value / 2 - bottom / 2) / half_range
+    return 2 + (_LINE_HEIGHT - 4) * (1 - share)
+
+
+def plots_of(history: NodeHistory, load: Load) -> tuple[Plot, ...]:
+    """Return plots of processor, memory, disk, network, sessions and attempts; none without two samples."""
+    samples = history.samples
+    if len(samples) < 2:  # noqa: PLR2004 - a line has two ends
+        return ()
+    times = [one.time for one in samples]
+    network = [
+        (after.received - before.received + after.sent - before.sent) / max(after.time - before.time, 1e-3)
+        for before, after in pairwise(samples)
+    ]
+    rate: Callable[[float], str] = lambda value: f"{format_size(max(value, 0.0))}/s"  # noqa: E731
+    count: Callable[[float], str] = lambda value: format_count(int(value))  # noqa: E731
+    return (
+        _plot("Processor", times, [one.processor for one in samples], 100.0, lambda value: f"{value:.0f} %"),
+        _plot("Memory", times, [one.memory for one in samples], float(load.memory), format_size),
+        _plot("Disk", times, [one.disk for one in samples], float(load.disk), format_size),
+        _plot("Network", times[1:], network, 0.0, rate),
+        _plot("Sessions", times, [one.sessions for one in samples], 0.0, count),
+        _plot("Attempts that run", times, [one.running for one in samples], float(load.workers), count),
+    )
+
+
+def _plot(
+    title: str, times: Sequence[float], values: Sequence[float], most: float, shown: Callable[[float], str]
+) -> Plot:
+    """Return a plot from 0 to `most`, or to the greatest value if that is more."""
+    top = max(most, *values, 1.0) if len(values) > 1 else max(most, values[0], 1.0)
+    length = max(times[-1] - times[0], 1e-3)
+    points = [
+        (_WIDTH * (time - times[0]) / length, _HEIGHT - (_HEIGHT - 1) * max(value, 0.0) / top)
+        for time, value in zip(times, values, strict=True)
+    ]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    area = f"0,{_HEIGHT:.0f} {line} {points[-1][0]:.1f},{_HEIGHT:.0f}"
+    return Plot(title=title, now=shown(values[-1]), most=shown(top), line=line, area=area)

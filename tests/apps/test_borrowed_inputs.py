@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.apps.api import Context
-from dropflow.data.removed_directory import discard_directory, remove_directory, remove_rest
+from dropflow.data.shm_directory import discard_directory, remove_directory, remove_rest
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, InputLostError
 from tests.apps.test_execute import Bench, bench

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dropflow import local
 from dropflow.apps.api import Context
 from dropflow.apps.component_findings import with_time_limit
 from dropflow.engine.api import AttemptResult, Task
-from dropflow.engine.runners.threads import ThreadRunner
-from dropflow.engine.time_limit import time_limit
+from dropflow.engine.parameters import time_limit
 from dropflow.errors import BadGraphError, BadParameterError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.runners.threads import ThreadRunner
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.apps.test_execute import Bench
 from tests.engine.runners.test_pool import Answers
@@ -39,8 +39,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dropflow.apps.deadline._STOP_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.apps.deadline._INTERRUPT_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.apps.execute._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.apps.execute._INTERRUPT_SECONDS", 0.1)
 
 
 def _compute(_: Context) -> None:
@@ -85,7 +85,7 @@ def test_an_attempt_ends_at_its_limit(
 
 _TRACED = """
 import sys
-from dropflow.apps.deadline import Deadline
+from dropflow.apps.execute import Deadline
 from dropflow.errors import Interrupted
 
 try:
@@ -182,12 +182,12 @@ def test_a_session_continues_if_an_attempt_cannot_be_stopped(
     runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If native code does not return, the thread is abandoned or the worker process killed; each try counts."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._OVERDUE_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._OVERDUE_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     # With PyDLL the call holds the interpreter: no thread of the worker can do anything.
     library, seconds = ("CDLL", 3) if runner == "threads" else ("PyDLL", 98765)
     code = f"import ctypes\ndef f():\n    ctypes.{library}(None).sleep({seconds})"
-    result = local.run(_sleeper(code, tries=2), directory=tmp_path, runner=runner, workers=1)
+    result = local_run.run(_sleeper(code, tries=2), directory=tmp_path, runner=runner, workers=1)
 
     assert result.status is SessionState.FAILED
     assert [(failure.text, failure.attempts) for failure in result.failures] == [(LATE, 2)]
@@ -199,7 +199,7 @@ def test_an_invalid_limit_is_refused(value: object, tmp_path: Path) -> None:
     builder = GraphBuilder("g")
     builder.app("app", component="NullBarrierApp", arguments=(Argument(name="timeout", value=value, type="Float"),))
     with pytest.raises(BadGraphError, match="parameter 'timeout' is") as caught:
-        local.run(builder.build(), directory=tmp_path)
+        local_run.run(builder.build(), directory=tmp_path)
 
     assert "parameter 'timeout' is" in str(caught.value.problems)
 
@@ -252,6 +252,6 @@ def test_every_runner_applies_a_limit_among_the_application_arguments(tmp_path: 
         Argument(name="timeout", value=0.05, type="Float", parameter_type="ApplicationArgument"),
     )
     builder.app("app", component="dlg.apps.simple.SleepApp", arguments=arguments)
-    result = local.run(builder.build(), directory=tmp_path, runner=kind, workers=1)
+    result = local_run.run(builder.build(), directory=tmp_path, runner=kind, workers=1)
 
     assert [failure.text for failure in result.failures] == [LATE]

@@ -14,7 +14,7 @@ import pytest
 from dropflow.apps.api import App, Context
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
-from dropflow.data.read_content import read
+from dropflow.data.read import read
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, Task
 from dropflow.errors import AppError, StorageError, UsageError

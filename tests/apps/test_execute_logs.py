@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.apps.log_router import LogRouter
+from dropflow.apps.logs import LogRouter
 from dropflow.engine.drop_log import DropLog
 from dropflow.formatting import format_stamp
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dropflow.data.read_content import read
+from dropflow.data.read import read
 from dropflow.graph.templates import Argument
 from dropflow.testing.attempts import FAILED, SKIPPED, Attempted, Given, Wanted, try_app
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from dropflow.apps.api import Context
-from dropflow.data.file_writer import FileWriter
+from dropflow.data.file import FileWriter
 from dropflow.engine.api import AttemptResult
 from dropflow.engine.drop_log import DropLog
 from dropflow.errors import Interrupted

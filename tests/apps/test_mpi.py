@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
 from dropflow.errors import BadGraphError, MissingDependencyError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.translator.drawing import Drawing
 from translator.logical import Field
@@ -31,7 +31,7 @@ def job(command: str, ranks: int = 3, copies: int = 1, **fields: object) -> Phys
 
 def run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> tuple[SessionState, list[str]]:
     """Run a graph; return the state of the session, and the contents of its files."""
-    result = local.run(graph, directory=local.prepare_directory(directory), runner=runner, workers=2)
+    result = local_run.run(graph, directory=local_run.prepare_directory(directory), runner=runner, workers=2)
     folder = directory / "results"
     files = sorted(path for path in (directory / "files").rglob("*") if path.is_file()) + sorted(folder.iterdir())
     return result.status, [path.read_text() for path in files]

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 import dropflow
-from dropflow.apps.runner_choice import RunnerChoice, parse_runner
 from dropflow.errors import BadGraphError, BadParameterError, LinkError, MissingDependencyError
+from dropflow.runners.runner_choice import RunnerChoice, parse_runner
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 _OWN = """
 from dropflow.apps.execute import LocalExecutor
-from dropflow.engine.runners.inline import InlineRunner
+from dropflow.runners.inline import InlineRunner
 
 made = []
 
@@ -80,7 +80,7 @@ def test_a_missing_package_is_named(kind: str, extra: str, monkeypatch: pytest.M
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The session ends with the address and what to do."""
-    engine = pytest.importorskip("dropflow.engine.external.dask_engine")
+    engine = pytest.importorskip("dropflow.runners.dask_engine")
     monkeypatch.setattr(engine, "_CONNECT_SECONDS", 0.2)
     with pytest.raises(LinkError, match="no Dask scheduler that answers") as caught:
         dropflow.run(EXAMPLES / "hello.graph", runner="dask=tcp://127.0.0.1:1", directory=tmp_path / "run")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.apps.static_lookup import MissingName, find_absent, names_of
+from dropflow.apps.check import MissingName, find_absent, names_of
 
 BINDINGS = {
     "a = 1": {"a"},

@@ -11,10 +11,8 @@ from typing import Any, BinaryIO
 import psutil
 import pytest
 
-from dropflow.apps.command import Command
-from dropflow.apps.stdin_feeder import StdinFeeder
-from dropflow.data.stream_reader import StreamReader
-from dropflow.data.streams import StreamPublisher
+from dropflow.apps.command import Command, StdinFeeder
+from dropflow.data.streams import StreamPublisher, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import Interrupted, StorageError
 

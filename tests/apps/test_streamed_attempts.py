@@ -10,10 +10,10 @@ import pytest
 from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.execute import LocalExecutor
-from dropflow.apps.streaming_links import streaming_links
-from dropflow.data.stream_reader import StreamReader
+from dropflow.apps.template_cache import streaming_links
+from dropflow.data.streams import StreamReader
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Kind, Link, Template
 from dropflow.states import DropState
 

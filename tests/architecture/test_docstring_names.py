@@ -28,5 +28,5 @@ def test_modules_and_classes_that_docstrings_name_exist() -> None:
     """A renamed module or class is renamed in the docstrings too."""
     names = _names()
 
-    assert "dropflow.rest.operations" in names
+    assert "dropflow.api.operations" in names
     assert {place: name for name, place in names.items() if not exists(name)} == {}

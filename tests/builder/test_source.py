@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dropflow import Graph, app
-from dropflow.builder.source import code_of, import_path
+from dropflow.builder.functions import code_of, import_path
 from dropflow.errors import UsageError
 
 LIMIT = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 
 import dropflow
-from dropflow.builder.layout import placed
+from dropflow.builder.draft import placed
 from dropflow.problems import Severity
 from tests.builder.random_builders import WrittenGraph, written_graphs
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes

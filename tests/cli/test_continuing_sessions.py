@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
-from dropflow.local import prepare_directory, run
+from dropflow.sessions.local_run import prepare_directory, run
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 

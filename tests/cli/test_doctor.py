@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.records import Child, Load, ManagerInfo, NodeInfo
 from dropflow.cli.doctor import examine_cluster
 from dropflow.cli.doctor.checks import findings
 from dropflow.cli.doctor.evidence import Evidence, Finding, ManagerReport
 from dropflow.clock import SystemClock
-from dropflow.rest.client import Client
-from dropflow.rest.manager_records import Child, Load, ManagerInfo, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.version import __version__
 from managers.service import Service

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.doctor.checks import findings, notes
+from dropflow.api.records import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.cli.doctor.checks import ProbePlan, findings, notes, plan_probes
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
-from dropflow.cli.doctor.remote import ProbePlan, plan_probes
-from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo, ProbeResult
 from dropflow.version import __version__
 
 DARK = "it does not answer within 5 s"

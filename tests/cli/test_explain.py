@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dropflow.engine.journal import replay
+from dropflow.graph.codec import load
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
-from dropflow.graph_file import load
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 

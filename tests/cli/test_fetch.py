@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.contents import ContentEnd, ContentsRequest, Download, read_records, write_records
+from dropflow.api.requests import ResultList
 from dropflow.cli.incoming_files import IncomingFile
 from dropflow.errors import LinkError
-from dropflow.rest.content_records import ContentEnd, ContentsRequest, read_records, write_records
-from dropflow.rest.download import Download
-from dropflow.rest.operation_records import ResultList
-from dropflow.session_views.result_paths import UNFINISHED
 from dropflow.testing.fake_manager import FakeManager
+from dropflow.web.cause_groups import UNFINISHED
 from tests.cli.answers import Command
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dropflow import local
-from dropflow.graph_file import load
+from dropflow.graph.codec import load
+from dropflow.sessions import local_run
 from tests.cli.answers import Command
 from tests.translator.templates import template
 from translator.pipeline import translate
@@ -138,7 +138,7 @@ def test_a_template_can_be_unrolled_with_values(command: Command, path: Path) ->
 def test_a_session_keeps_what_it_was_made_from(path: Path, tmp_path: Path) -> None:
     """The graph in the directory of a session has the note, filled before or when it was translated."""
     graph = translate(path, settings=["n=2"]).graph
-    local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
     note = json.loads(load(tmp_path / "run" / "graph.dfg").meta["template"])
 
     assert (note["name"], note["values"]) == ("t", {"n": "2", "who": "world"}) or note["values"]["n"] == 2

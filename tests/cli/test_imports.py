@@ -14,7 +14,7 @@ _LARGE = (
     *("asyncio", "bottle", "cloudpickle", "concurrent.futures", "http.client", "humanize", "jsonschema"),
     *("multiprocessing", "numpy", "platformdirs", "prometheus_client", "psutil", "pymetis", "rich", "rustworkx"),
     *("subprocess", "tarfile", "waitress", "zeroconf", "zmq"),
-    *("dropflow.apps", "dropflow.data", "dropflow.engine", "dropflow.graph", "dropflow.rest.client"),
+    *("dropflow.apps", "dropflow.data", "dropflow.engine", "dropflow.graph", "dropflow.api.client"),
     *("managers.node", "managers.composite", "managers.links", "translator.pipeline"),
 )
 
@@ -96,7 +96,7 @@ def test_help_of_no_command_imports_a_large_module() -> None:
 
 def test_commands_that_ask_a_manager_import_no_numpy(tmp_path: Path) -> None:
     """Only commands that draw, compute or send a graph pay for it, and for the engine, components and tar files."""
-    small = {"http.client", "platformdirs", "dropflow.apps", "dropflow.data", "dropflow.rest.client"}
+    small = {"http.client", "platformdirs", "dropflow.apps", "dropflow.data", "dropflow.api.client"}
     large = [module for module in _LARGE if module not in small] + ["dropflow.apps.registry", "dropflow.data.registry"]
     printed = _run(_ASK, *large, typed=json.dumps(_CLIENT), where=tmp_path)
 
@@ -114,6 +114,6 @@ def test_ctrl_c_during_an_import_ends_the_command_without_a_traceback(module: st
 
 def test_a_command_with_sigint_ignored_ignores_it() -> None:
     """As in a shell that starts commands in the background."""
-    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.version", "dropflow", "version")
+    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.misc", "dropflow", "version")
 
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.contents import ContentBegin
+from dropflow.api.records import ResultInfo
 from dropflow.cli.incoming_files import KeptPart, ResultDirectory
-from dropflow.data.fingerprint import fingerprint
+from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError
-from dropflow.rest.content_records import ContentBegin
-from dropflow.rest.session_records import ResultInfo
-from dropflow.session_views.result_paths import UNFINISHED, _confined, result_paths
+from dropflow.web.cause_groups import UNFINISHED, _confined, result_paths
 
 PATHS = st.lists(st.sampled_from(["a", "b", "..", ".", "", "c d", "~"]), min_size=1).map("/".join)
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from dropflow.logs.records import LogLine, LogPage
+from dropflow.api.logs import LogLine, LogPage
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 
@@ -94,7 +94,7 @@ def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) 
 
 def _manager_lines(manager: FakeManager) -> None:
     made = [
-        LogLine(time=at, node=manager.name, drop="", name="dropflow.rest", level=level, text=text, at=0)
+        LogLine(time=at, node=manager.name, drop="", name="dropflow.api", level=level, text=text, at=0)
         for at, (level, text) in enumerate((("INFO", "listens"), ("WARNING", "slow")))
     ]
     manager.print_lines(manager.name, made)
@@ -107,8 +107,8 @@ def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> 
 
     assert whole.status == 0
     assert [line.split(" ", 1)[1] for line in whole.text.splitlines()] == [
-        f"INFO    {manager.name} dropflow.rest: listens",
-        f"WARNING {manager.name} dropflow.rest: slow",
+        f"INFO    {manager.name} dropflow.api: listens",
+        f"WARNING {manager.name} dropflow.api: slow",
     ]
     assert ask("log", "--manager", manager.name, "--level", "warning").text.count("\n") == 1
     assert ask("log", "--manager", manager.name, "--last", "1").text.endswith("slow\n")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dropflow.graph_file import load, save
-from dropflow.rest.manager_records import Load, NodeInfo
+from dropflow.api.records import Load, NodeInfo
+from dropflow.graph.codec import load, save
 from dropflow.testing.fake_manager import FakeManager
 from managers.service import Service
 from tests.cli.answers import Command

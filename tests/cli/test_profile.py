@@ -6,23 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.api.records import Load, NodeInfo
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
-from dropflow.graph_file import load, save
-from dropflow.rest.manager_records import Load, NodeInfo
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
-from dropflow.times.octets import TimesSection
-from dropflow.times.records import RECORD
+from dropflow.times.octets import RECORD, TimesSection
 from managers.node.manager import NodeManager
 from managers.service import Service
 from tests.cli.answers import Command
 from tests.cli.conftest import TOKEN
-from translator.planning.judge import judge
-from translator.planning.machines import equal_machines
-from translator.planning.measured import MeasuredNode, with_measured_nodes
-from translator.planning.profile_file import read_profile, write_profile
+from translator.plan.machines import equal_machines
+from translator.plan.measured import MeasuredNode, with_measured_nodes
+from translator.plan.move_bound import judge
+from translator.plan.profile_file import read_profile, write_profile
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 

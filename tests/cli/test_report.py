@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.cli.picture_files import replacing
+from dropflow.cli.times import replacing
 from dropflow.errors import BadFileError
 from tests.cli.answers import Command
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.error_body import is_loopback
+from dropflow.api.records import DropQuery
 from dropflow.cli.connection import connect_to
-from dropflow.cli.options import ConnectionOptions
-from dropflow.loopback import is_loopback
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import DropQuery
+from dropflow.cli.option_types import ConnectionOptions
 from managers.keys import create
 from tests.drawn_graphs import data, draw, function
 from tests.filling import fill

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from dropflow.api.records import DropQuery
+from dropflow.api.requests import DrainRequest
 from dropflow.cli.session_replies import SessionChange
 from dropflow.cli.sessions import SessionsReply
 from dropflow.errors import LinkError
-from dropflow.rest.operation_records import DrainRequest
-from dropflow.rest.session_records import DropQuery
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from tests.cli.answers import Command
 

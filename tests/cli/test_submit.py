@@ -8,22 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dropflow.api.records import Load, NodeInfo, SessionDetail, SessionInfo, SubmitQuery
 from dropflow.cli import watch
-from dropflow.cli.planning_options import PlanningChoice
+from dropflow.cli.graph_options import PlanningChoice
 from dropflow.cli.submit import PlacementOptions, fit
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.manager_records import Load, NodeInfo
-from dropflow.rest.session_records import SessionDetail, SessionInfo, SubmitQuery
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
-from managers.composite.assignment import assign
+from managers.planning import assign
 from managers.service import Service
 from tests.cli.answers import Command
-from translator.partition.registry import partition
-from translator.planning.live_machines import live_machines
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.live_machines import live_machines
+from translator.plan.registry import partition
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NODES = ("a", "b", "c")

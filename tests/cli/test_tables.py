@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail
 from dropflow.cli.output import CommandOutput, output_for
-from dropflow.cli.run_reply import RunReply
+from dropflow.cli.progress import columns, shell_command
+from dropflow.cli.run import RunReply
 from dropflow.cli.session_replies import SessionReply, session_failure_lines
-from dropflow.cli.tables import columns, shell_command
 from dropflow.drop_counts import DropCounts
-from dropflow.engine.reports import FailureReport
+from dropflow.engine.statistics import FailureReport
 from dropflow.formatting import printable
-from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 
 from dropflow.cli.times import TimesReply
-from dropflow.testing.shapes import fan
-from dropflow.times.analysis import analyse, statistics_of
+from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.statistics import NodeTraffic
+from dropflow.times.timeline import analyse, statistics_of
 from tests.cli.answers import Command
 from tests.times.made_times import sections_of
 

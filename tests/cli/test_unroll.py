@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.graph.codec import load
 from dropflow.graph.text_ids import oids
-from dropflow.graph_file import load
 from tests.cli.answers import Command
 
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"

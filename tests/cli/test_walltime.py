@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.run_reply import RunReply, exit_of_run
-from dropflow.cli.walltime import parse_walltime
-from dropflow.graph.builder import GraphBuilder
+from dropflow.cli.option_types import parse_walltime
+from dropflow.cli.run import RunReply, exit_of_run
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.resume_run import resume
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import resume
 from dropflow.states import SessionState
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_manager import VirtualClock
 
 _NOW = datetime(2027, 1, 31, 23, 0, tzinfo=timezone(timedelta(hours=1)))
 
@@ -59,9 +59,9 @@ def _graph() -> PhysicalGraph:
 def test_a_run_starts_nothing_that_cannot_end_by_its_walltime(runner: str, tmp_path: Path) -> None:
     """It is PAUSED, says how to go on, and is resumed to its end."""
     until = datetime.now(UTC).timestamp() + 1800
-    result = local.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check_invariants=True)
+    result = local_run.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check_invariants=True)
     reply = RunReply.of(result)
-    again = resume(tmp_path, local.RunOptions(runner="inline"))
+    again = resume(tmp_path, local_run.RunOptions(runner="inline"))
 
     assert (result.status, result.states["COMPLETED"]) == (SessionState.PAUSED, 2)
     assert not reply.ok
@@ -73,7 +73,7 @@ def test_a_run_starts_nothing_that_cannot_end_by_its_walltime(runner: str, tmp_p
 def test_a_walltime_that_is_far_away_changes_nothing(tmp_path: Path) -> None:
     """The run ends as without one."""
     clock = VirtualClock()
-    result = local.run(
+    result = local_run.run(
         _graph(), directory=tmp_path, runner="inline", clock=clock, until=datetime.now(UTC).timestamp() + 1e6
     )
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import local
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import kept_together, placement_groups
+from dropflow.graph.slices import kept_together, placement_groups
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing
@@ -73,7 +73,7 @@ def graph_of(*arguments: object, **options: object) -> PhysicalGraph:
 
 def run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> SessionState:
     """Run a graph."""
-    return local.run(graph, directory=local.prepare_directory(directory, overwrite=True), runner=runner).status
+    return local_run.run(graph, directory=local_run.prepare_directory(directory, overwrite=True), runner=runner).status
 
 
 def test_the_counts_of_a_service() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from dask.task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 
-from dropflow.dask.fused_chains import with_fused_chains
+from dropflow.dask.translate import with_fused_chains
 
 
 def _value(nodes: Any, key: str) -> Any:

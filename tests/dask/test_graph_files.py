@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import dropflow.dask
-from dropflow import local
-from dropflow.dask.chunk_inputs import described
-from dropflow.dask.layer_volumes import layer_chunks
-from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession
+from dropflow.dask.lost_chunks import described
+from dropflow.dask.persist import ChunkPlace, PersistedChunk, PersistedSession
+from dropflow.dask.translate import layer_chunks
 from dropflow.engine.session import Session
 from dropflow.errors import BadFileError, BadParameterError
+from dropflow.graph.codec import load
 from dropflow.graph.text_ids import row_of
-from dropflow.graph_file import load
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 
 
@@ -27,7 +27,7 @@ def test_a_computation_runs_from_its_file(tmp_path: Path) -> None:
     graph = load(tmp_path / "x.dfg")
     assert graph.parts == 2
     sessions: list[Session] = []
-    result = local.run(graph, directory=tmp_path / "run", runner="inline", on_session=sessions.append)
+    result = local_run.run(graph, directory=tmp_path / "run", runner="inline", on_session=sessions.append)
     assert result.status is SessionState.FINISHED
     values = []
     for oid in (total, same):

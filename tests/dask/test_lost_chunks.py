@@ -19,20 +19,16 @@ from dask.task_spec import Alias, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.dask import lost_chunks, remote_sessions
-from dropflow.dask.chunk_inputs import read_chunks
+from dropflow.api.contents import ContentError, Download, write_records
+from dropflow.api.error_body import to_body
+from dropflow.api.records import NodeInfo, ResultInfo
+from dropflow.api.requests import ResultList
+from dropflow.dask import lost_chunks, remote
 from dropflow.dask.chunk_sources import fetched, located
-from dropflow.dask.lost_chunks import LostChunksError, Recipe, compute_again, persisted_chunks
-from dropflow.dask.persisted import ChunkPlace, Hold, LostContentsError, PersistedChunk, PersistedSession
-from dropflow.dask.releasing import releaser
+from dropflow.dask.lost_chunks import LostChunksError, Recipe, compute_again, persisted_chunks, read_chunks
+from dropflow.dask.persist import ChunkPlace, Hold, LostContentsError, PersistedChunk, PersistedSession, releaser
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import GoneError, LinkError, NotFoundError, StorageError
-from dropflow.rest.content_records import ContentError, write_records
-from dropflow.rest.download import Download
-from dropflow.rest.error_body import to_body
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import ResultInfo
 
 
 class Nodes:
@@ -377,12 +373,12 @@ def test_lost_chunks_of_several_sessions_are_found_together() -> None:
     manager.listed = {name: {0: "a", 1: "a"} for name in "st"}
 
     with pytest.raises(LostChunksError, match=r"session 's' .*; 1 other session lost chunks, too") as found:
-        remote_sessions._locate(manager, chunks, {})
+        remote._locate(manager, chunks, {})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 2), ("t", 2)]
     with pytest.raises(LostChunksError, match="it is not on this node") as found:
-        remote_sessions._locate(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
+        remote._locate(manager, chunks[:2] + chunks[3:5], {(sessions[0], "a"): "it is not on this node"})
     assert [chunk.key for chunk, _ in found.value.chunks] == [("s", 0), ("s", 1)]
-    assert remote_sessions._locate(manager, chunks[3:5], {}) is None
+    assert remote._locate(manager, chunks[3:5], {}) is None
 
 
 def test_contents_that_a_node_does_not_have() -> None:

@@ -7,8 +7,8 @@ from dask.task_spec import Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.dask.memory_budget import MemoryBudget
 from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.values import MemoryBudget
 
 
 def _task(key: str, needs: list[str]) -> Task:

@@ -20,23 +20,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dropflow.dask
-from dropflow import local
-from dropflow.dask.chunk_inputs import read_chunks, wanted_chunks, with_chunks_of
+from dropflow.api.records import NodeInfo, ResultInfo
+from dropflow.api.requests import ResultList
 from dropflow.dask.chunk_sources import DirectoryChunks, located
-from dropflow.dask.initial_placement import with_drops_on, with_parts
-from dropflow.dask.persisted import ChunkPlace, PersistedChunk, PersistedSession, close_all
-from dropflow.dask.portable_graph import portable
-from dropflow.dask.releasing import releaser
-from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.lost_chunks import read_chunks, wanted_chunks, with_chunks_of
+from dropflow.dask.persist import ChunkPlace, PersistedChunk, PersistedSession, close_all, releaser
+from dropflow.dask.portable import portable
+from dropflow.dask.translate import TranslatedGraph, translate, with_drops_on, with_parts
 from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, NotFoundError
 from dropflow.graph.codec import dump, parse
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import ResultInfo
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from translator.planning.machines import Machines, NodeCapacity
+from translator.plan.machines import Machines, NodeCapacity
 
 
 class _Values:
@@ -319,7 +316,7 @@ def _executed(tasks: TranslatedGraph, directory: Path) -> tuple[Session, dict[in
     """Execute a graph as it comes from the wire; return the session, and where its results are."""
     graph = parse(b"".join(dump(portable(tasks))))
     sessions: list[Session] = []
-    result = local.run(graph, directory=directory, runner="inline", on_session=sessions.append)
+    result = local_run.run(graph, directory=directory, runner="inline", on_session=sessions.append)
     assert result.status is SessionState.FINISHED, result.failures
     places = {}
     for drop in tasks.results.values():

@@ -21,9 +21,7 @@ from dask.utils import SerializableLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dropflow import local
-from dropflow.dask.lost_stores import is_store, refuse_lost_stores, stores_here
-from dropflow.dask.portable_graph import portable
+from dropflow.dask.portable import is_store, portable, refuse_lost_stores, stores_here
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask_tasks.logged_exceptions import exception_in_log, log_exception, without_exceptions
 from dropflow.dask_tasks.task_app import TASKS_FIELD
@@ -33,6 +31,7 @@ from dropflow.engine.session import Session
 from dropflow.errors import AppError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.templates import Kind
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 
 
@@ -68,7 +67,7 @@ def _values(tasks: TranslatedGraph, directory: Path) -> Mapping[Hashable, Any]:
     """Execute a graph as it comes from the wire."""
     graph = parse(b"".join(dump(portable(tasks))))
     sessions: list[Session] = []
-    result = local.run(graph, directory=directory, runner="inline", on_session=sessions.append)
+    result = local_run.run(graph, directory=directory, runner="inline", on_session=sessions.append)
     assert result.status is SessionState.FINISHED, result.failures
     values = {}
     for key, drop in tasks.results.items():
@@ -326,7 +325,7 @@ def test_an_exception_is_in_the_log(tmp_path: Path) -> None:
 
     tasks = _translated({"x": (fail, 1)}, ["x"])
 
-    result = local.run(portable(tasks), directory=tmp_path / "run", runner="inline")
+    result = local_run.run(portable(tasks), directory=tmp_path / "run", runner="inline")
 
     log = Path(result.failures[0].log).read_bytes()
     found = exception_in_log(log)
@@ -370,7 +369,7 @@ def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) ->
 
     tasks = _translated({"w": (write, "a"), "r": (lambda: Path("cfg").read_bytes(),), "t": (tidy,)}, ["w", "r", "t"])
 
-    result = local.run(portable(tasks), directory=tmp_path / "run", runner="processes", workers=1)
+    result = local_run.run(portable(tasks), directory=tmp_path / "run", runner="processes", workers=1)
 
     texts = {report.drop: f"{report.text} {report.detail}" for report in result.failures}
     assert set(texts) == {"dask_w.task_0", "dask_r.task_0"}

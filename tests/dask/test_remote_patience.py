@@ -11,21 +11,20 @@ pytest.importorskip("dask", reason="needs the extra 'dask'")
 import dask
 from dask._task_spec import convert_legacy_graph
 
+from dropflow.api.client import Client
+from dropflow.api.openapi import StreamSlots
+from dropflow.api.patience import PatientClient
+from dropflow.api.records import ResultInfo, SessionDetail
+from dropflow.api.requests import ResultList, ResultsQuery
 from dropflow.builder.results import SubmittedGraph
-from dropflow.dask import Scheduler, chunk_sources, remote_sessions
-from dropflow.dask.persisted import ChunkPlace
+from dropflow.dask import Scheduler, chunk_sources, remote
+from dropflow.dask.persist import ChunkPlace
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.errors import AppError, BadParameterError, DropflowError, LinkError, NotFoundError
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ResultList, ResultsQuery
-from dropflow.rest.patience import PatientClient
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_records import ResultInfo, SessionDetail
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import serve
-from dropflow.testing.shapes import fan
-from managers.routes.operation_handlers import api_v1_routes
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, VirtualClock
+from dropflow.testing.faults import serve
+from managers.routes.handlers import api_v1_routes
 
 AWAY = LinkError("nothing listens there")
 
@@ -96,7 +95,7 @@ def tasks() -> TranslatedGraph:
 
 def _wait(client: PatientClient) -> str:
     session = SubmittedGraph(client.client, "dask-1", fan(4))
-    return remote_sessions._end(client, session, progress=False).status
+    return remote._end(client, session, progress=False).status
 
 
 def test_a_session_goes_on_while_its_manager_is_away(
@@ -200,11 +199,11 @@ def test_values_of_a_late_node(
             raise AWAY
         return _fetched(client, session, nodes)
 
-    monkeypatch.setattr(remote_sessions, "fetched", late)
+    monkeypatch.setattr(remote, "fetched", late)
     manager.row, manager.answers = tasks.results["x"], False
     connections.next = lambda: setattr(manager, "answers", True)
 
-    assert remote_sessions._values(client, "dask-1", tasks) == {"x": "from n2"}
+    assert remote._values(client, "dask-1", tasks) == {"x": "from n2"}
     assert connections.count == 3
 
 
@@ -227,7 +226,7 @@ def test_values_of_a_node_that_stays_away(client: PatientClient, manager: LateMa
     manager.answers = False
 
     with pytest.raises(LinkError, match=r"no answer for 60 s: 1 values of the session dask-1 .* do not answer: n2"):
-        remote_sessions._values(client, "dask-1", tasks)
+        remote._values(client, "dask-1", tasks)
 
 
 def test_values_that_are_lost(
@@ -237,7 +236,7 @@ def test_values_that_are_lost(
     manager.answers, manager.silent = False, ()
 
     with pytest.raises(AppError, match="1 values of the session dask-1 are not there, such as that of 'x'"):
-        remote_sessions._values(client, "dask-1", tasks)
+        remote._values(client, "dask-1", tasks)
 
     assert connections.count == 1
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.openapi import StreamSlots
 from dropflow.builder.results import SubmittedGraph
-from dropflow.dask.session_progress import shown
+from dropflow.dask.remote import shown
 from dropflow.notebook import HtmlView
-from dropflow.rest.client import Client
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import serve
-from dropflow.testing.shapes import fan
-from managers.routes.operation_handlers import api_v1_routes
+from dropflow.testing.faults import serve
+from managers.routes.handlers import api_v1_routes
 
 
 @pytest.fixture

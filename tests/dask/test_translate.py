@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from dask.task_spec import Alias, DataNode, Task, TaskRef
 
-from dropflow.dask.key_groups import KeyGroup, group_keys
-from dropflow.dask.layer_volumes import layer_volumes
-from dropflow.dask.translate import TranslatedGraph, translate
+from dropflow.dask.translate import KeyGroup, TranslatedGraph, group_keys, layer_volumes, translate
 from dropflow.errors import BadGraphError
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, row_of

@@ -13,7 +13,7 @@ from dask.callbacks import Callback
 
 import dropflow.dask
 from dropflow.dask.translate import translate
-from dropflow.dask.value_memory import ValueMemory, value_of
+from dropflow.dask.values import ValueMemory, value_of
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import BadParameterError, StorageError
 

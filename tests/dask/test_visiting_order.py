@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.dask.visiting_order import best_order
+from dropflow.dask.translate import best_order
 
 
 def _order(needs: list[list[int]], ends: list[int]) -> list[int]:

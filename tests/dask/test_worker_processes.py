@@ -24,10 +24,10 @@ from dask.callbacks import Callback
 
 import dropflow.dask
 import tests.dask.test_worker_processes as here
-from dropflow.dask import Scheduler, chunk_sources, remote_sessions
-from dropflow.dask.persisted import PersistedChunk
+from dropflow.api.client import Client
+from dropflow.dask import Scheduler, chunk_sources, remote
+from dropflow.dask.persist import PersistedChunk
 from dropflow.errors import AppError, BadParameterError, GoneError, HttpError
-from dropflow.rest.client import Client
 from tests.e2e.cluster import Cluster, Running, until
 
 cloudpickle.register_pickle_by_value(here)
@@ -349,7 +349,7 @@ def test_an_interrupt_in_the_middle_of_a_submission_ends_the_session(monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(chunk_sources, "connected", lambda **_: Manager())
-    monkeypatch.setattr(remote_sessions, "submit", interrupted)
+    monkeypatch.setattr(remote, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
         da.ones(2).sum().compute(scheduler=Scheduler(to="http://x:1").get)
 

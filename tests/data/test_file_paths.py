@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.data import file_paths as naming
-from dropflow.data.file_paths import PLACEHOLDERS, check_name, final_path
+from dropflow.data import file as naming
+from dropflow.data.file import PLACEHOLDERS, check_name, final_path
 from dropflow.errors import BadParameterError
 from dropflow.ids import drop_file_name
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dropflow.data.kept_content import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.data.registry import DATA_COMPONENTS, store_for
+from dropflow.data.repository import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.data.store import Slot, Store
 from dropflow.data.workspace import Workspace
 from dropflow.errors import BadGraphError, GoneError

@@ -7,9 +7,9 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.data.memory import SMALL
-from dropflow.data.memory_limit import MemoryLimitedRepository
-from dropflow.data.read_content import read
+from dropflow.data.read import read
 from dropflow.data.registry import store_for
+from dropflow.data.repository import MemoryLimitedRepository
 from dropflow.data.store import Slot
 from dropflow.engine.api import Handle
 from dropflow.engine.host_memory import HostMemory, Pressure

@@ -14,16 +14,16 @@ import pytest
 
 from dropflow.apps.encodings import encode
 from dropflow.clock import SystemClock
-from dropflow.data.file_writer import FileWriter
+from dropflow.data.file import FileWriter
 from dropflow.data.memory import SMALL
-from dropflow.data.read_content import EMPTY, NULL, open_content, read, verify
+from dropflow.data.read import EMPTY, NULL, open_content, read, verify
 from dropflow.data.registry import store_for
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import row_of
 

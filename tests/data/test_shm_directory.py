@@ -76,7 +76,7 @@ def test_each_repository_has_its_own_directory(tmp_path: Path) -> None:
 
 def test_a_mapped_content_is_readable_after_its_release(tmp_path: Path) -> None:
     """A mapped content stays readable when its file is removed."""
-    from dropflow.data.read_content import view  # noqa: PLC0415 - only here
+    from dropflow.data.read import view  # noqa: PLC0415 - only here
     from dropflow.engine.api import Handle  # noqa: PLC0415 - only here
 
     path = segments.claim("mine", tmp_path)

@@ -15,14 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow.data.directory import DirectoryStore
-from dropflow.data.file import FileStore
-from dropflow.data.json_file import JsonStore
-from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter
-from dropflow.data.null import NullStore
+from dropflow.data.file import FileStore, JsonStore
+from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter, NullStore, SharedMemoryStore
 from dropflow.data.parameter_set import ParameterSetStore
-from dropflow.data.read_content import EMPTY, NULL, read, verify
+from dropflow.data.read import EMPTY, NULL, read, verify
 from dropflow.data.repository import LocalRepository
-from dropflow.data.shared_memory import SharedMemoryStore
 from dropflow.data.store import Slot, Store
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, BadFileError, BadParameterError

@@ -18,19 +18,17 @@ from hypothesis import strategies as st
 
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import streams
-from dropflow.data.file_writer import FileWriter
-from dropflow.data.stream_reader import StreamReader
-from dropflow.data.streamed_writer import StreamedWriter
-from dropflow.data.streams import StreamPublisher
+from dropflow.data.file import FileWriter
+from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, Interrupted, StorageError
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_manager import VirtualClock
 
 SECONDS = 60
 
 READS = """
 import sys
-from dropflow.data.stream_reader import StreamReader
+from dropflow.data.streams import StreamReader
 reader = StreamReader(sys.argv[1])
 print(len(reader.read(int(sys.argv[2]))), flush=True)
 sys.stdin.readline()

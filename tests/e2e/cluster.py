@@ -11,13 +11,13 @@ from typing import Self
 
 import numpy as np
 
-from dropflow import local
+from dropflow.api.client import Client
+from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.clock import SystemClock
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
+from dropflow.sessions import local_run
 from tests.processes import Running
 
 __all__ = [
@@ -184,7 +184,7 @@ def finished(client: Client, session: str, seconds: float = 30.0) -> SessionDeta
 
 def expected_end(directory: Path, **shape: int) -> bytes:
     """Return the result of a `pipeline` of this shape in one process."""
-    local.run(pipeline(seconds=0.0, **shape), directory=local.prepare_directory(directory), runner="threads")
+    local_run.run(pipeline(seconds=0.0, **shape), directory=local_run.prepare_directory(directory), runner="threads")
     return next((directory / "results").glob("pipeline_end_0*")).read_bytes()
 
 

@@ -23,11 +23,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState
 from managers.messages import PromiseView
 from managers.node.events import ContinueSession, SendToPeer, SilenceSession
-from managers.node.session_host import SessionHost
-from managers.node.session_resources import ProcessResources
+from managers.node.host import SessionHost
+from managers.node.resources import ProcessResources
 from managers.recovery.records import ViewDecision, unpack_column
-from managers.simulation.history import Gone, Promised, Record, check_history
-from managers.simulation.recorder import Recorder
+from managers.simulation.history import Gone, Promised, Record, Recorder, check_history
 
 __all__ = ["Decided", "History", "Line", "recorded"]
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 
-from dropflow.rest.client import Client
+from dropflow.api.client import Client
 from tests.browser import needs_chromium, open_browser
 from tests.processes import Running
 

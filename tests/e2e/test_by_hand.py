@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.rest.client import Client
+from dropflow.api.client import Client
 from tests.processes import Running, gone, run
 
 pytestmark = pytest.mark.slow

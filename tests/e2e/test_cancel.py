@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.api.client import Client
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.client import Client
 from tests.e2e.cluster import Cluster, finished, pipeline, scattered, submit, underway, until
 from tests.processes import gone
 

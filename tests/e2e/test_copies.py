@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.api.records import SubmitQuery
+from dropflow.api.requests import ResumeRequest
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.session_records import SubmitQuery
 from tests.e2e.cluster import Cluster, content, finished, until
 from tests.nightly import nightly
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow import local
-from dropflow.apps.streaming_links import streaming_links
+from dropflow.apps.template_cache import streaming_links
 from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError
-from dropflow.testing.runner_conformance import RunOutcome, outcome_of
+from dropflow.sessions import local_run
+from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.corpus import needs_corpus
 from tests.e2e.test_corpus_runs import RUNS, awake
 
@@ -61,9 +61,9 @@ def outcome(path: Path, directory: Path, runner: str) -> RunOutcome | str:
     """Return what a graph gives with a runner, or why it is refused."""
     sessions: list[Session] = []
     try:
-        local.run(
+        local_run.run(
             awake(path),
-            directory=local.prepare_directory(directory),
+            directory=local_run.prepare_directory(directory),
             runner=runner,
             workers=2,
             on_session=sessions.append,

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow import local
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.errors import BadGraphError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from translator.pipeline import translate
@@ -64,7 +64,7 @@ def awake(path: Path) -> PhysicalGraph:
 
 def run(path: Path, directory: Path) -> SessionResult:
     """Translate and run a file in worker processes."""
-    return local.run(awake(path), directory=local.prepare_directory(directory / "run"), workers=2)
+    return local_run.run(awake(path), directory=local_run.prepare_directory(directory / "run"), workers=2)
 
 
 @needs_corpus

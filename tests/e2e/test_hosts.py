@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.records import DropQuery, SessionDetail
 from dropflow.errors import StorageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import DropQuery, SessionDetail
 from tests.e2e.cluster import (
     Cluster,
     content,

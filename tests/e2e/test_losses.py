@@ -14,14 +14,14 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow import local
+from dropflow.api.client import Client
+from dropflow.api.records import DropQuery
 from dropflow.clock import SystemClock
 from dropflow.errors import DropflowError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import DropQuery
+from dropflow.sessions import local_run
 from tests.e2e.cluster import (
     Cluster,
     content,
@@ -363,8 +363,8 @@ def test_iterations_that_replace_one_file_survive_a_loss(three: Three, tmp_path:
     assert until(lambda: three.client.session("s").view == 1)
     go.touch()
     detail = finished(three.client, "s")
-    go_on = local.run(
-        replacing(tmp_path / "others", 0.0), directory=local.prepare_directory(tmp_path / "alone"), runner="inline"
+    go_on = local_run.run(
+        replacing(tmp_path / "others", 0.0), directory=local_run.prepare_directory(tmp_path / "alone"), runner="inline"
     )
 
     assert (detail.status, detail.states) == ("FINISHED", {"COMPLETED": go_on.drops})

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import DropQuery
+from dropflow.api.requests import DrainRequest
 from dropflow.errors import NotFoundError
-from dropflow.rest.operation_records import DrainRequest
-from dropflow.rest.session_records import DropQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, submit, underway, until
 
 pytestmark = pytest.mark.slow

@@ -17,21 +17,21 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow import local
+from dropflow.api.contents import Download
+from dropflow.api.records import DropQuery, SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.errors import BadGraphError
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import kept_together, placement_groups
+from dropflow.graph.slices import kept_together, placement_groups
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import oids
-from dropflow.rest.download import Download
-from dropflow.rest.session_records import DropQuery, SubmitQuery
+from dropflow.sessions import local_run
 from dropflow.states import DropState, SessionState
-from managers.composite.deployment_plan import plan_deployment
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
+from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.nightly import nightly
 from translator.pipeline import translate
@@ -86,9 +86,9 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
         patience.append(threading.Timer(_PATIENCE, session.cancel))
         patience[0].start()
 
-    result = local.run(
+    result = local_run.run(
         graph,
-        directory=local.prepare_directory(directory),
+        directory=local_run.prepare_directory(directory),
         runner="threads",
         workers=2,
         on_session=watch,

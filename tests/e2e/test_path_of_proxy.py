@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dropflow.rest.pages.places import Places, ServerAddress, login_url, public_address
-from dropflow.rest.pages.tickets import request_ticket, ticket_reply
-from dropflow.rest.server.rest_server import RestServer
+from dropflow.api.rest_server import RestServer
+from dropflow.web.places import Places, ServerAddress, login_url, public_address
+from dropflow.web.tickets import request_ticket, ticket_reply
 from managers.node.manager import NodeManager
 from managers.service import Service, make_access_rules
 from tests.browser import needs_chromium, open_browser, open_window
 from tests.path_proxy import PathProxy, path_proxy
-from translator.web.application import STREAMS, make_translator
+from translator.web.routes import STREAMS, make_translator
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=60_000)  # a busy machine is slow

@@ -17,19 +17,19 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from dropflow import local
+from dropflow.api.records import DropQuery, SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.rest.session_records import DropQuery, SubmitQuery
+from dropflow.sessions import local_run
 from dropflow.states import DropState
-from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
-from managers.composite.deployment_plan import plan_deployment
+from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.links import LinkSettings
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
+from managers.planning import plan_deployment
 from tests.e2e.cluster import pipeline, scattered
 
 pytestmark = pytest.mark.slow
@@ -141,7 +141,7 @@ def _wait(node: NodeManager, session: str) -> None:
 
 def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
     kept: list[Session] = []
-    local.run(graph, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
+    local_run.run(graph, directory=local_run.prepare_directory(directory), runner="threads", on_session=kept.append)
     names = oids(graph, range(graph.drops))
     states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}

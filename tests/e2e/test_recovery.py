@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions import local_run
 from managers.simulation.history import Committed, Promised
 from tests.e2e.cluster import Cluster, content, finished, pipeline, port_of, scattered, submit, underway, until
 from tests.e2e.recorded_node import Decided, History, recorded
@@ -54,8 +54,8 @@ def test_a_killed_node_is_replaced_and_may_come_back(kind: str, tmp_path: Path) 
     The history of commits, reads and promises of the real nodes has no violation.
     """
     graph = _GRAPHS[kind]()
-    alone = local.prepare_directory(tmp_path / "alone")
-    local.run(graph, directory=alone, runner="threads")
+    alone = local_run.prepare_directory(tmp_path / "alone")
+    local_run.run(graph, directory=alone, runner="threads")
     (expected,) = (path.read_bytes() for path in alone.glob("*/*_end_0*") if path.parent.name in ("files", "results"))
     history = History(tmp_path / "history")
     with Cluster(tmp_path, node_program=recorded(history.path)) as cluster:

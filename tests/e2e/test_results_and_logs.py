@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.contents import DataQuery, PartOfContent
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import RangeError
-from dropflow.graph.builder import from_columns
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource
-from dropflow.rest.byte_range import DataQuery, PartOfContent
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SubmitQuery
 from tests.processes import Running, run
 
 pytestmark = pytest.mark.slow

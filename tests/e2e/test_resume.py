@@ -20,11 +20,11 @@ import psutil
 import pytest
 
 from dropflow.errors import NotFoundError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import save
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import save
+from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
-from dropflow.stopped_session import StoppedSession
 from tests.e2e.cluster import until
 from tests.processes import gone
 from tests.recovery_graphs import GRAPHS

@@ -10,13 +10,13 @@ import msgspec
 import psutil
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.session_records import DropQuery, SubmitQuery
 from tests.e2e.cluster import Cluster, content, expected_end, finished, pipeline, scattered, until
 from tests.e2e.cluster import submit as submit_graph
 from tests.nightly import nightly

@@ -18,15 +18,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.records import SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.errors import LinkError
-from dropflow.graph.builder import from_columns
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SubmitQuery
-from managers.composite.deployment_plan import plan_deployment
 from managers.node.manager import NodeManager
+from managers.planning import plan_deployment
 from tests.e2e.cluster import Cluster, finished, submit, until
 from tests.processes import Running
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import DropQuery
-from dropflow.testing.proxy import ConnectionFaults
+from dropflow.testing.faults import ConnectionFaults
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import Cluster, content, finished, placed, port_of, submit, until
 from tests.e2e.test_proxy import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.rest.client import Client
+from dropflow.api.client import Client
 from tests.e2e.cluster import finished, underway
 from tests.processes import Running, run
 

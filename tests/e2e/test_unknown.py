@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.rest.client import Client
-from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
+from dropflow.api.client import Client
+from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from tests.e2e.cluster import TIMES, Cluster, finished, pipeline, port_of, scattered, submit, underway, until
 from tests.processes import Running, run
 

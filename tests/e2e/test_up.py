@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from dropflow import Graph
+from dropflow.api.client import Client
+from dropflow.api.error_body import is_loopback
 from dropflow.errors import NotFoundError
-from dropflow.loopback import is_loopback
-from dropflow.rest.client import Client
 from dropflow.states import SessionState
 from tests.processes import Running, environment, gone, listening, run
 

@@ -6,17 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import local
-from dropflow.apps.usage_meter import UsageMeter
+from dropflow.apps.execute import UsageMeter
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Usage
 from dropflow.engine.attempt_times import AttemptTimes
 from dropflow.engine.events import Run
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import fan
-from dropflow.times.by_template import profile, slowest
-from dropflow.times.records import RECORD, TIMES_FILE, read_times
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import draw, fan, row
+from dropflow.testing.fake_manager import VirtualClock
+from dropflow.times.octets import RECORD, TIMES_FILE, read_times
+from dropflow.times.timeline import profile, slowest
 
 
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
@@ -24,7 +23,7 @@ def test_each_attempt_has_one_record(runner: str, tmp_path: Path) -> None:
     """Each application has a record whose times are in order, within those of the run, and add up."""
     graph, clock = fan(30), SystemClock()
     before = clock.now()
-    local.run(graph, directory=tmp_path, runner=runner, workers=2)
+    local_run.run(graph, directory=tmp_path, runner=runner, workers=2)
     after = clock.now()
     records = read_times(tmp_path / TIMES_FILE)
 
@@ -45,7 +44,7 @@ def test_bytes_are_those_of_inputs_and_outputs(tmp_path: Path) -> None:
     graph = draw(
         "A -> b -> C -> d", A={"component": "dlg.apps.simple.HelloWorldApp"}, C={"component": "dlg.apps.simple.CopyApp"}
     )
-    local.run(graph, directory=tmp_path, runner="inline")
+    local_run.run(graph, directory=tmp_path, runner="inline")
     found = {int(one["drop"]): one for one in read_times(tmp_path / TIMES_FILE)}
     first, second = found[row(graph, "A")], found[row(graph, "C")]
 
@@ -97,7 +96,7 @@ def test_a_full_disk_stops_the_recording_only(monkeypatch: pytest.MonkeyPatch, t
             real(times)
 
     monkeypatch.setattr(AttemptTimes, "_flush", flush)
-    result = local.run(graph, directory=tmp_path, runner="inline")
+    result = local_run.run(graph, directory=tmp_path, runner="inline")
 
     assert result.status.name == "FINISHED"
     assert any("times of attempts are not recorded" in note for note in result.notes)

@@ -40,7 +40,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place, slice_for
 from dropflow.states import DropState, SessionState
-from dropflow.testing import oracle
+from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs, pipelines
 
@@ -272,7 +272,7 @@ def test_the_final_states_of_many_nodes_follow_the_rules(graph: PhysicalGraph, s
     }
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out)
     cluster.run()
-    wanted = oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
 
     assert cluster.states() == dict(enumerate(wanted))
     assert all(node.core.status.is_terminal for node in cluster.nodes.values())
@@ -291,7 +291,7 @@ def test_streaming_changes_no_final_state(graph: PhysicalGraph, seed: int, nodes
         for drop in range(graph.drops)
         if chance.random() < 0.2 and graph.templates[graph.template[drop]].kind
     }
-    wanted = oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    wanted = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
     streams = [number for number in range(len(graph.links)) if chance.random() < 0.8]
     cluster = Cluster(_placed(graph, chance, nodes), chance, fails=fails, leaves_out=leaves_out, streams=streams)
     cluster.run()

@@ -35,7 +35,7 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
-from dropflow.testing import oracle
+from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs, pipelines
 
@@ -240,7 +240,7 @@ def play_with_interruptions(
     world.play()
     world.check_end()
     assert all(world.core.drops.state(drop) is C for drop in completed), "what had completed does so again"
-    return world, oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+    return world, drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
 @settings(max_examples=150, deadline=None)

@@ -17,7 +17,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
-from dropflow.testing import oracle
+from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs
 from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed
@@ -130,7 +130,7 @@ def test_a_session_continues_on_other_nodes(graph: PhysicalGraph, seed: int, fir
     )
     continued.run()
 
-    assert continued.states() == dict(enumerate(oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)))
+    assert continued.states() == dict(enumerate(drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)))
     assert all(node.core.status.is_terminal for node in continued.nodes.values())
     assert {known.states[drop] for drop in continued.runs} <= {DropState.INITIALIZED}
 

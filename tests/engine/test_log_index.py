@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.engine import drop_log
-from dropflow.engine.drop_log import DropLog
-from dropflow.engine.log_index import INDEX_FILE, LogIndex, index_record
+from dropflow.engine.drop_log import INDEX_FILE, DropLog, LogIndex, index_record
 from dropflow.ids import drop_file_name
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_manager import VirtualClock
 
 
 def _parts(folder: Path) -> list[tuple[str, str]]:

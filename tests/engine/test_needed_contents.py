@@ -8,7 +8,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.drop_table import DropTable
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.states import DropState
 
 _A, _B, _C, _D = range(4)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.component import Component, Parameter
-from dropflow.engine.parameters import Unusable, convert, expand, find, fold, is_empty, read
+from dropflow.engine.parameters import Component, Parameter, Unusable, convert, expand, find, fold, is_empty, read
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
 

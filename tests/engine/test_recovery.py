@@ -12,8 +12,7 @@ from dropflow.engine.recovery import must_run_again
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import chain
+from dropflow.testing.drawing import chain, draw, row
 from dropflow.testing.strategies import graphs
 
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED

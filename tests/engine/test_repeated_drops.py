@@ -18,9 +18,9 @@ from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
-from dropflow.repeated_drops import RepeatedDrops, drops_to_repeat
+from dropflow.sessions.again import RepeatedDrops, drops_to_repeat
 from dropflow.states import DropState
-from dropflow.testing import oracle
+from dropflow.testing import drawing
 from dropflow.testing.strategies import graphs
 from tests.engine.test_known_states import World, outcomes
 
@@ -141,7 +141,7 @@ def _play_and_compare(graph: PhysicalGraph, data: st.DataObject) -> None:
         world.play()
 
         world.check_end()
-        expected = oracle.expected_states(graph, fails=fails, leaves_out=leaves_out)
+        expected = drawing.expected_states(graph, fails=fails, leaves_out=leaves_out)
         values = _expected_values(graph, expected, leaves_out, world.version)
         assert world.states() == expected
         assert {drop: world.values[drop] for drop in world.contents} == {drop: values[drop] for drop in world.contents}

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.retry_rule import NextAttempt, decide_next_attempt, fault_delay
-from dropflow.engine.rules import decide_app, decide_data, effective_inputs
+from dropflow.engine.recovery import (
+    NextAttempt,
+    decide_app,
+    decide_data,
+    decide_next_attempt,
+    effective_inputs,
+    fault_delay,
+)
 from dropflow.errors import InputLostError
 from dropflow.failure import Failure
 from dropflow.states import DropState

@@ -13,18 +13,16 @@ from hypothesis import strategies as st
 
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.events import Action, Event, Finished
-from dropflow.engine.instruments import Instrument
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.session import Session
-from dropflow.engine.statistics import Statistics
+from dropflow.engine.session import Instrument, Session
+from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.conformance import FakeRepository, FakeRunner
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.recorder import FakeRepository, FakeRunner
+from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.strategies import graphs
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="correct it")

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle, Task
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Failure
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.chains import follower_column
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
 from tests.engine.test_session_steps import Driver

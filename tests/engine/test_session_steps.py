@@ -10,19 +10,17 @@ import pytest
 from dropflow.engine.api import Handle, Task
 from dropflow.engine.events import Event
 from dropflow.engine.inbox import Inbox
-from dropflow.engine.instruments import Instrument
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.session import Session
+from dropflow.engine.session import Instrument, Session
 from dropflow.engine.session_inputs import SessionInput
-from dropflow.engine.statistics import Statistics
+from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 from dropflow.stopping import kill_after, stopped_after
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.recorder import FakeRepository
-from dropflow.testing.simulated_runner import SimulatedRunner
+from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.virtual import SimulatedRunner
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 

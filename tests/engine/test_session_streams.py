@@ -6,15 +6,14 @@ import pytest
 
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.engine.events import Event, Failed, Finished
-from dropflow.engine.instruments import Instrument
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.session import Session
+from dropflow.engine.session import Instrument, Session
+from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.conformance import FakeRepository, FakeRunner
 from dropflow.testing.drawing import draw, row
-from dropflow.testing.recorder import FakeRepository, FakeRunner
+from dropflow.testing.fake_manager import VirtualClock
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 Said = StreamOpened | AttemptResult

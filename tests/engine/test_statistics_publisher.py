@@ -3,10 +3,10 @@
 import pytest
 
 from dropflow.engine.core import Core
+from dropflow.engine.session import StatisticsPublisher
 from dropflow.engine.statistics import Attempts, Statistics
-from dropflow.engine.statistics_publisher import StatisticsPublisher
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import VirtualClock
 
 
 @pytest.mark.parametrize(("nodes", "published"), [(2, 5), (500, 4), (100_000, 2)])

@@ -10,11 +10,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from dropflow import local
 from dropflow.engine.events import Opened
 from dropflow.engine.journal import read
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.problems import Severity
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from translator.pipeline import check, translate
 
@@ -27,9 +27,9 @@ GRAPHS = sorted(EXAMPLES.glob("*.graph"))
 def run(name: str, directory: Path, *, runner: str = "inline", settings: tuple[str, ...] = ()) -> SessionResult:
     """Translate and run an example."""
     translation = translate(EXAMPLES / f"{name}.graph", settings=settings)
-    return local.run(
+    return local_run.run(
         translation.graph,
-        directory=local.prepare_directory(directory / "run"),
+        directory=local_run.prepare_directory(directory / "run"),
         runner=runner,
         workers=2,
         check_invariants=runner == "inline",

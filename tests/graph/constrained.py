@@ -2,7 +2,7 @@
 
 from dropflow.graph.physical import PhysicalGraph
 from tests.translator.drawing import Drawing
-from translator.stage_options import UnrollOptions
+from translator.options import UnrollOptions
 from translator.unroll import plan, unroll
 
 __all__ = ["exclusive_and_mpi"]

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import from_columns
-from dropflow.graph.interchange_edges import collecting
+from dropflow.graph.build import from_columns
+from dropflow.graph.daliuge_read import collecting
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 

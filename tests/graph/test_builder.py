@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 
 from dropflow.errors import InternalError, UsageError
-from dropflow.graph.builder import GraphBuilder, from_columns
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.physical import PhysicalGraph, faults
 from dropflow.graph.templates import Kind, Link, Template
-from dropflow.graph.validity import faults
 from tests.graph.shapes import edges_of, graphs, scatter
 
 DATA = Template(key="d", name="d", kind=Kind.DATA)

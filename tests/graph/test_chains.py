@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dropflow.graph.chains import follower_column, is_fused, without_fusion
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph, follower_column, is_fused, without_fusion
 from dropflow.graph.templates import Kind
 from dropflow.testing.drawing import draw, row
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.digest import digest
-from dropflow.graph.interchange import read_pg, write_pg
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import digest
+from dropflow.graph.daliuge_write import read_pg, write_pg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.templates import Argument

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import graphs, scatter

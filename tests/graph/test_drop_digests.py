@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.builder import from_columns
-from dropflow.graph.drop_digests import digest_text, drop_digests, signature_of
+from dropflow.graph.build import from_columns
+from dropflow.graph.digests import digest_text, drop_digests, signature_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
-from dropflow.testing.shapes import chain, chains, fan
+from dropflow.testing.drawing import chain, chains, fan
 
 
 def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:

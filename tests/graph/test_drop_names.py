@@ -5,7 +5,7 @@ import pytest
 
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.graph.text_ids import drops_named, find_drop, oid
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 
 
 def test_a_name_with_indices_names_one_drop() -> None:

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.graph.group_reassignment import reassign_together
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import placement_groups
-from dropflow.graph.reassignment import app_weights, reassign
-from dropflow.graph.rebalancing import excess_drops, may_move
+from dropflow.graph.reassign import app_weights, excess_drops, may_move, reassign, reassign_together
+from dropflow.graph.slices import placement_groups
 from tests.graph.constrained import exclusive_and_mpi
 from tests.graph.shapes import scatter
 from tests.graph.test_placement_groups import drops_of

@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
-from dropflow.graph.logical_note import META, LogicalNote, logical_of, note_logical, with_more_settings
-from dropflow.testing.shapes import fan
+from dropflow.graph.codec import digest, dump, parse
+from dropflow.graph.notes import LOGICAL as META
+from dropflow.graph.notes import LogicalNote, logical_of, note_logical, with_more_settings
+from dropflow.testing.drawing import fan
 
 
 @given(st.binary(max_size=2000), st.none() | st.text(max_size=5), st.lists(st.text(max_size=9)))

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from dropflow.errors import BadGraphError
 from dropflow.graph import order
-from dropflow.graph.builder import GraphBuilder, from_columns
+from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from tests.graph.shapes import chain, edges_of, graphs, scatter

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.interchange import read_pg, read_pg_stream, write_pg
+from dropflow.graph.daliuge_write import read_pg, read_pg_stream, write_pg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement_groups import kept_together, placement_groups, violations
+from dropflow.graph.slices import kept_together, placement_groups, violations
 from tests.graph.constrained import exclusive_and_mpi
 from tests.graph.shapes import scatter
-from translator.partition.registry import ALGORITHMS, check_partition, partition
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.registry import ALGORITHMS, check_partition, partition
 
 
 def drops_of(graph: PhysicalGraph, *keys: str) -> list[int]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from dropflow.graph.order import Precedence
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.precedence import Precedence
 from dropflow.graph.text_ids import index_of
 from tests.translator.drawing import Drawing
 from translator.unroll import plan, unroll

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dropflow.graph.order import reached
 from dropflow.graph.physical import Adjacency, PhysicalGraph
-from dropflow.graph.reached import reached
-from dropflow.testing.shapes import chain, chains, fan
+from dropflow.testing.drawing import chain, chains, fan
 
 
 def _walk(edges: Adjacency, starts: list[int], may_pass: list[bool]) -> list[tuple[int, int]]:

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.reassignment import FAIR_SHARE, app_weights, reassign
+from dropflow.graph.reassign import FAIR_SHARE, app_weights, reassign
 from dropflow.graph.templates import Kind
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import chain, fan, triples
+from dropflow.testing.drawing import chain, draw, fan, row, triples
 from tests.graph.shapes import edges_of, graphs, scatter
 
 LOST = 9

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.reassignment import app_weights
-from dropflow.graph.rebalancing import excess_drops
-from dropflow.testing.shapes import triples
+from dropflow.graph.reassign import app_weights, excess_drops
+from dropflow.testing.drawing import triples
 from tests.graph.shapes import graphs
 
 

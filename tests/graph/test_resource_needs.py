@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from dropflow.graph.resource_needs import ResourceNeeds, needs_of
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template, needs_of
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.graph.codec import dump
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement import with_placement
-from dropflow.graph.slices import Slice, slice_by_place, slice_for
+from dropflow.graph.physical import PhysicalGraph, faults
+from dropflow.graph.slices import Slice, slice_by_place, slice_for, with_placement
 from dropflow.graph.text_ids import oids
-from dropflow.graph.validity import faults
 from tests.graph.shapes import edges_of, graphs, scatter
 
 Edge = tuple[int, int, int]

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dropflow.graph.differences import NodeDifference, graph_differences
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.template_differences import NodeDifference, graph_differences
 from dropflow.graph.templates import Argument, Link, Template
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 
 
 def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:

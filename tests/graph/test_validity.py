@@ -5,9 +5,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
 from dropflow.graph.templates import Axis, Kind, Link
-from dropflow.graph.validity import faults
 from tests.graph.shapes import scatter
 
 GRAPH = scatter(2)

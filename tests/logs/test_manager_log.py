@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
+from dropflow.api.openapi import Request, Response
 from dropflow.cli import log_setup
 from dropflow.cli.log_setup import start_logging
 from dropflow.errors import NotFoundError, UsageError
-from dropflow.logs.manager_log import MANAGER_LOG, ManagerLog
-from dropflow.logs.records import LogLine, LogQuery
-from dropflow.rest.server.route import Request, Response
 from dropflow.testing.fake_manager import FakeManager
-from managers.web.log_page import ManagerLogView, log_routes
 from managers.web.page_templates import manager_templates
+from managers.web.pages import ManagerLogView, log_routes
 
 _log = logging.getLogger("dropflow.here")
 
@@ -140,7 +139,7 @@ def test_logs_are_written_beside_the_named_file(tmp_path: Path) -> None:
 def test_the_page_of_a_managers_log() -> None:
     """The page and its JSON have the lines that match, no links to drops, and escape what a line has."""
     manager = FakeManager()
-    line = LogLine(time=1, node=manager.name, drop="", name="dropflow.rest", level="ERROR", text="<b>bad</b>", at=0)
+    line = LogLine(time=1, node=manager.name, drop="", name="dropflow.api", level="ERROR", text="<b>bad</b>", at=0)
     manager.print_lines(manager.name, [line, msgspec.structs.replace(line, text="other", level="INFO")])
     routes = {route.path: route for route in log_routes(manager, manager_templates(None))}
     target = f"/nodes/{manager.name}/log"

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 import psutil
 import pytest
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.http_client import ClientRequest, HttpTransport
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.errors import ConflictError, NotFoundError, UsageError, WorldError
-from dropflow.rest.http_client import ClientRequest, HttpTransport
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
 from managers.daemon import Daemon, Kind, command_of, daemon_routes
 
 _READY = """

@@ -7,7 +7,7 @@ import pytest
 
 from dropflow.errors import BadFileError
 from dropflow.graph.codec import dump
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 from managers.deployment import Deployment, Place, pack, unpack
 
 _DEPLOYMENT = Deployment(

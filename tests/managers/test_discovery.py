@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from dropflow.api.records import ManagerInfo
 from dropflow.errors import WorldError
-from dropflow.rest.manager_records import ManagerInfo
 from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
 
 Pair = tuple[Discovery, Discovery]

@@ -6,7 +6,7 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.errors import InternalError, LinkError, NotFoundError
-from managers.parallel_calls import call_in_parallel
+from managers.probing import call_in_parallel
 
 
 def _raise(error: Exception) -> None:

@@ -9,14 +9,13 @@ import msgspec
 import psutil
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.openapi import Response, Route
+from dropflow.api.records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, LinkError
-from dropflow.rest.client import Client
-from dropflow.rest.manager_records import ManagerInfo, ProbeRequest, ProbeResult
-from dropflow.rest.server.route import Response, Route
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import serve
+from dropflow.testing.fake_manager import FakeManager, VirtualClock
+from dropflow.testing.faults import serve
 from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.messages import PROTOCOL

@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
-from dropflow.rest.content_records import (
+from dropflow.api.contents import (
     ContentBegin,
     ContentEnd,
     ContentError,
     ContentPiece,
     ContentRecord,
     ContentsRequest,
+    Download,
     write_records,
 )
-from dropflow.rest.download import Download
-from dropflow.rest.error_body import to_body
-from dropflow.rest.operation_records import ArchiveQuery, ResultList
-from dropflow.rest.session_records import ResultInfo
+from dropflow.api.error_body import to_body
+from dropflow.api.records import ResultInfo
+from dropflow.api.requests import ArchiveQuery, ResultList
+from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from managers import results_archive as archive_module
+from managers import archives as archive_module
 from managers.archive_writers import ArchiveMember, TarWriter, archive_writer
-from managers.node.directory_tar import directory_tar
-from managers.results_archive import MISSING, results_archive
+from managers.archives import MISSING, results_archive
+from managers.node.downloads import directory_tar
 
 FORMATS = ("tar", "zip")
 _BIG = 5 << 20

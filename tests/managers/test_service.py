@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.error_body import is_loopback
+from dropflow.api.openapi import Limits
 from dropflow.errors import ConflictError, HttpError, UsageError
-from dropflow.loopback import is_loopback
-from dropflow.rest.client import Client
-from dropflow.rest.server.route import Limits
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
 from managers.service import Service, make_access_rules, url_of
 

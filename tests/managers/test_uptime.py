@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
+from managers.machine_calls import Uptime
 from managers.membership import Join, Membership, MemberState, Received, Tick
-from managers.uptime import Uptime
 
 PERIOD, SUSPECT, LOST = 1.5, 3.0, 15.0
 

@@ -9,12 +9,11 @@ import pytest
 import palettes
 from dropflow.apps.registry import app_for
 from dropflow.data.registry import store_for
-from dropflow.engine.component import Component
+from dropflow.engine.parameters import Component
 from dropflow.errors import MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.problems import Severity
-from palettes.construct_entries import EMPTY, ConstructEntry
-from palettes.from_components import built_files, component_page, components
+from palettes.build import EMPTY, ConstructEntry, built_files, component_page, components
 from translator.formats import read_logical
 
 ROOT = Path(palettes.__file__).parents[1]

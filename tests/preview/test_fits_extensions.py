@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
+from dropflow.preview.fits import decode_rice
 from dropflow.preview.look import picture, preview
-from dropflow.preview.records import Preview, PreviewQuery
-from dropflow.preview.rice import decode_rice
-from dropflow.preview.source import BytesSource
+from dropflow.preview.source import BytesSource, Preview, PreviewQuery
 from tests.preview.made_files import extension, fits, npy, rice, tiled
 
 _EMPTY = np.zeros(0, np.uint8)
@@ -57,7 +56,7 @@ def test_a_short_tile_of_many_values_is_refused_or_read_at_once(monkeypatch: pyt
 
     assert found.shape == (1, 1 << 23)
     assert (found == 5).all()
-    monkeypatch.setattr("dropflow.preview.rice._MOST_STEPS", 99)
+    monkeypatch.setattr("dropflow.preview.fits._MOST_STEPS", 99)
     with pytest.raises(BadFileError, match="more than 99 values to decode"):
         decode_rice([rice([0, 1] * 50, 2, 32, (3,))], 100, 2, 32)
     with pytest.raises(BadFileError, match="more than 99 values to decode"):

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
 
 from dropflow.errors import BadFileError
+from dropflow.preview.image import BUDGET
 from dropflow.preview.look import picture, preview
-from dropflow.preview.planes import BUDGET
-from dropflow.preview.records import PreviewQuery
-from dropflow.preview.source import BytesSource, DirectorySource
+from dropflow.preview.source import BytesSource, DirectorySource, PreviewQuery
 from tests.preview.made_files import Array, fits, npy, png, zarr
 
 _TYPES = ["u1", "<i2", ">i4", "<f4", ">f8", "<f2", "?"]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.contents import DataQuery, PartOfContent, read_content_range, requested_part
 from dropflow.errors import RangeError
-from dropflow.rest.byte_range import DataQuery, PartOfContent, read_content_range, requested_part
 
 _ETAG = '"one"'
 _NUMBERS = st.none() | st.integers(0, 12)

@@ -16,6 +16,14 @@ import numpy as np
 import pytest
 
 from dropflow import errors
+from dropflow.api.auth import AccessRules
+from dropflow.api.client import Client
+from dropflow.api.error_body import from_body, status_of, to_body
+from dropflow.api.http_client import ClientRequest, HttpTransport
+from dropflow.api.openapi import Limits, Response, Route, StreamSlots
+from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.errors import (
     BadFileError,
     BadGraphError,
@@ -29,23 +37,13 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.graph.codec import dump
-from dropflow.graph.interchange import write_pg
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.problems import Problem, Severity
-from dropflow.rest.client import Client
-from dropflow.rest.error_body import from_body, status_of, to_body
-from dropflow.rest.http_client import ClientRequest, HttpTransport
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits, Response, Route
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_records import DropQuery, SubmitQuery
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.serving import serve
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
+from dropflow.testing.faults import serve
 from managers.deployment import Deployment, Place
-from managers.routes.operation_handlers import api_v1_routes
+from managers.routes.handlers import api_v1_routes
 
 SECRET = b"s" * 40
 TOKEN = "a-token"  # noqa: S105 - a token of the tests

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import ProtocolError
-from dropflow.rest.content_records import (
+from dropflow.api.contents import (
     ContentBegin,
     ContentEnd,
     ContentError,
@@ -17,7 +16,8 @@ from dropflow.rest.content_records import (
     read_records,
     write_records,
 )
-from dropflow.rest.error_body import ErrorBody
+from dropflow.api.error_body import ErrorBody
+from dropflow.errors import ProtocolError
 
 _ERROR = ErrorBody(code="DF121", kind="GoneError", text="released")
 RECORDS = st.lists(

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.operation_records import ResultList, ResultsQuery
-from dropflow.rest.session_records import ResultInfo
+from dropflow.api.records import ResultInfo
+from dropflow.api.requests import ResultList, ResultsQuery
 
 _SORTS = ("", "path", "-path", "name", "-name", "node", "size", "-size")
 

@@ -8,16 +8,15 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.contents import Download
+from dropflow.api.openapi import StreamSlots, openapi_document
+from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.client import Client
-from dropflow.rest.download import Download
-from dropflow.rest.operations import OPERATIONS, Operation
-from dropflow.rest.pages.tickets import TICKET
-from dropflow.rest.server.openapi import openapi_document
-from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
+from dropflow.web.tickets import TICKET
 from managers.api import Manager
-from managers.routes.operation_handlers import api_v1_routes
+from managers.routes.handlers import api_v1_routes
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rest.md"
 _MANAGER = [operation for operation in OPERATIONS if operation.for_managers]

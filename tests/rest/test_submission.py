@@ -4,18 +4,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dropflow.api.client import Client
+from dropflow.api.openapi import StreamSlots
+from dropflow.api.patience import PatientClient
+from dropflow.api.records import SessionInfo, SubmitQuery
+from dropflow.api.submission import submit_once
 from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.client import Client
-from dropflow.rest.patience import PatientClient
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_records import SessionInfo, SubmitQuery
-from dropflow.rest.submission import submit_once
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import serve
-from dropflow.testing.shapes import fan
-from managers.routes.operation_handlers import api_v1_routes
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, VirtualClock
+from dropflow.testing.faults import serve
+from managers.routes.handlers import api_v1_routes
 
 LATE = LinkError("no answer in time")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SubmitQuery
 from dropflow.clock import SystemClock
-from dropflow.rest.session_records import SubmitQuery
-from dropflow.testing.shapes import triples
-from managers.composite.deployment_plan import plan_deployment
+from dropflow.testing.drawing import triples
 from managers.node.manager import NodeManager
+from managers.planning import plan_deployment
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.shapes import chain, fan
+from dropflow.testing.drawing import chain, fan
 
 SIZES = (1_000, 10_000, 100_000)
 FACTOR = 4.0

@@ -11,7 +11,7 @@ import pytest
 from dask.core import convert_legacy_graph, flatten
 
 from dropflow.dask import Scheduler
-from dropflow.dask.portable_graph import portable
+from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 from dropflow.dask_tasks.task_app import TASKS_FIELD
 

@@ -11,18 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.graph.builder import from_columns
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
-from dropflow.graph.interchange import read_pg_stream, write_pg
+from dropflow.graph.build import from_columns
+from dropflow.graph.codec import digest, dump, load, parse, save
+from dropflow.graph.daliuge_write import read_pg_stream, write_pg
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.text_ids import oids
-from dropflow.graph_file import load, save
 from tests.graph.shapes import chain, scatter
-from translator.partition.registry import partition
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.registry import partition
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.translator.documents import document, field, link, node, port
-from translator.fill_parameters import fill
 from translator.formats import read_logical
 from translator.logical import LogicalGraph
+from translator.parameters import fill
 from translator.validate import validate
 
 pytestmark = pytest.mark.slow

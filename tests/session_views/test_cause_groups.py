@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.session_records import FailureInfo
-from dropflow.session_views.cause_groups import causes
+from dropflow.api.records import FailureInfo
+from dropflow.web.cause_groups import causes
 
 
 def failure(drop: int, name: str, text: str, count: int) -> FailureInfo:

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from dropflow.errors import NotFoundError
+from dropflow.graph.notes import note_planning
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.planning_note import note_planning
 from dropflow.graph.templates import Argument
-from dropflow.session_views.comparison import Comparison, comparison_of
-from dropflow.session_views.session_report import session_report
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
+from dropflow.web.comparison import Comparison, comparison_of
+from dropflow.web.report import session_report
 from tests.times.made_times import records_of, sections_of
 
 

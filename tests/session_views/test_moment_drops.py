@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.records import DropInfo, DropQuery
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import DropInfo, DropQuery
-from dropflow.session_views.drop_order import order_of
-from dropflow.session_views.moment_drops import drops_at
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
 from dropflow.times.attempts import attempts_of
 from dropflow.times.moments import moments_of
+from dropflow.web.cause_groups import order_of
+from dropflow.web.times import drops_at
 from tests.times.made_times import executed, sections_of
 
 _SORTS = ["", *(sign + name for sign in ("", "-") for name in ("row", "id", "name", "state", "node", "attempt"))]

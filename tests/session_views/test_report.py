@@ -8,11 +8,10 @@ import pytest
 
 from dropflow.formatting import format_count
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.session_views.report import report_page
-from dropflow.session_views.session_report import session_report
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
-from dropflow.times.received import NodeReceipts, PeerReceipts
+from dropflow.times.octets import NodeReceipts, PeerReceipts
+from dropflow.web.report import report_page, session_report
 from tests.times.made_times import executed, sections_of
 
 _HOSTILE = "<script>alert('x')</script>\"'&"

@@ -5,19 +5,19 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from dropflow.api.records import PageQuery
+from dropflow.api.requests import ResultList
 from dropflow.errors import NotFoundError
+from dropflow.graph.notes import SOFTWARE as META
+from dropflow.graph.notes import note_software
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.software_note import META, note_software
 from dropflow.graph.templates import Argument
-from dropflow.rest.operation_records import ResultList
-from dropflow.rest.session_records import PageQuery
-from dropflow.session_views.comparison import Comparison, comparison_of
-from dropflow.session_views.report import SessionReport
-from dropflow.session_views.result_origin import origin_of
-from dropflow.session_views.session_report import session_report
-from dropflow.session_views.signature import signature
+from dropflow.testing.drawing import chain, fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import chain, fan
+from dropflow.web.comparison import Comparison, comparison_of
+from dropflow.web.origin import origin_of
+from dropflow.web.report import SessionReport, session_report
+from dropflow.web.signature import signature
 from tests.times.made_times import records_of, sections_of
 
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.times.octets import TimesSection
-from dropflow.times.records import RECORD
+from dropflow.times.octets import RECORD, TimesSection
 
 __all__ = ["executed", "records_of", "sections_of"]
 

@@ -9,14 +9,23 @@ from hypothesis import strategies as st
 
 from dropflow.errors import ProtocolError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import draw, fan, row
 from dropflow.testing.strategies import graphs
-from dropflow.times.analysis import Analysis, analyse, pack_analysis, profiles_of, statistics_of
 from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows
-from dropflow.times.lanes import lanes_of
 from dropflow.times.octets import pack_times, read_sections
-from dropflow.times.waits import BEGINNING, DATA, REPETITION, WORKER, executed_path
+from dropflow.times.timeline import (
+    BEGINNING,
+    DATA,
+    REPETITION,
+    WORKER,
+    Analysis,
+    analyse,
+    executed_path,
+    lanes_of,
+    pack_analysis,
+    profiles_of,
+    statistics_of,
+)
 from tests.times.made_times import executed, records_of, sections_of
 
 

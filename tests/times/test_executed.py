@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from dropflow.testing.shapes import fan
-from dropflow.times.analysis import analyse
+from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
 from dropflow.times.executed import executed_picture, executed_trace
-from dropflow.times.picture import LANE, write_svg
+from dropflow.times.timeline import analyse
+from dropflow.times.timeline_files import LANE, write_svg
 from tests.times.made_times import sections_of
 
 

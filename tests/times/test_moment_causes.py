@@ -4,15 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.records import MomentQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.session_moment import MomentQuery
-from dropflow.session_views.moment_view import session_moment
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
 from dropflow.times.attempts import AttemptColumns, attempts_of, ended_by
-from dropflow.times.moment_causes import causes_at, size_at
-from dropflow.times.moments import Moments, moments_of
+from dropflow.times.moments import Moments, causes_at, moments_of, size_at
+from dropflow.web.times import session_moment
 from tests.times.made_times import executed, sections_of
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import MomentQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.rest.session_moment import MomentQuery
-from dropflow.session_views.moment_view import session_moment
 from dropflow.states import DropState
-from dropflow.testing.shapes import chains, fan
+from dropflow.testing.drawing import chains, fan
 from dropflow.times.attempts import AttemptColumns, attempts_of
 from dropflow.times.moments import moments_of
+from dropflow.web.times import session_moment
 from tests.times.made_times import executed, sections_of
 
 _GRAPHS = (fan(40), chains(42, 7))

@@ -7,21 +7,18 @@ import numpy as np
 import pytest
 
 from dropflow.errors import BadFileError
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
+from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Kind
-from dropflow.testing.shapes import fan
-from dropflow.times.analysis import analyse, statistics_of
+from dropflow.testing.drawing import fan
 from dropflow.times.attempts import attempts_of
-from dropflow.times.octets import TimesSection, pack_times, read_sections
-from dropflow.times.records import RUNNING
+from dropflow.times.octets import RUNNING, TimesSection, pack_times, read_sections
+from dropflow.times.timeline import analyse, statistics_of
 from tests.times.made_times import executed, records_of, sections_of
-from translator.planning.graph_work import work_of
-from translator.planning.machines import equal_machines
-from translator.planning.schedule import with_schedule
-from translator.planning.simulation import simulate
+from translator.plan.judge import simulate, with_schedule
+from translator.plan.machines import equal_machines
+from translator.plan.task_graph import work_of
 
 
 def _timed(drops: int = 40) -> PhysicalGraph:

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.session_views.traffic_grid import traffic_grid
-from dropflow.testing.shapes import chains, fan
-from dropflow.times.octets import TimesSection, pack_times, read_sections
-from dropflow.times.received import NodeReceipts, PeerReceipts
+from dropflow.testing.drawing import chains, fan
+from dropflow.times.octets import NodeReceipts, PeerReceipts, TimesSection, pack_times, read_sections
 from dropflow.times.statistics import NodeTraffic
 from dropflow.times.traffic import planned_traffic, traffic_of, uncounted_nodes
+from dropflow.web.views import traffic_grid
 from tests.times.made_times import records_of
 
 _VOLUME = 1000.0

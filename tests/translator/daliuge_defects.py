@@ -10,11 +10,10 @@ import numpy as np
 
 from dropflow.graph.physical import PhysicalGraph
 from translator.logical import LogicalGraph, NodeKind
-from translator.stage_options import UnrollOptions
+from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.layout import Layout, lay_out
-from translator.unroll.levels import LOOP
-from translator.unroll.values import is_on
+from translator.unroll.levels import LOOP, is_on
 
 __all__ = ["Difference", "explain", "unique_edges"]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
 from tests.translator.documents import errors, read, small, wide
-from translator.fill_parameters import fill
 from translator.formats import Reading, read_file
+from translator.options import ReadOptions, UnrollOptions
+from translator.parameters import fill
 from translator.pipeline import examine
 from translator.problem_codes import CODES
-from translator.stage_options import ReadOptions, UnrollOptions
 from translator.unroll import unroll
 from translator.validate import validate
 

@@ -5,18 +5,16 @@ import io
 import pytest
 
 from dropflow.errors import DropflowError
-from dropflow.graph.codec import dump, parse
-from dropflow.graph.digest import digest
-from dropflow.graph.interchange import read_pg_stream, write_pg
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.codec import digest, dump, parse
+from dropflow.graph.daliuge_write import read_pg_stream, write_pg
+from dropflow.graph.physical import PhysicalGraph, faults
 from dropflow.graph.text_ids import oids
-from dropflow.graph.validity import faults
 from tests.corpus import corpus_files, needs_corpus
 from tests.graph.shapes import edges_of
-from translator.partition.quality import quality_of
-from translator.partition.registry import partition
+from translator.options import PartitionOptions
 from translator.pipeline import translate
-from translator.stage_options import PartitionOptions
+from translator.plan.quality import quality_of
+from translator.plan.registry import partition
 
 _MOST_DROPS = 2_000
 

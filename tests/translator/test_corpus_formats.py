@@ -7,9 +7,9 @@ import pytest
 
 from tests.corpus import corpus_files, daliuge_results, needs_corpus
 from tests.translator.documents import codes, errors
-from translator.fill_parameters import fill
 from translator.formats import Family, detect, read_logical
 from translator.formats.detect import LOGICAL
+from translator.parameters import fill
 from translator.validate import validate
 
 FAMILIES = {

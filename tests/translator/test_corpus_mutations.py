@@ -17,14 +17,14 @@ from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
 from translator.differences import differences
 from translator.fill_document import fill_document
-from translator.fixes import fixed
 from translator.formats import Family, read_logical
 from translator.formats.dump import dump
+from translator.options import UnrollOptions
 from translator.pipeline import examine
 from translator.preview import preview
 from translator.problem_codes import CODES
-from translator.stage_options import UnrollOptions
 from translator.unroll import unroll
+from translator.validate import fixed
 
 _LARGEST = 40_000
 _JUNK = [None, True, 0, -1, 3, 10**30, 0.5, "", "x", "{n}", "{n} * 2", "$n", [], {}, [1], {"id": "x"}, "Scatter", "MKN"]

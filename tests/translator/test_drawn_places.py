@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from dropflow.graph import codec
-from dropflow.graph.drawing.drawn_places import META, places_of
-from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
+from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
+from dropflow.graph.notes import DRAWN as META
+from dropflow.graph.notes import places_of
 from dropflow.graph.physical import PhysicalGraph
 from tests.translator.drawing import Drawing
-from translator.drawn_places import drawn_places
 from translator.formats import Family, read_logical
+from translator.formats.detect import position
 from translator.formats.dump import dump
-from translator.formats.json_access import position
 from translator.logical import LogicalGraph
-from translator.pipeline import translate
+from translator.pipeline import drawn_places, translate
 
 PLACES = {"a": (0.0, 0.0), "b": (0.0, 900.0), "c": (-400.0, 450.0), "s": (10.0, 10.0)}
 

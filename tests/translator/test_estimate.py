@@ -2,7 +2,7 @@ import tracemalloc
 
 from tests.translator.drawing import Drawing
 from tests.translator.unrolled import errors, planned
-from translator.estimate import NodeEstimate, estimate
+from translator.preview import NodeEstimate, estimate
 from translator.unroll import unroll
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.graph_file import load, save
 from translator.estimate_expressions import META, with_estimates
 from translator.expressions import ExpressionError, evaluate
 from translator.pipeline import examine, finish, translate

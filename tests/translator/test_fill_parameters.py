@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from tests.translator.documents import codes, document, errors, field, graph_of, node, port, scatter, small
 from translator.fill_document import fill_document
-from translator.fill_parameters import fill
-from translator.global_variables import substitute
 from translator.logical import LogicalGraph
+from translator.parameters import fill, substitute
 
 
 def _value(graph: LogicalGraph, node_id: str, name: str) -> Any:

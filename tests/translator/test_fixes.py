@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dropflow.problems import Problem, Severity
-from translator.fixes import fixed
 from translator.logical import LogicalGraph
+from translator.validate import fixed
 
 
 @pytest.mark.parametrize("fields", [True, 7, "text", None, {"1": {"name": "x"}}, [3, {"name": "appclass"}], {"1": 5}])

@@ -2,8 +2,7 @@
 
 import pytest
 
-from translator.formats.field_names import canonical_fields
-from translator.formats.vocabulary import KINDS, canonical_category, canonical_class
+from translator.formats.vocabulary import KINDS, canonical_category, canonical_class, canonical_fields
 from translator.logical import Field, NodeKind
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.nightly import nightly
 from translator.formats.json_document import parse
-from translator.stage_options import ReadOptions
+from translator.options import ReadOptions
 
 MEGABYTE = 1024 * 1024
 

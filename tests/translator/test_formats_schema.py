@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.translator.documents import codes, document, errors, node, read, small
-from translator.stage_options import ReadOptions
+from translator.options import ReadOptions
 
 
 def test_the_schema_is_a_schema() -> None:

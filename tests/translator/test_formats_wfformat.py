@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from translator.formats.wfformat import is_wfformat, read_wfformat
 from translator.pipeline import check, translate
-from translator.planning.graph_work import work_of
+from translator.plan.task_graph import work_of
 
 
 def _document(**changes: Any) -> dict[str, Any]:

@@ -2,12 +2,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from tests.graph.shapes import graphs
-from translator.partition.islands import grouped_in_islands, island_of
-from translator.partition.registry import partition
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.registry import partition
+from translator.plan.steering import grouped_in_islands, island_of
 
 
 @given(graphs(), st.integers(1, 9), st.integers(1, 4))

@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from tests.graph.shapes import chain, edges_of, graphs, scatter
-from translator.partition.blocks import cut_evenly, depth_first_order
-from translator.partition.metis import filled
-from translator.partition.quality import quality_of
-from translator.partition.registry import ALGORITHMS as ALGORITHMS_BY_NAME
-from translator.partition.registry import check_partition, partition
+from translator.options import PartitionOptions
 from translator.placement import local_nodes, place
-from translator.stage_options import PartitionOptions
+from translator.plan.metis import cut_evenly, depth_first_order, filled
+from translator.plan.quality import quality_of
+from translator.plan.registry import ALGORITHMS as ALGORITHMS_BY_NAME
+from translator.plan.registry import check_partition, partition
 
 ALGORITHMS = ("blocks", "metis")
 

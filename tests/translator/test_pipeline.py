@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import graph_file
 from dropflow.errors import BadFileError, BadGraphError
-from dropflow.graph.interchange import write_pg
+from dropflow.graph import codec
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.text_ids import oids
 from dropflow.problems import Severity
 from tests.translator.documents import document, link, node, port
 from tests.translator.templates import template
+from translator.options import PartitionOptions, ReadOptions, UnrollOptions
 from translator.pipeline import check, examine, translate
-from translator.stage_options import PartitionOptions, ReadOptions, UnrollOptions
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}
 
@@ -66,7 +66,7 @@ def test_the_same_graph_from_every_form(tmp_path: Path) -> None:
     stream = BytesIO()
     write_pg(graph, stream)
     (tmp_path / "g.pg").write_bytes(stream.getvalue())
-    graph_file.save(graph, tmp_path / "g.dfg")
+    codec.save(graph, tmp_path / "g.dfg")
     for name, family in (("g.pg", "physical-graph"), ("g.dfg", "dfg")):
         for source in (tmp_path / name, (tmp_path / name).read_bytes()):
             done = translate(source, name="g")
@@ -107,7 +107,7 @@ def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
 def test_files_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
     """A missing file, a directory, a damaged container and a file that is too large are bad files."""
     graph = translate(chain()).graph
-    graph_file.save(graph, tmp_path / "cut.dfg")
+    codec.save(graph, tmp_path / "cut.dfg")
     (tmp_path / "cut.dfg").write_bytes((tmp_path / "cut.dfg").read_bytes()[:-1])
     for path in (tmp_path / "missing.graph", tmp_path, tmp_path / "cut.dfg"):
         with pytest.raises(BadFileError, match=re.escape(str(path))):

@@ -9,15 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import chain, scatter
 from tests.translator.planning.drawn_plans import work_graphs
-from translator.partition.kahypar import has_kahypar
-from translator.partition.metis import feasible_limits, least_movement
-from translator.partition.refinement import limits_for, refined
-from translator.partition.registry import (
+from translator.options import PartitionOptions
+from translator.pipeline import translate
+from translator.plan.heft import priorities, upward_ranks
+from translator.plan.judge import simulate
+from translator.plan.kahypar import has_kahypar
+from translator.plan.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
+from translator.plan.metis import feasible_limits, least_movement
+from translator.plan.move_bound import judge
+from translator.plan.refine import limits_for, refined
+from translator.plan.registry import (
     ALGORITHMS,
     check_partition,
     machines_of_plan,
@@ -25,14 +31,7 @@ from translator.partition.registry import (
     plan,
     promised_imbalance,
 )
-from translator.pipeline import translate
-from translator.planning.graph_work import work_of
-from translator.planning.judge import judge
-from translator.planning.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
-from translator.planning.ranks import priorities, upward_ranks
-from translator.planning.simulation import simulate
-from translator.planning.task_graph import TaskGraph, task_graph
-from translator.stage_options import PartitionOptions
+from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 DEFECTS = Path(__file__).parents[3] / "shared" / "graphs" / "defects"
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from dropflow.graph.chains import without_fusion
+from dropflow.graph.physical import without_fusion
 from dropflow.testing.drawing import draw
-from translator.partition.quality import quality_of
+from translator.plan.quality import quality_of
 
 
 def test_chains_of_a_plan_are_counted() -> None:

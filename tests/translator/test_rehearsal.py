@@ -6,13 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow import graph_file, local
-from dropflow.graph.interchange import write_pg
+from dropflow.graph import codec
+from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.templates import Kind
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
+from translator.options import ComponentOptions, UnrollOptions
 from translator.pipeline import examine, finish
-from translator.stage_options import ComponentOptions, UnrollOptions
 
 REHEARSAL = UnrollOptions(rehearsal=True)
 
@@ -42,7 +43,7 @@ def test_a_rehearsal_runs_no_application_and_writes_no_file(tmp_path: Path) -> N
     graph = finish(found).graph
     plain = finish(examine(drawn(precious, touched))).graph
 
-    result = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
 
     assert result.status is SessionState.FINISHED, result.failures
     assert result.states["COMPLETED"] == result.drops == plain.drops
@@ -57,7 +58,7 @@ def test_physical_graphs_can_be_rehearsed(tmp_path: Path, form: str) -> None:
     graph = finish(examine(drawn(tmp_path / "a", tmp_path / "b"))).graph
     path = tmp_path / f"g.{form}"
     if form == "dfg":
-        graph_file.save(graph, path)
+        codec.save(graph, path)
     else:
         with path.open("wb") as file:
             write_pg(graph, file)
@@ -80,6 +81,6 @@ def test_both_sides_of_a_branch_are_rehearsed(tmp_path: Path) -> None:
         examine(document([branch, *ways], [link("branch", "yes"), link("branch", "no")]), unroll_options=REHEARSAL)
     ).graph
 
-    result = local.run(graph, directory=local.prepare_directory(tmp_path / "run"), runner="inline")
+    result = local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "run"), runner="inline")
 
     assert msgspec.to_builtins(result.states)["COMPLETED"] == 3

@@ -4,7 +4,7 @@ import pytest
 
 from dropflow.problems import Problem
 from tests.translator.drawing import Drawing
-from translator.same_files import same_files
+from translator.pipeline import same_files
 from translator.unroll import plan
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dropflow.problems import Severity
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
+from translator.options import UnrollOptions
 from translator.problem_codes import CODES
-from translator.stage_options import UnrollOptions
 from translator.unroll import plan, unroll
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.translator.documents import codes, document, errors, field, graph_of, link, node, port, read, small
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
-from translator.stage_options import ValidateOptions
+from translator.options import ValidateOptions
 from translator.validate import validate
 
 

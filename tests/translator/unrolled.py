@@ -6,7 +6,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
 from dropflow.problems import Severity
 from tests.translator.drawing import Drawing
-from translator.stage_options import UnrollOptions
+from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll
 
 __all__ = ["codes", "counts", "edges", "errors", "ports"]

@@ -12,8 +12,8 @@ import msgspec
 
 from dropflow.nesting import too_deep
 from dropflow.problems import Problem
+from translator.options import ReadOptions
 from translator.problem_codes import problem
-from translator.stage_options import ReadOptions
 
 __all__ = ["JsonDocument", "parse"]
 

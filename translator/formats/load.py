@@ -1,22 +1,160 @@
 """Reading of logical graphs of all families. Never raises for the content of a file."""
 
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 
 from dropflow.graph.codec import is_dfg
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Problem
-from translator.formats.detect import LOGICAL, Family, classify
+from translator.formats.detect import LOGICAL, Family, Json, classify, escape
 from translator.formats.json_document import parse
-from translator.formats.logical_builder import assemble
-from translator.formats.ojs import read_ojs
-from translator.formats.schema import check_structure
-from translator.formats.v4 import read_v4
+from translator.formats.nodes import assemble
+from translator.formats.ojs import read_ojs, read_v4
 from translator.formats.wfformat import read_wfformat
 from translator.logical import LogicalGraph
+from translator.options import ReadOptions
 from translator.problem_codes import problem
-from translator.stage_options import ReadOptions
 
-__all__ = ["Reading", "read_logical"]
+__all__ = [
+    "Reading",
+    "check_structure",
+    "read_logical",
+]
+
+
+# Checks of the structure of a document with a JSON Schema, with texts that name the node and the
+# field.
+#
+# The schema ``logical-graph.schema.json`` describes only what the translator reads. Readers ignore
+# what it reports.
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, ValidationError
+
+
+_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+_SCHEMA_NAMES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_LACKS = {
+    "node": "has no identity: 'id', 'oid' or 'key'",
+    "field": "has no name",
+}
+_SHOWN = 40
+
+
+def check_structure(document: Json, limit: int) -> Iterator[Problem]:
+    """Yield findings ``LG007`` about the structure of a logical graph.
+
+    Parameters
+    ----------
+    document : mapping
+        The parsed file, of any of the logical families.
+    limit : int
+        Number of findings that are listed; if there are more, another finding is added.
+
+    Yields
+    ------
+    Problem
+        With a JSON pointer, and a text with the names of the node and the field.
+    """
+    errors = _validator("ojs" if "nodeDataArray" in document else "v4").iter_errors(document)
+    for error in islice(errors, limit):
+        path = list(error.absolute_path)
+        yield problem(
+            "LG007",
+            f"{_subject(document, path)} {_complaint(error)}",
+            where="".join(f"/{escape(str(step))}" for step in path),
+            hint="correct it in the editor and save the graph again",
+        )
+    if next(errors, None) is not None:
+        yield problem("LG007", f"there are more than {limit} errors in the structure", hint="correct these first")
+
+
+@cache
+def _validator(family: str) -> "Draft202012Validator":
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes longer to load than most graphs to read
+
+    schema = msgspec.json.decode(files("translator.formats").joinpath("logical-graph.schema.json").read_bytes())
+    return Draft202012Validator(_inlined(schema["$defs"][family], schema["$defs"]))
+
+
+def _inlined(schema: Any, definitions: Json) -> Any:
+    """Return the schema with its references replaced, which would be resolved again for every item."""
+    if isinstance(schema, list):
+        return [_inlined(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _inlined(item, definitions) for key, item in schema.items() if key != "$ref"}
+    if "$ref" not in schema:
+        return plain
+    meant = _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {"allOf": [meant], **plain} if plain else meant
+
+
+def _complaint(error: "ValidationError") -> str:
+    if error.validator == "required":
+        missing = [name for name in _words(error.validator_value) if name not in _words(error.instance)]
+        return f"lacks {missing[0]!r}" if missing else "lacks something"
+    if error.validator == "anyOf":
+        holder = str(error.absolute_path[-2]) if len(error.absolute_path) > 1 else ""
+        return _LACKS.get(_kind(holder), "does not fit")
+    if error.validator == "type":
+        allowed = [name for name in _words(error.validator_value) if name != "null"]
+        names = " or ".join(_SCHEMA_NAMES[name] for name in allowed)
+        return f"should be {names} but is {_NAMES.get(type(error.instance), 'a number')}"
+    return f"does not fit: {error.message[:200]}"
+
+
+def _words(value: Any) -> list[str]:
+    """Return a list for one word or several; the keys of an object."""
+    return [value] if isinstance(value, str) else [str(word) for word in value]
+
+
+def _subject(document: Any, path: Sequence[str | int]) -> str:
+    """Return a text for the item at `path`: the attribute of the field of the node."""
+    words: list[str] = []
+    here = document
+    for place, step in enumerate(path):
+        here = here[step]
+        inside = str(path[place - 1]) if place else ""
+        what = _kind(inside)
+        if what:
+            words.append(f"{what} {_label(here, step)}")
+        elif place == len(path) - 1 or not (isinstance(here, list | dict) and _kind(str(step))):
+            words.append(repr(step))
+    return " of ".join(reversed(words)) or "the document"
+
+
+def _kind(holder: str) -> str:
+    """Return the kind of the items in a list or object of this name."""
+    if holder in ("nodeDataArray", "nodes"):
+        return "node"
+    if holder in ("linkDataArray", "edges"):
+        return "edge"
+    if holder == "graphConfigurations":
+        return "configuration"
+    if holder.lower().endswith("ports"):
+        return "port"
+    return "field" if holder.lower().endswith(("fields", "args", "params")) else ""
+
+
+def _label(item: Any, step: str | int) -> str:
+    names = [item.get(name) for name in ("name", "text", "IdText", "id")] if isinstance(item, dict) else []
+    name = next((str(name) for name in names if name), "")
+    return repr(name[:_SHOWN]) if name else f"number {step + 1}" if isinstance(step, int) else repr(step)
+
 
 _FOREIGN = {
     Family.PHYSICAL: ("this is a physical graph (a list of drops)", "run or partition it directly: it is unrolled"),

@@ -9,15 +9,32 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from dropflow.problems import Problem
-from translator.formats.configurations import read_configurations
-from translator.formats.detect import Family
-from translator.formats.fields import PORT_LISTS, merge_ports, read_fields, read_ports
-from translator.formats.identity import APPLICATION_IDS, Identity, choose_identity, identity_text
-from translator.formats.json_access import Json, description_of, objects, position, text, truth
-from translator.formats.node_records import ApplicationRecord, NodeRecord, Records
+from translator.formats.detect import (
+    APPLICATION_IDS,
+    ApplicationRecord,
+    Family,
+    Identity,
+    Json,
+    NodeRecord,
+    Records,
+    choose_identity,
+    description_of,
+    identity_text,
+    objects,
+    position,
+    read_configurations,
+    text,
+    truth,
+    unescape,
+)
+from translator.formats.nodes import PORT_LISTS, merge_ports, read_fields, read_ports
 from translator.logical import Field, LogicalLink, Role
 
-__all__ = ["read_ojs"]
+__all__ = [
+    "read_ojs",
+    "read_v4",
+]
+
 
 _SIDES = {
     Role.INPUT: (("inputApplication", "inputApp"), ("inputAppFields", "appFields")),
@@ -52,12 +69,12 @@ def read_ojs(document: Json, family: Family, problems: list[Problem]) -> Records
     names = _Names(identity, raw_nodes)
     for _, raw in objects(document, "linkDataArray"):
         names.use(raw)
-    nodes = tuple(_node(raw, id_, names, pointer, problems) for pointer, raw, id_ in raw_nodes if id_)
+    nodes = tuple(_ojs_node(raw, id_, names, pointer, problems) for pointer, raw, id_ in raw_nodes if id_)
     configurations, active = read_configurations(document, names.find)
     return Records(
         family=family,
         nodes=nodes,
-        links=tuple(_link(raw, names, pointer) for pointer, raw in objects(document, "linkDataArray")),
+        links=tuple(_ojs_link(raw, names, pointer) for pointer, raw in objects(document, "linkDataArray")),
         configurations=configurations,
         active_configuration=active,
         steps=tuple(_steps(identity, [raw for _, raw, _ in raw_nodes])),
@@ -89,7 +106,7 @@ class _Names:
         return self.known.get(given) or identity_text(value, self.identity)
 
 
-def _node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Problem]) -> NodeRecord:
+def _ojs_node(raw: Json, id_: str, names: _Names, pointer: str, problems: list[Problem]) -> NodeRecord:
     fields = read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems)
     for old in ("applicationArgs", "applicationParams"):
         fields += read_fields(
@@ -166,7 +183,7 @@ def _category(raw: Json, role: Role) -> str:
     return next((found for found in types if found.lower() not in _NO_APPLICATION), "")
 
 
-def _link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
+def _ojs_link(raw: Json, names: _Names, pointer: str) -> LogicalLink:
     return LogicalLink(
         source=names.find(raw.get("from")),
         target=names.find(raw.get("to")),
@@ -199,3 +216,92 @@ def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[st
         count = sum(any(node.get(attribute) for attribute in attributes) for node in nodes)
         if count:
             yield f"{meaning} ({count} nodes)"
+
+
+# Reading of EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications
+# are nodes.
+
+
+def read_v4(document: Json, problems: list[Problem]) -> Records:
+    """Read a document with `nodes` and `edges`; see `translator.formats.ojs.read_ojs`."""
+    nodes = {unescape(pointer.rpartition("/")[2]): (pointer, raw) for pointer, raw in objects(document, "nodes")}
+    names = {text(raw, "id"): id_ for id_, (_, raw) in reversed(nodes.items())} | {id_: id_ for id_ in nodes}
+    claims = dict(_embedded(nodes, names))
+    embedded = {id_: claim for id_, claim in claims.items() if claim[0] not in claims}
+    applications: dict[str, list[ApplicationRecord]] = {}
+    for id_, (construct, role) in embedded.items():
+        application = _application(id_, role, *nodes[id_], problems)
+        applications.setdefault(construct, []).append(application)
+    plain = tuple(
+        replace(
+            _v4_node(id_, raw, names.get(text(raw, "parentId"), text(raw, "parentId")), pointer, problems),
+            applications=tuple(
+                sorted(applications.get(id_, ()), key=lambda application: application.role is Role.OUTPUT)
+            ),
+        )
+        for id_, (pointer, raw) in nodes.items()
+        if id_ not in embedded
+    )
+    configurations, active = read_configurations(document, lambda name: names.get(str(name), str(name)))
+    return Records(
+        family=Family.V4,
+        nodes=plain,
+        links=tuple(_v4_link(raw, names, pointer) for pointer, raw in objects(document, "edges")),
+        configurations=configurations,
+        active_configuration=active,
+        steps=("objects by id were read as lists",),
+        description=description_of(document),
+    )
+
+
+def _embedded(nodes: dict[str, tuple[str, Json]], names: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, Role]]]:
+    """Yield each embedded application with its construct and role: first as applications give them, then constructs."""
+    for id_, (_, raw) in nodes.items():
+        construct = names.get(text(raw, "embedId"), id_)
+        if construct != id_:
+            yield id_, (construct, Role.INPUT)
+    for id_, (_, raw) in nodes.items():
+        for attribute, role in (("outputApplicationId", Role.OUTPUT), ("inputApplicationId", Role.INPUT)):
+            application = names.get(text(raw, attribute), id_)
+            if application != id_:
+                yield application, (id_, role)
+
+
+def _application(id_: str, role: Role, pointer: str, raw: Json, problems: list[Problem]) -> ApplicationRecord:
+    return ApplicationRecord(
+        role=role,
+        id=id_,
+        name=text(raw, "name"),
+        category=text(raw, "category"),
+        fields=read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems),
+        pointer=pointer,
+        description=text(raw, "description"),
+    )
+
+
+def _v4_node(id_: str, raw: Json, parent: str, pointer: str, problems: list[Problem]) -> NodeRecord:
+    return NodeRecord(
+        id=id_,
+        name=text(raw, "name"),
+        category=text(raw, "category"),
+        category_type=text(raw, "categoryType"),
+        parent=parent or None,
+        fields=read_fields(raw, "fields", pointer=pointer, owner=id_, problems=problems),
+        pointer=pointer,
+        position=position(raw),
+        description=text(raw, "description"),
+    )
+
+
+def _v4_link(raw: Json, names: Mapping[str, str], pointer: str) -> LogicalLink:
+    source, target = text(raw, "srcNodeId"), text(raw, "destNodeId")
+    return LogicalLink(
+        source=names.get(source, source),
+        target=names.get(target, target),
+        source_port=text(raw, "srcPortId"),
+        target_port=text(raw, "destPortId"),
+        loop_aware=truth(raw.get("loopAware")) is True,
+        closes_loop=truth(raw.get("closesLoop")) is True,
+        streaming=truth(raw.get("isStream")) is True,
+        pointer=pointer,
+    )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dropflow.errors import BadFileError
-from translator.stage_options import ReadOptions
+from translator.options import ReadOptions
 
 __all__ = ["read_file"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dropflow.graph.builder import from_columns
+from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.problems import Problem, Severity

@@ -2,11 +2,19 @@
 
 Each logical node has an index space, the levels of the constructs around it. Each link is a map between two such
 spaces, described by a few counters with strides. `plan` makes these descriptions and all sizes; only `unroll` allocates
-memory for drops. May import `translator.logical`, `problem_codes`, `stage_options` and `dropflow.graph`; does no I/O.
-Read `levels`, `index_map` and `link_maps` first, then `layout` and `plan`.
+memory for drops. Does no I/O.
+
+===============  ======================================================================================================
+`levels`         Levels: the axes of index spaces, and the comparison of two index spaces
+`link_maps`      Index maps of ordinary links and of carries
+`layout`         The construct around every logical node, and the levels of its index space
+`wires`          Wires: the links of a logical graph between units, which have instances
+`loops`          Loops: the wires that carry data from one iteration to the next, and feedback to a scatter
+`node_template`  The template of a logical node, from its fields
+`plan`           The plan of a physical graph: its templates, links and index maps
+===============  ======================================================================================================
 """
 
-from translator.unroll.columns import unroll
-from translator.unroll.plan import UnrollPlan, plan
+from translator.unroll.plan import UnrollPlan, plan, unroll
 
 __all__ = ["UnrollPlan", "plan", "unroll"]

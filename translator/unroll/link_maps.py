@@ -8,24 +8,192 @@ are.
 
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from math import prod
+from typing import Any, NamedTuple
 
-from translator.stage_options import UnrollOptions
-from translator.unroll.index_map import IndexCounter, IndexMap
-from translator.unroll.levels import LOOP, MPI, Level, Levels, Parting, part, strides
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from translator.logical import LogicalGraph, LogicalNode, NodeKind
+from translator.options import UnrollOptions
+from translator.problem_codes import ZERO_MULTIPLICITY, problem
+from translator.unroll.levels import (
+    GATHER,
+    LOOP,
+    MPI,
+    SCATTER,
+    Findings,
+    Level,
+    Levels,
+    Parting,
+    multiplicity,
+    part,
+    pointer,
+    strides,
+)
 
 __all__ = [
+    "IndexCounter",
+    "IndexMap",
     "Joint",
     "Unpairable",
     "assemble",
     "carry_level",
+    "chunks",
+    "gather_map",
+    "gathered_levels",
+    "groupby_joint",
+    "groupby_map",
     "in_step",
     "join",
     "joined",
     "link_map",
     "restricted",
     "unpaired",
+    "why_not_zipped",
+    "width",
+    "zip_hint",
+    "zip_with",
 ]
+
+
+# Index maps: which instances a link joins, as nested counters with strides.
+#
+# All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride
+# to the number of the source, to that of the target, or to both; a gather in addition divides a
+# running number by its width. So a link of a million edges is a handful of integers until the arrays
+# are needed, and its number of edges is a product.
+
+
+class IndexCounter(msgspec.Struct, frozen=True):
+    """One counter of an index map.
+
+    Attributes
+    ----------
+    level : Level
+        The level that is counted.
+    size : int
+        Number of steps: the size of the level, or one less for the carry of a loop.
+    source, target : int
+        Strides of the instance numbers; 0 if the level does not belong to that end.
+    flat : int
+        Stride of the number that a gather divides by its width.
+    """
+
+    level: Level
+    size: int
+    source: int = 0
+    target: int = 0
+    flat: int = 0
+
+
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The edges of one link.
+
+    Attributes
+    ----------
+    counters : tuple of IndexCounter
+        The counters. Those of the source are first, so that edges are sorted by source, then by target.
+    source_start, target_start : int
+        First instance numbers.
+    chunk : Level or None
+        The level of the gather that the link enters, or feeds back from.
+    width : int
+        Number of inputs in a chunk of that gather.
+    chunk_stride : int
+        Stride of the number of the target (or source) from one chunk to the next.
+    chunk_of_source : bool
+        Whether the chunk is at the source: the link feeds back from the gather to what it gathers.
+    """
+
+    counters: tuple[IndexCounter, ...] = ()
+    source_start: int = 0
+    target_start: int = 0
+    chunk: Level | None = None
+    width: int = 1
+    chunk_stride: int = 0
+    chunk_of_source: bool = False
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return prod(counter.size for counter in self.counters)
+
+    @property
+    def collects(self) -> bool:
+        """Whether a target may have several edges. This depends on the kinds of levels, and not on their sizes.
+
+        So a scatter of one copy is collected, too, and whatever enters a gather. But a gather of all its inputs has one
+        instance.
+        """
+        is_gathered = self.chunk is not None and not self.chunk_of_source
+        return is_gathered or any(
+            counter.source
+            and not counter.target
+            and not counter.level.is_transparent
+            and not (counter.level.kind == GATHER and counter.level.size == 1)
+            for counter in self.counters
+        )
+
+    def write(self, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> None:
+        """Add the instance numbers at both ends of every edge to two arrays.
+
+        Parameters
+        ----------
+        source, target : int32 arrays, shape (edges,)
+            Changed in place. Only the target of a gather needs more memory.
+        """
+        if not self.edges:
+            return
+        counters = _merged(self.counters)
+        sizes = [counter.size for counter in counters]
+        _count(source, self.source_start, sizes, [counter.source for counter in counters])
+        _count(target, self.target_start, sizes, [counter.target for counter in counters])
+        if self.chunk is not None:
+            flat = np.zeros(len(target), dtype=np.int32)
+            _count(flat, 0, sizes, [counter.flat for counter in counters])
+            flat //= min(self.width, np.iinfo(np.int32).max)  # a number of inputs in a graph has no upper bound
+            flat *= self.chunk_stride
+            if self.chunk_of_source:
+                source += flat
+            else:
+                target += flat
+
+
+def _count(out: npt.NDArray[Any], start: int, sizes: list[int], strides: list[int]) -> None:
+    """Add ``start + sum(index * stride)`` for all indices, row-major."""
+    if start:
+        out += np.int32(start)
+    grid = out.reshape(sizes)
+    for position, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        if stride:
+            steps = np.arange(size, dtype=np.int32)
+            steps *= np.int32(stride)
+            grid += steps.reshape([size if axis == position else 1 for axis in range(len(sizes))])
+
+
+def _merged(counters: tuple[IndexCounter, ...]) -> list[IndexCounter]:
+    """Return equivalent counters, with neighbours joined if the outer continues where the inner wraps."""
+    merged: list[IndexCounter] = []
+    for counter in counters:
+        if counter.size == 1:
+            continue
+        last = merged[-1] if merged else None
+        if last is not None and all(
+            outer == counter.size * inner
+            for outer, inner in (
+                (last.source, counter.source),
+                (last.target, counter.target),
+                (last.flat, counter.flat),
+            )
+        ):
+            merged[-1] = IndexCounter(
+                counter.level, last.size * counter.size, counter.source, counter.target, counter.flat
+            )
+        else:
+            merged.append(counter)
+    return merged
 
 
 class Unpairable(Exception):  # noqa: N818 - the caller turns it into a finding
@@ -233,3 +401,219 @@ def assemble(
         # A loop without iterations: the link has no edges.
         counters.append(IndexCounter(source[0] if source else target[0], 0))
     return IndexMap(counters=tuple(counters), source_start=source_start, target_start=target_start)
+
+
+# Index maps of links into group-bys: each key pairs a level of the input with the level that repeats
+# it.
+#
+# A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as in
+# ordinary links. But a loop that is named by a key keeps all its iterations: they are the groups.
+
+
+def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> Joint:
+    """Decide how the link into a group-by maps the levels of its ends.
+
+    Parameters
+    ----------
+    source, target : tuples of Level
+        Index spaces of the input, and of the application of the group-by.
+    position : int
+        Position of the first level of the group-by among those of the target.
+    aware : bool
+        Whether the link is loop-aware.
+    options : UnrollOptions
+        Meaning of loop-aware.
+    """
+    parting = part(source, target[:position])
+    repeated = {level.repeats: other for other, level in enumerate(target) if other >= position and level.repeats}
+    keyed = [(one, repeated[source[one].id]) for one in parting.left if source[one].id in repeated]
+    paired = {one for one, _ in keyed}, {other for _, other in keyed}
+    left = [level for level in parting.left if level not in paired[0]]
+    last = restricted(source, left, aware=aware, options=options)
+    first = restricted(target[:position], parting.right, aware=aware, options=options)
+    unkeyed = [other for other in range(position, len(target)) if other not in paired[1]]
+    return Joint(
+        shared=parting.shared,
+        pairs=keyed,
+        left=[level for level in left if level not in last],
+        right=[*(level for level in parting.right if level not in first), *unkeyed],
+        last=last,
+        first=first,
+    )
+
+
+def groupby_map(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> IndexMap:
+    """Return the edges of the link into a group-by; see `groupby_joint`."""
+    return joined(source, target, groupby_joint(source, target, position=position, aware=aware, options=options))
+
+
+# Gathers: the inputs of one context, flattened in row-major order, in chunks of `width`.
+#
+# The chunk number is a level like any other, so a gather may be anywhere. A chunk has inputs of one
+# context only: a gather inside a scatter gathers in each copy separately, and one at the top level
+# counts through all levels of its input. It gathers all iterations of a loop, also through loop-aware
+# links: DALiuGE does so, and graphs rely on it, such as one that gathers 25 copies of 4 iterations
+# through a loop-aware edge, 100 inputs at a time. LG064 reports it.
+
+
+def width(node: LogicalNode, findings: Findings) -> int:
+    """Return the number of inputs in a chunk; 0 for all inputs of a context."""
+    name = _width_field(node)
+    if node.value(name) is None:
+        return 0
+    # Zero is documented to mean "all inputs", so it is not reported.
+    found: Findings = []
+    size = multiplicity(node, name, found)
+    findings.extend(finding for finding in found if finding.code != ZERO_MULTIPLICITY)
+    return size
+
+
+def _width_field(node: LogicalNode) -> str:
+    """Return the name of the field with the width: the M of an MKN is one."""
+    return "m" if node.category == "MKN" else "num_of_inputs"
+
+
+def chunks(
+    node: LogicalNode,
+    context: Levels,
+    sources: Sequence[Levels],
+    options: UnrollOptions,
+    findings: Findings,
+) -> int:
+    """Return the number of instances of a gather in each instance of its context.
+
+    Parameters
+    ----------
+    node : LogicalNode
+        The gather or MKN.
+    context : tuple of Level
+        Levels of its context.
+    sources : sequence of tuples of Level
+        Index spaces of the sources of links into it. The one with most inputs decides.
+    options : UnrollOptions
+        Which levels may be paired.
+    findings : list of Problem
+        LG020, LG022 and LG072 are added.
+    """
+    taken = width(node, findings)
+    if not sources:
+        if node.category != "MKN":  # the input application of an MKN may be where the data come from
+            findings.append(problem("LG072", f"gather {node.name!r} has no input", where=node.pointer))
+        return 1
+    inputs = [_inputs(levels, context, options) for levels in sources]
+    for number in sorted(set(inputs)):
+        if taken and number % taken:
+            kind = "MKN" if node.category == "MKN" else "gather"
+            text = f"{kind} {node.name!r} takes {taken} inputs at a time, which does not divide {number}"
+            findings.append(problem("LG022", text, where=pointer(node, _width_field(node))))
+    return max(-(-number // taken) for number in inputs) if taken else 1
+
+
+def _inputs(source: Levels, context: Levels, options: UnrollOptions) -> int:
+    """Return the number of instances of the source for each instance of the context."""
+    return prod(source[level].size for level in _parted(source, context, options)[1])
+
+
+def gathered_levels(source: Levels, context: Levels, options: UnrollOptions) -> Levels:
+    """Return the levels of an input that a gather in a context counts through, outermost first."""
+    return tuple(source[level] for level in _parted(source, context, options)[1])
+
+
+def gather_map(source: Levels, target: Levels, *, position: int, width: int, options: UnrollOptions) -> IndexMap:
+    """Return the edges of a link that enters a gather.
+
+    Parameters
+    ----------
+    source, target : tuples of Level
+        Index spaces of the input, and of its consumer inside the gather.
+    position : int
+        Position of the level of the gather among those of the target.
+    width : int
+        Inputs in a chunk; 0 for all.
+    options : UnrollOptions
+        Which levels may be paired.
+    """
+    context = target[:position]
+    pairs, left, right = _parted(source, context, options)
+    plain = assemble(
+        source,
+        target,
+        pairs=pairs,
+        left=left,
+        right=[*right, *range(position + 1, len(target))],
+    )
+    counted = tuple(source[level] for level in left)
+    flat = dict(zip(counted, strides(counted), strict=True))
+    counters = tuple(
+        IndexCounter(counter.level, counter.size, counter.source, counter.target, _flat(counter, flat))
+        for counter in plain.counters
+    )
+    return IndexMap(
+        counters=counters,
+        source_start=plain.source_start,
+        target_start=plain.target_start,
+        chunk=target[position],
+        width=width or max(_inputs(source, context, options), 1),
+        chunk_stride=strides(target)[position],
+    )
+
+
+def _parted(
+    source: Levels, context: Levels, options: UnrollOptions
+) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Return pairs of levels that input and context share or pair, levels to gather, and levels to broadcast to."""
+    parting = part(source, context)
+    loops = [level for level in parting.right if context[level].kind == LOOP]
+    pairs = in_step(source, [level for level in parting.left if source[level].kind == LOOP], context, loops, options)
+    left, right = unpaired(parting, pairs)
+    return [*((level, level) for level in range(parting.shared)), *pairs], left, right
+
+
+def _flat(counter: IndexCounter, flat: dict[Level, int]) -> int:
+    """Return the stride of a counter in the inputs of a context: not 0 only for levels of the source alone."""
+    return flat.get(counter.level, 0) if counter.source and not counter.target else 0
+
+
+# Zipped scatters: with the field `zip_with`, a scatter names others whose copies are linked to its
+# own by number.
+
+FIELD = "zip_with"
+
+
+def zip_with(graph: LogicalGraph, node: LogicalNode, findings: Findings) -> tuple[str, ...]:
+    """Return the names or ids of scatters in the field `zip_with` of a scatter; LG087 for those that do not exist."""
+    value = node.value(FIELD)
+    if node.category != "Scatter" or value is None:
+        return ()
+    parts = value if isinstance(value, list) else str(value).split(",")
+    names = tuple(name for part in parts if (name := str(part).strip()))
+    known = {
+        key
+        for other in graph.nodes
+        if other.kind is NodeKind.CONSTRUCT and other.category in ("Scatter", "MKN") and other.id != node.id
+        for key in (other.id, other.name)
+    }
+    for name in names:
+        if name not in known:
+            text = f"scatter {node.name!r} is to be zipped with {name!r}, which is no other scatter of this graph"
+            hint = f"write the name or id of a scatter into its field {FIELD}"
+            findings.append(problem("LG087", text, where=pointer(node, FIELD), hint=hint))
+    return names
+
+
+def zip_hint(left: Levels, right: Levels) -> str:
+    """Return how to zip the innermost levels of the two ends of a link; empty if they are not equal scatters."""
+    one, other = left[-1], right[-1]
+    if not (one.kind == other.kind == SCATTER and one.size == other.size):
+        return ""
+    return f"set the field {FIELD} of {other.label} to {one.name!r}, to link their copies by number"
+
+
+def why_not_zipped(left: Levels, right: Levels) -> str:
+    """Return why levels that are to be zipped cannot be; empty if none are."""
+    pairs = [(one, other) for one in left for other in right if one.is_zipped(other)]
+    unequal: list[tuple[Level, Level]] = [pair for pair in pairs if pair[0].size != pair[1].size]
+    if not unequal:
+        return ""
+    one, other = unequal[0]
+    return f"{one.label} and {other.label} are zipped, but have {one.size} and {other.size} copies"

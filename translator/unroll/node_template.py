@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dropflow.graph.templates import Argument, Kind, Template
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
-from translator.unroll.levels import Levels
-from translator.unroll.values import Findings, is_on, pointer, quantity, whole
+from translator.unroll.levels import Findings, Levels, is_on, pointer, quantity, whole
 
 __all__ = ["COPY", "GROUP", "MEMORY", "NULL", "SLEEP", "template_of"]
 

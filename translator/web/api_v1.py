@@ -1,10 +1,16 @@
 """The translator's part of ``/api/v1``: translations, their graphs, and deploying them."""
 
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO
 
-from dropflow.rest.operation_records import Done
-from dropflow.rest.server.route import Request, Response, Route
-from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
+from dropflow.api.content_disposition import attachment
+from dropflow.api.openapi import Request, Response, Route
+from dropflow.api.requests import Done
+from dropflow.errors import GoneError
+from translator.web.export import ExportForm
 from translator.web.records import (
     Deployed,
     DeployRequest,
@@ -17,7 +23,69 @@ from translator.web.records import (
 )
 from translator.web.service import TranslatorService
 
-__all__ = ["api_v1_routes"]
+__all__ = [
+    "EXPORTS",
+    "api_v1_routes",
+    "dfg_file",
+    "exported",
+    "pg_json",
+    "source_file",
+]
+
+
+# Downloads of a translation, with names that are safe for browsers.
+
+EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
+    {
+        "graph.dot": ("dot", "text/vnd.graphviz"),
+        "graph.graphml": ("graphml", "application/xml"),
+        "graph.csv": ("csv", "text/csv"),
+        "graph.edges.csv": ("edges.csv", "text/csv"),
+    }
+)
+"""Downloads for other programs: their name in an address, what writes them, and their type."""
+
+
+def dfg_file(service: TranslatorService, identity: str) -> Response:
+    """Return the physical graph as a ``.dfg`` container. Raises as `TranslatorService.graph`."""
+    path = service.graph(identity)
+    name = service.get(identity).name
+    return Response(
+        body=_opened(path),
+        content_type="application/octet-stream",
+        headers=(attachment(f"{name}.dfg"),),
+    )
+
+
+def pg_json(service: TranslatorService, identity: str) -> Response:
+    """Return the physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
+    name = service.get(identity).name
+    return Response(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
+
+
+def exported(service: TranslatorService, file: str, call: Request) -> Response:
+    """Return one of `EXPORTS`, streamed. Raises as `TranslatorService.export`."""
+    identity = call.path["translation"]
+    form, content_type = EXPORTS[file]
+    name = service.get(identity).name
+    headers = (attachment(f"{name}.{form}"),)
+    return Response(body=service.export(identity, form=form), content_type=content_type, headers=headers)
+
+
+def source_file(service: TranslatorService, identity: str) -> Response:
+    """Return the source, byte for byte. Raises as `TranslatorService.source`."""
+    path = service.source(identity)
+    name = service.get(identity).name
+    # Never a type that a browser would show: the content comes from an unknown client.
+    return Response(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error
+
 
 _ONE = "/api/v1/translations/{translation}"
 

@@ -13,9 +13,9 @@ from typing import BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from dropflow import graph_file
-from dropflow.graph.exports.writers import WRITERS
-from dropflow.graph.interchange import write_pg
+from dropflow.graph import codec
+from dropflow.graph.daliuge_write import write_pg
+from dropflow.graph.exports import WRITERS
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
@@ -40,7 +40,7 @@ class ExportOrder(msgspec.Struct, frozen=True, kw_only=True):
         Names of islands, which share the nodes in blocks.
     form : str
         ``list`` for the list of drops; ``spec`` for the answer of DALiuGE's ``gen_pg_spec``: a JSON text that contains
-        another, with the keys ``pg_spec`` and ``root_uids``; else one of `dropflow.graph.exports.writers`.
+        another, with the keys ``pg_spec`` and ``root_uids``; else one of `dropflow.graph.exports`.
     has_plan : bool
         Whether parts and priorities are written; DALiuGE's ``unroll`` answers without.
     memory, seconds
@@ -97,7 +97,7 @@ def main(folder: Path) -> int:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportOrder)
     leave_with_parent()
     restrict(order.memory, order.seconds)
-    write(graph_file.load(folder / GRAPH), order, sys.stdout.buffer)
+    write(codec.load(folder / GRAPH), order, sys.stdout.buffer)
     sys.stdout.buffer.flush()
     return 0
 

@@ -14,8 +14,16 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import HttpError
+from dropflow.problems import Problem
+from translator.problem_codes import problem
 
-__all__ = ["Form", "decode_percent", "read_form"]
+__all__ = [
+    "Form",
+    "decode_percent",
+    "read_form",
+    "whole_number",
+]
+
 
 _PIECE = 4 * 1024 * 1024
 _MOST_FIELDS = 100
@@ -168,3 +176,22 @@ def _add(fields: dict[str, bytes], name: bytes, value: bytes) -> None:
     if known in fields:
         raise HttpError(400, f"the field {known[:60]!r} is given twice")
     fields[known] = value
+
+
+# Reads numbers in fields of forms.
+
+
+def whole_number(form: Form, name: str, default: int, *, least: int, most: int, found: list[Problem]) -> int:
+    """Return a field as a number, or add PT002 to `found` and return the default."""
+    text = form.text(name)
+    if text in ("", "null", "None"):
+        return default
+    try:
+        number = msgspec.convert(text, int, strict=False)
+    except msgspec.ValidationError:
+        number = None
+    if number is None or not least <= number <= most:
+        wrong = f"{name} is {text[:40]!r}, expected a whole number from {least} to {most}"
+        found.append(problem("PT002", wrong, where=name, hint=f"leave it out for {default}"))
+        return default
+    return number

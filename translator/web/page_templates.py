@@ -1,18 +1,139 @@
 """The templates of the translator's pages, ``translator/web/templates``, and the names that they use."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dropflow.rest.pages.page_layout import PageLayout, PageTemplates
-from dropflow.rest.pages.places import Places
-from dropflow.version import __version__
-from translator.template import TemplateParameter
-from translator.web.findings import findings_by_severity
+import msgspec
 
-__all__ = ["translator_templates"]
+from dropflow.api.content_disposition import attachment
+from dropflow.api.logs import LogPage, LogQuery, LogTextQuery, ManagerLog, log_text
+from dropflow.api.openapi import Request, Response, Route, StreamSlots, page_with_lines
+from dropflow.api.state_records import SubmitOptions
+from dropflow.errors import NotFoundError
+from dropflow.formatting import plural
+from dropflow.problems import Problem, Severity
+from dropflow.version import __version__
+from dropflow.web.frame import LogSource, PageLayout, PageTemplates, page_response, shown_log
+from dropflow.web.places import Places
+from translator.problem_codes import problem
+from translator.template import TemplateParameter
+from translator.web.forms import Form, whole_number
+from translator.web.records import PlanFields
+
+__all__ = [
+    "FindingGroup",
+    "finding_groups",
+    "findings_by_severity",
+    "log_routes",
+    "noted_planning",
+    "noted_submission",
+    "posted_submission",
+    "translator_templates",
+    "until_text",
+]
+
+
+# The log of the translator itself: its page, and what the script of the page asks for. All of it
+# needs the login.
+
+
+def log_routes(log: ManagerLog, templates: PageTemplates, streams: StreamSlots) -> list[Route]:
+    """Return the routes of the log of the translator, with the paths of those of managers."""
+    name = quote(log.name, safe="")
+    source = LogSource(
+        name=log.name,
+        about="What the translator wrote, in the order of time (UTC)",
+        crumbs=(("Translate", "/"),),
+        here="Log",
+        page=f"/nodes/{name}",
+        api=f"/api/v1/nodes/{name}",
+        origin="Logger",
+        is_live=True,
+    )
+
+    def check(call: Request) -> None:
+        if call.path["node"] != log.name:
+            raise NotFoundError(f"this is {log.name}, not {call.path['node']}", hint="ask a manager for other logs")
+
+    def page(call: Request) -> Response:
+        check(call)
+        shown, twin = shown_log(source, call.query, log.page(call.query))
+        return page_response(templates.render("log", twin=twin, **shown), call)
+
+    def lines(call: Request) -> LogPage:
+        check(call)
+        return page_with_lines(log.page, call.query, streams, call.is_gone)
+
+    def text(call: Request) -> Response:
+        check(call)
+        headers = (attachment(f"{log.name}.log"),)
+        return Response(body=log_text(log.page, call.query), content_type="text/plain", headers=headers)
+
+    route = partial(Route, method="GET", query=LogQuery, tag="translator")
+    return [
+        route(path="/nodes/{node}/log", handler=page, summary="The log of the translator.", gives="text/html"),
+        route(path="/nodes/{node}/log.json", handler=lines, summary="Its log as JSON.", answer=LogPage),
+        route(path="/api/v1/nodes/{node}/log", handler=lines, summary="A page of its log.", answer=LogPage),
+        route(
+            path="/api/v1/nodes/{node}/log/text",
+            handler=text,
+            summary="Its log as text.",
+            query=LogTextQuery,
+            gives="text/plain",
+        ),
+    ]
+
+
+# Findings for a page: those of one kind together, so that one mistake in many nodes is read once.
+
+_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+class FindingGroup(msgspec.Struct, frozen=True):
+    """Findings with one code, severity and hint.
+
+    Attributes
+    ----------
+    code, hint : str
+        What they share.
+    severity : Severity
+        What they share, too.
+    text : str
+        What is wrong, if it is the same everywhere; else empty.
+    places : tuple of (str, str)
+        Where, and what is wrong there if that differs; each pair once, in the order of the findings.
+    """
+
+    code: str
+    severity: Severity
+    hint: str
+    text: str
+    places: tuple[tuple[str, str], ...]
+
+
+def finding_groups(problems: Sequence[Problem]) -> list[FindingGroup]:
+    """Return findings by code, severity and hint, in the order of their first ones."""
+    alike: dict[tuple[str, Severity, str], list[Problem]] = {}
+    for one in problems:
+        alike.setdefault((one.code, one.severity, one.hint), []).append(one)
+    found = []
+    for (code, severity, hint), some in alike.items():
+        texts = {problem.text for problem in some}
+        text = some[0].text if len(texts) == 1 else ""
+        places = dict.fromkeys((problem.where, "" if text else problem.text) for problem in some)
+        found.append(FindingGroup(code, severity, hint, text, tuple(places)))
+    return found
+
+
+def findings_by_severity(problems: Sequence[Problem]) -> list[tuple[str, list[FindingGroup]]]:
+    """Return findings in groups by severity, the worst first, with a heading for each severity that occurs."""
+    found = {severity: [one for one in problems if one.severity is severity] for severity in _WORDS}
+    return [(plural(len(some), _WORDS[severity]), finding_groups(some)) for severity, some in found.items() if some]
 
 
 def translator_templates(places: Places, name: str) -> PageTemplates:
@@ -47,3 +168,88 @@ def _range_text(parameter: TemplateParameter) -> str:
     if low is not None and high is not None:
         return f", {low:g} to {high:g}"
     return f", from {low:g}" if low is not None else f", up to {high:g}" if high is not None else ""
+
+
+# The part of the form of deployment that says how a session runs, and the notes of a session that is
+# cloned.
+
+_MOMENT = "%Y-%m-%dT%H:%M"
+
+
+class _NotedPlan(PlanFields, frozen=True, kw_only=True):
+    """The options of a plan as `dropflow.graph.notes` writes them, and PlanFields has them."""
+
+    algorithm: str = ""
+    imbalance: float = 1.0
+    seed: int = 0
+
+
+def posted_submission(form: Form, known: SubmitOptions, found: list[Problem]) -> SubmitOptions:
+    """Return the options in the form of deployment; `known` if the form does not have them.
+
+    PT002 is added to `found` for each field that cannot be used.
+    """
+    if form.text("options") != "yes":
+        return known
+    return SubmitOptions(
+        replicas=whole_number(form, "replicas", 1, least=1, most=100, found=found),
+        protect=_seconds(form, found),
+        until=_until(form, found),
+        infrastructure_retries=whole_number(form, "infrastructure_retries", 5, least=0, most=1_000_000, found=found),
+        join=form.text("join") == "yes",
+        fuse=form.text("fuse") == "yes",
+        check=form.text("check") == "yes",
+    )
+
+
+def until_text(until: float) -> str:
+    """Return a walltime as a browser's field of date and time has it, in UTC; empty for none."""
+    return datetime.fromtimestamp(until, UTC).strftime(_MOMENT) if until else ""
+
+
+def noted_submission(form: Form, now: float, found: list[Problem]) -> SubmitOptions:
+    """Return the options of the session that a form clones, without a walltime that has passed."""
+    text = form.text("submission")
+    if not text:
+        return SubmitOptions()
+    try:
+        options = msgspec.json.decode(text, type=SubmitOptions)
+    except msgspec.MsgspecError as error:
+        found.append(problem("PT002", f"the options of the session cannot be read: {error}", where="submission"))
+        return SubmitOptions()
+    return msgspec.structs.replace(options, until=0.0) if options.until <= now else options
+
+
+def noted_planning(form: Form, found: list[Problem]) -> dict[str, object]:
+    """Return fields of `translator.web.records.TranslateQuery` for the plan of the session that a form clones."""
+    text = form.text("planning")
+    if not text:
+        return {}
+    try:
+        plan = msgspec.json.decode(text, type=_NotedPlan)
+    except msgspec.MsgspecError as error:
+        found.append(problem("PT002", f"the options of the plan cannot be read: {error}", where="planning"))
+        return {}
+    return {name: value for name, value in msgspec.structs.asdict(plan).items() if name != "algorithm" or value}
+
+
+def _seconds(form: Form, found: list[Problem]) -> float:
+    text = form.text("protect") or "0"
+    try:
+        return msgspec.convert({"protect": text}, SubmitOptions, strict=False).protect
+    except msgspec.ValidationError:
+        wrong = f"protect is {text[:40]!r}, expected seconds"
+        found.append(problem("PT002", wrong, where="protect", hint="leave it empty for none"))
+        return 0.0
+
+
+def _until(form: Form, found: list[Problem]) -> float:
+    text = form.text("until")
+    if not text:
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        wrong = f"until is {text[:40]!r}, expected a date and time such as 2027-01-31T02:30, in UTC"
+        found.append(problem("PT002", wrong, where="until", hint="leave it empty for none"))
+        return 0.0

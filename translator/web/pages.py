@@ -11,28 +11,66 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from dropflow.api.error_body import status_of, to_body
+from dropflow.api.openapi import FORM, Request, Response, Route
+from dropflow.api.state_records import SubmitOptions
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.graph.codec import load
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT
 from dropflow.problems import Problem
-from dropflow.rest.error_body import status_of, to_body
-from dropflow.rest.pages.page_layout import PageTemplates, page_response, redirect
-from dropflow.rest.pages.places import Places, login_url, split_target
-from dropflow.rest.server.posted_form import FORM
-from dropflow.rest.server.route import Request, Response, Route
-from dropflow.rest.submit_options import SubmitOptions
-from translator.partition.registry import ALGORITHMS
-from translator.stage_options import DEFAULT_ALGORITHM
-from translator.template_form import value_text
-from translator.web.downloads import EXPORTS, dfg_file, exported, pg_json, source_file
-from translator.web.eagle import read_eagle
-from translator.web.form_numbers import whole_number
-from translator.web.forms import Form, read_form
-from translator.web.graph_pages import graph_routes
+from dropflow.web.frame import PageTemplates, page_response, redirect
+from dropflow.web.graph_views import GraphSource, GraphViews
+from dropflow.web.places import Places, login_url, split_target
+from translator.options import DEFAULT_ALGORITHM
+from translator.parameters import value_text
+from translator.plan.registry import ALGORITHMS
+from translator.web.api_v1 import EXPORTS, dfg_file, exported, pg_json, source_file
+from translator.web.daliuge import read_eagle
+from translator.web.forms import Form, read_form, whole_number
+from translator.web.page_templates import noted_submission, posted_submission, until_text
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
-from translator.web.run_options import noted_submission, posted_submission, until_text
 from translator.web.service import TranslatorService
 
-__all__ = ["page_routes"]
+__all__ = [
+    "graph_routes",
+    "page_routes",
+]
+
+
+# The picture of the physical graph of a translation: its page, and what the page's script asks for.
+#
+# As the page of the translation, they need no token: the address has a random id.
+
+_GROUPINGS = (("construct", "by construct"), ("template", "by logical node"), ("part", "by part"))
+
+
+def graph_routes(service: TranslatorService, templates: PageTemplates) -> list[Route]:
+    """Return the routes of the graph of a translation."""
+
+    def source(call: Request) -> GraphSource:
+        identity = service.get(call.path["translation"]).id
+
+        def read() -> PhysicalGraph:
+            return load(service.graph(identity), mmap=True)
+
+        return GraphSource(key=(identity,), read=read)
+
+    def page(call: Request) -> Response:
+        info = service.result(call.path["translation"], seconds=0)
+        return page_response(templates.render("graph", twin="", info=info, groupings=_GROUPINGS), call)
+
+    shown = Route(
+        method="GET",
+        path="/translations/{translation}/graph",
+        handler=page,
+        summary="The graph as a picture.",
+        public=True,
+        gives="text/html",
+        tag="pages",
+    )
+    return GraphViews().routes(shown, source)
+
 
 _CHOICES = (DEFAULT_ALGORITHM, *(name for name in ALGORITHMS if name != DEFAULT_ALGORITHM))
 """The algorithms in forms, the default first."""

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.error_body import ErrorBody
+from dropflow.api.records import NodeInfo
+from dropflow.api.state_records import SubmitOptions
 from dropflow.ids import SESSION_NAME
 from dropflow.problems import Problem, Severity
-from dropflow.rest.error_body import ErrorBody
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.submit_options import SubmitOptions
-from translator.stage_options import DEFAULT_ALGORITHM
-from translator.template_form import TemplateForm
+from translator.options import DEFAULT_ALGORITHM
+from translator.parameters import TemplateForm
 
 __all__ = [
     "BAD_PARTITION",
@@ -87,7 +87,7 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a plan is steered, beside its algorithm and parts; see `translator.stage_options.PartitionOptions`.
+    """How a plan is steered, beside its algorithm and parts; see `translator.options.PartitionOptions`.
 
     A memory of 0 is no limit.
     """
@@ -116,7 +116,7 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
     name : str
         Name of the graph, such as its file's.
     algorithm, parts, imbalance, seed
-        See `translator.stage_options.PartitionOptions`.
+        See `translator.options.PartitionOptions`.
     objective, dop, deadline, greediness, method, goal, steps, memory, islands
         See `PlanFields`.
     configuration : str
@@ -153,7 +153,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to partition the graph of a translation again; see `translator.stage_options.PartitionOptions`.
+    """How to partition the graph of a translation again; see `translator.options.PartitionOptions`.
 
     With `compare`, the report has the plans of all algorithms, too.
     """
@@ -165,7 +165,7 @@ class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class FillRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values for the parameters of a template; see `translator.template_form.TemplateForm`.
+    """Values for the parameters of a template; see `translator.parameters.TemplateForm`.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class DeployRequest(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fie
     spread : bool
         Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
     check, infrastructure_retries, until, replicas, protect, memory_limit, join, fuse
-        See `dropflow.rest.submit_options.SubmitOptions`.
+        See `dropflow.api.state_records.SubmitOptions`.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]
@@ -209,7 +209,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of one of several algorithms; see `translator.planning.judge.Verdict`.
+    """The plan of one of several algorithms; see `translator.plan.move_bound.Verdict`.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class TranslatedLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionMeasures(msgspec.Struct, frozen=True, kw_only=True):
-    """The quality of the partition; see `translator.partition.quality.Quality`.
+    """The quality of the partition; see `translator.plan.quality.Quality`.
 
     `makespan` and `lower_bound` are the completion time in seconds on equal nodes, and one that no plan can beat;
     `note` is why `auto` chose the plan.

@@ -18,26 +18,34 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dropflow import graph_file
+from dropflow.api.error_body import to_body
 from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
-from dropflow.graph.digest import digest
+from dropflow.graph import codec
+from dropflow.graph.codec import digest
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.problems import Problem, Severity
-from dropflow.rest.error_body import to_body
 from dropflow.standard_output import reserve
-from translator.estimate import estimate
-from translator.partition.comparison import ComparedPlan, compared, suitable
-from translator.partition.quality import quality_of
-from translator.partition.registry import BALANCED, check_partition, machines_for, plan, promised_imbalance
+from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
+from translator.parameters import form_of
 from translator.pipeline import Checked, examine, finish
-from translator.planning.judge import judge
-from translator.planning.live_machines import live_machines
-from translator.planning.machines import Machines
-from translator.planning.schedule import with_schedule
-from translator.stage_options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
-from translator.template_form import form_of
+from translator.plan.judge import with_schedule
+from translator.plan.live_machines import live_machines
+from translator.plan.machines import Machines
+from translator.plan.move_bound import judge
+from translator.plan.quality import quality_of
+from translator.plan.registry import (
+    BALANCED,
+    ComparedPlan,
+    check_partition,
+    compared,
+    machines_for,
+    plan,
+    promised_imbalance,
+    suitable,
+)
+from translator.preview import estimate
 from translator.web.records import (
     TOO_LARGE,
     PartitionMeasures,
@@ -149,7 +157,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         if machines is not None:  # nodes of a cluster; of others nothing is known that a run could be compared with
             graph = with_schedule(graph, where)
         report_stage(f"writing {report.bytes / 1e6:,.1f} MB")
-        graph_file.save(graph, folder / GRAPH)
+        codec.save(graph, folder / GRAPH)
     except DropflowError as error:
         return _refused(_renamed(error, order.name), report, problems)
     return _with_problems(report, problems)

@@ -1,19 +1,26 @@
 """Copies of contents, byte for byte."""
 
 import shutil
+import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from dropflow.apps.api import App, Context, InputData, OutputData
-from dropflow.apps.port_values import usable
-from dropflow.engine.component import Component, Parameter, Port
+from dropflow.apps.encodings import usable
+from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError
 from dropflow.graph.templates import Kind
 from dropflow.ids import safe_name
 
-__all__ = ["BUFSIZE", "CopyApp", "copy_all"]
+__all__ = [
+    "BUFSIZE",
+    "CRCApp",
+    "CopyApp",
+    "copy_all",
+]
+
 
 BUFSIZE = Parameter(
     name="bufsize",
@@ -106,3 +113,43 @@ def _copy_into(data: InputData, folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True)
     else:
         shutil.copyfile(source, folder / safe_name(source.name, fallback="data"))
+
+
+# Checksums of content.
+
+_BLOCK = 4 * 1024 * 1024
+
+
+class CRCApp(App):
+    """CRC-32 of one input."""
+
+    component = Component(
+        name="CRCApp",
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass="dlg.apps.crc.CRCApp",
+        aliases=("dlg.apps.crc.CRCStreamApp",),
+        description="Writes the CRC-32 of its one input, as a decimal number in text: over a streaming link, while it "
+        "is being written. DALiuGE's streaming variant is the same application here.",
+        ports=(
+            Port(name="data", usage="InputPort", description="What the checksum is taken of."),
+            Port(name="crc", usage="OutputPort", type="String", encoding="utf-8", description="The checksum as text."),
+        ),
+    )
+
+    streams = True
+
+    def run(self, context: Context) -> None:
+        """Read the input in blocks and write its checksum."""
+        if len(context.inputs) != 1:
+            raise AppError(
+                f"{len(context.inputs)} inputs are connected, CRCApp takes exactly one",
+                hint="give each input a CRCApp of its own",
+            )
+        crc = 0
+        with context.inputs[0].open() as stream:
+            while block := stream.read(_BLOCK):
+                crc = zlib.crc32(block, crc)
+                context.wait(0)
+        for output in context.outputs:
+            output.write(str(crc))

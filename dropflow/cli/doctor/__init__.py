@@ -12,16 +12,16 @@ import msgspec
 
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.options import ConnectionOptions, connection_options, output_options
+from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.tables import columns
+from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock
 from dropflow.formatting import plural
 
 if TYPE_CHECKING:
-    from dropflow.rest.client import Client
+    from dropflow.api.client import Client
 
-__all__ = ["DoctorReply", "command", "examine_cluster"]
+__all__ = ["DoctorReply", "doctor_command", "examine_cluster"]
 
 _REQUESTS = 16
 """Concurrent requests."""
@@ -81,7 +81,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="How many other nodes each node connects to: all of them in clusters of up to N + 1 nodes.",
 )
-def command(output: CommandOutput, *, manager: ConnectionOptions, timeout: float, peers: int) -> Exit:
+def doctor_command(output: CommandOutput, *, manager: ConnectionOptions, timeout: float, peers: int) -> Exit:
     """Check a manager, all managers below it, and the network between them.
 
     Compares the versions, protocols, keys and clocks of all managers. Each node connects to the links of the other
@@ -119,9 +119,8 @@ def examine_cluster(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from dropflow.cli.doctor.checks import findings, notes
+    from dropflow.cli.doctor.checks import findings, notes, plan_probes, probe
     from dropflow.cli.doctor.local import ask_managers
-    from dropflow.cli.doctor.remote import plan_probes, probe
 
     with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="doctor") as pool:
         reports = ask_managers(url, connect, timeout=timeout, clock=clock or SystemClock(), pool=pool)

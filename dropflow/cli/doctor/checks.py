@@ -1,18 +1,243 @@
 """The checks of `dropflow doctor`. They take evidence and yield findings, without I/O."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Literal, NamedTuple
 
-from dropflow.cli.doctor.connection_checks import connection_findings, failure
+import msgspec
+
+from dropflow.api.client import Client
+from dropflow.api.records import NodeInfo, ProbeResult
 from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
-from dropflow.cli.doctor.remote import ProbePlan
-from dropflow.errors import ClockSkewError
+from dropflow.cli.progress import few
+from dropflow.errors import ClockSkewError, DropflowError
 from dropflow.formatting import plural
-from dropflow.rest.manager_records import NodeInfo
 from dropflow.version import __version__
 
-__all__ = ["CHECKS", "findings", "notes"]
+__all__ = [
+    "CHECKS",
+    "ProbePlan",
+    "ProbeTarget",
+    "connection_findings",
+    "failure",
+    "findings",
+    "notes",
+    "plan_probes",
+    "probe",
+]
+
+
+# Findings about failed connections: those with one cause become one finding, at the manager where the
+# cause is.
+
+_LISTED = 5
+"""Names in one finding; the others are counted."""
+_SEVERAL = 2
+_ALL = 3
+"""Nodes that must fail to reach each other before that is one finding."""
+
+
+def failure(connection: Connection, evidence: Evidence) -> tuple[str, str]:
+    """Return why a connection failed or reached another manager, and what to do; empty if it did not fail."""
+    result = connection.result
+    if not result.ok:
+        return result.trouble or "it does not answer", result.hint or "look at the network between the hosts"
+    _, expected = evidence.identities.get(connection.far, ("", ""))
+    if result.name and expected and expected not in (result.name, connection.far):
+        hint = "let each manager advertise an address by which all hosts reach it and no other manager"
+        return f"{result.name} answers there", hint
+    return "", ""
+
+
+def connection_findings(
+    connections: Sequence[Connection], evidence: Evidence, skip: Iterable[Connection] = ()
+) -> Iterator[Finding]:
+    """Yield what is wrong with connections of one kind.
+
+    Parameters
+    ----------
+    connections : sequence of Connection
+        All that were tried, also those that succeeded.
+    skip : iterable of Connection
+        Failures that other findings explain.
+    """
+    skipped = {(connection.near, connection.far) for connection in skip}
+    failed = [connection for connection in connections if failure(connection, evidence)[0]]
+    left = [connection for connection in failed if (connection.near, connection.far) not in skipped]
+    ends = {connection.near for connection in connections} | {connection.far for connection in connections}
+    if len(left) == len(connections) and len(ends) >= _ALL and left[0].means == "links":
+        reasons = _reasons(left, evidence, "far")
+        text = f"none of {len(ends)} nodes can reach the links of any other: {reasons}"
+        yield Finding(where="everywhere", text=text, hint=failure(left[0], evidence)[1])
+        return
+    unreachable = list(_unreachable(connections, left, evidence))
+    yield from (finding for _, finding in unreachable)
+    found = {far for far, _ in unreachable}
+    left = [connection for connection in left if connection.far not in found]
+    totals = Counter(connection.near for connection in connections)
+    failures = Counter(connection.near for connection in failed)
+    for near in dict.fromkeys(connection.near for connection in left):
+        own = [connection for connection in left if connection.near == near]
+        if failures[near] == totals[near] >= _SEVERAL and len(own) > 1:
+            reasons = _reasons(own, evidence, "far")
+            text = f"{evidence.label(near)} cannot reach {_what(own[0])} of any of {totals[near]} others: {reasons}"
+            yield Finding(where=near, text=text, hint=failure(own[0], evidence)[1])
+        else:
+            yield from _by_reason(near, own, evidence)
+
+
+def _unreachable(
+    connections: Iterable[Connection], failed: Sequence[Connection], evidence: Evidence
+) -> Iterator[tuple[str, Finding]]:
+    """Yield the managers to which all connections of several managers failed, each with its finding."""
+    for far, total in Counter(connection.far for connection in connections).items():
+        own = [connection for connection in failed if connection.far == far]
+        if len(own) == total >= _SEVERAL:
+            what = f"{_what(own[0])} of {evidence.label(far)} at {own[0].result.address}"
+            reasons = _reasons(own, evidence, "near")
+            text = f"{what} cannot be reached by any of {total} managers that tried: {reasons}"
+            yield far, Finding(where=far, text=text, hint=failure(own[0], evidence)[1])
+
+
+def _by_reason(near: str, failed: Iterable[Connection], evidence: Evidence) -> Iterator[Finding]:
+    """Yield one finding for each reason for which a manager cannot reach others."""
+    found: dict[tuple[str, str], list[Connection]] = defaultdict(list)
+    for connection in failed:
+        found[failure(connection, evidence)].append(connection)
+    for (reason, hint), same in found.items():
+        far = f"{_what(same[0])} of {few([evidence.label(connection.far) for connection in same], _LISTED)}"
+        at = f" at {same[0].result.address}" if len(same) == 1 else ""
+        yield Finding(where=near, text=f"{evidence.label(near)} cannot reach {far}{at}: {reason}", hint=hint)
+
+
+def _reasons(failed: Iterable[Connection], evidence: Evidence, end: Literal["near", "far"]) -> str:
+    """Return each reason once, the most frequent first, with the managers that report it if there are several."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for connection in failed:
+        label = evidence.label(connection.near if end == "near" else connection.far)
+        found[failure(connection, evidence)[0]].append(label)
+    ordered = sorted(found.items(), key=lambda row: -len(row[1]))
+    if len(ordered) == 1:
+        return ordered[0][0]
+    return "; ".join(f"{reason} ({few(labels, _LISTED)})" for reason, labels in ordered)
+
+
+def _what(connection: Connection) -> str:
+    return "the links" if connection.means == "links" else "the REST server"
+
+
+# What `dropflow doctor` finds out on other hosts: each manager connects to others and reports the
+# results.
+#
+# Nodes need the links of other nodes, islands and masters the REST servers of their children. A node
+# also connects to the REST servers of other nodes, which no session needs: the results show managers
+# that cannot be asked from this host.
+
+_ADDRESSES = 32
+"""Addresses in one request to a manager."""
+_LONGEST = 10.0
+"""Seconds that a manager may take for one request."""
+
+
+class ProbeTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """An address to which a manager connects; see `Connection`."""
+
+    far: str
+    means: Literal["links", "rest"]
+    address: str
+
+
+class ProbePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The addresses to which each manager connects.
+
+    Attributes
+    ----------
+    targets : mapping
+        By the URL of the manager that connects.
+    planned, possible : int
+        Connections between the links of nodes that are planned, and all that are possible.
+    peers : int
+        To how many other nodes each node connects at most.
+    is_bounded : bool
+        Whether there are more nodes than that.
+    """
+
+    targets: Mapping[str, tuple[ProbeTarget, ...]]
+    planned: int
+    possible: int
+    peers: int
+    is_bounded: bool
+
+
+def plan_probes(reports: Sequence[ManagerReport], *, peers: int) -> ProbePlan:
+    """Plan connections: each node to the `peers` nodes after it in a ring by name, islands and masters to children.
+
+    So each node connects to as many nodes as connect to it, and in a cluster of up to ``peers + 1`` nodes all pairs of
+    nodes are covered.
+    """
+    ring = sorted(_nodes(reports).values(), key=lambda node: (node.name, node.url))
+    places = {node.url: place for place, node in enumerate(ring)}
+    targets: dict[str, tuple[ProbeTarget, ...]] = {}
+    planned = 0
+    for report in reports:
+        if report.info is None:
+            continue
+        found = [ProbeTarget(far=child.url, means="rest", address=child.url) for child in report.children]
+        if report.info.role == "node" and report.url in places:
+            start = places[report.url] + 1
+            others = [ring[(start + step) % len(ring)] for step in range(min(peers, len(ring) - 1))]
+            links = [ProbeTarget(far=node.url, means="links", address=node.links) for node in others if node.links]
+            planned += len(links)
+            found += links
+            found += [ProbeTarget(far=node.url, means="rest", address=node.url) for node in others]
+        if found:
+            targets[report.url] = tuple(found)
+    possible = len(ring) * (len(ring) - 1)
+    return ProbePlan(targets=targets, planned=planned, possible=possible, peers=peers, is_bounded=peers < len(ring) - 1)
+
+
+def probe(
+    plan: ProbePlan, connect: Callable[[str], Client], *, timeout: float, pool: Executor
+) -> tuple[tuple[Connection, ...], Mapping[str, str]]:
+    """Make the managers connect as planned; return the connections, and the errors of managers that did not report."""
+    answers = pool.map(lambda near: _probe_from(near, plan.targets[near], connect, timeout), plan.targets)
+    found = dict(zip(plan.targets, answers, strict=True))
+    connections = tuple(connection for some, _ in found.values() for connection in some)
+    return connections, {near: error for near, (_, error) in found.items()}
+
+
+def _nodes(reports: Iterable[ManagerReport]) -> dict[str, NodeInfo]:
+    """Return all nodes that any manager reports, by URL; what a node reports about itself has precedence."""
+    found: dict[str, NodeInfo] = {}
+    for report in reports:
+        for node in report.nodes:
+            if node.url and (node.url == report.url or node.url not in found):
+                found[node.url] = node
+    return found
+
+
+def _probe_from(
+    near: str, targets: Sequence[ProbeTarget], connect: Callable[[str], Client], timeout: float
+) -> tuple[list[Connection], str]:
+    """Return the connections that a manager reports, and why some are missing, if some are."""
+    results: dict[str, ProbeResult] = {}
+    addresses = list(dict.fromkeys(target.address for target in targets))
+    error_text = ""
+    try:
+        with connect(near) as client:
+            for start in range(0, len(addresses), _ADDRESSES):
+                some = addresses[start : start + _ADDRESSES]
+                results |= {found.address: found for found in client.probe(some, seconds=min(timeout, _LONGEST))}
+    except DropflowError as error:
+        error_text = error.text
+    connections = [
+        Connection(near=near, far=target.far, means=target.means, result=results[target.address])
+        for target in targets
+        if target.address in results
+    ]
+    return connections, error_text
+
 
 _MAX_SKEW = 2.0
 """Seconds by which clocks may differ; with more, the times of events on pages are confusing."""
@@ -20,7 +245,6 @@ _MAX_SKEW = 2.0
 _MIN_FREE = 0.05
 """The share of a disk or memory below which it is nearly full."""
 
-_SEVERAL = 2
 _KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
 _VERSION_HINT = "install the same version on all hosts"
 _CLOCK_HINT = "set the clocks of both hosts by NTP"

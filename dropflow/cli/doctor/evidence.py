@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from dropflow.rest.manager_records import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.api.records import Child, ManagerInfo, NodeInfo, ProbeResult
 
 __all__ = ["Connection", "Evidence", "Finding", "ManagerReport"]
 

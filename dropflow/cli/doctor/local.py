@@ -7,11 +7,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from dropflow.api.client import Client, measure_clock_skew
 from dropflow.cli.doctor.evidence import ManagerReport
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError
-from dropflow.rest.client import Client
-from dropflow.rest.clock_skew import measure_clock_skew
 
 __all__ = ["ask_managers"]
 

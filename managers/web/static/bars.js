@@ -1,4 +1,4 @@
-// Stacked bars: the same as dropflow/session_views/bars.py, for open pages whose drops change state.
+// Stacked bars: the same as dropflow/web/views.py, for open pages whose drops change state.
 
 /** Smallest width of a group that is not empty, in per cent. */
 const LEAST = 0.8;

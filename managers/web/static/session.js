@@ -188,7 +188,7 @@ function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Drops of each group, as `grouped` of dropflow/session_views/bars.py. */
+/** Drops of each group, as `grouped` of dropflow/web/views.py. */
 function grouped(counts) {
   return groups.map((group) => sum(counts, group.counted));
 }

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from dropflow.api.client import Client
 from dropflow.errors import DropflowError
-from dropflow.graph_file import save
-from dropflow.rest.client import Client
+from dropflow.graph.codec import save
 from tests.e2e.cluster import LOST_AFTER, Cluster, finished, port_of, scattered, submit, until
 from tests.e2e.recorded_node import History, recorded
 from tests.e2e.torture.figures import Figures

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from dropflow.api.client import Client
+from dropflow.api.records import DropQuery, SubmitQuery
+from dropflow.api.requests import ResumeRequest
 from dropflow.cli.manager_records import ManagerRecord
 from dropflow.errors import DropflowError
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.session_records import DropQuery, SubmitQuery
 from tests.e2e.cluster import until
 from tests.e2e.recorded_node import History
 from tests.e2e.torture.figures import Figures

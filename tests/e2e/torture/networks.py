@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from dropflow.api.client import Client
 from dropflow.errors import DropflowError
-from dropflow.rest.client import Client
 from tests.e2e.cluster import LOST_AFTER, TIMES, scattered, submit, until
 from tests.e2e.hosts import Hosts
 from tests.e2e.network import Network

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dropflow import local
+from dropflow.api.client import Client
 from dropflow.engine.content_table import kept_drops
 from dropflow.engine.session import Session as EngineSession
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of
-from dropflow.rest.client import Client
-from managers.simulation.history import Acknowledged, Found
-from managers.simulation.recorder import content_bytes
+from dropflow.sessions import local_run
+from managers.simulation.history import Acknowledged, Found, content_bytes
 from tests.e2e.cluster import content, finished, until
 from tests.e2e.recorded_node import Decided, History, Line
 from tests.e2e.torture.figures import Figures
@@ -57,7 +56,9 @@ def expected_end(kind: str, home: Path) -> _End:
     place = home / f"alone-{kind}"
     graph, digests = GRAPHS[kind](home / f"marks-alone-{kind}", 0.0), dict[str, int]()
     sessions: list[EngineSession] = []
-    done = local.run(graph, directory=local.prepare_directory(place), runner="threads", on_session=sessions.append)
+    done = local_run.run(
+        graph, directory=local_run.prepare_directory(place), runner="threads", on_session=sessions.append
+    )
     kept = kept_drops(graph)
     for row, handle in sessions[0].contents().items():
         digests[oid(graph, row)] = zlib.crc32(content_bytes(handle))

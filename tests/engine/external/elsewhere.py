@@ -14,22 +14,20 @@ import msgspec
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.data.workspace_parts import WorkspaceParts
+from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, encode
-from dropflow.engine.external.content_relay import ContentRelay
-from dropflow.engine.external.content_store import ContentStore
-from dropflow.engine.external.engine import AttemptKey, Batch, EngineEvents, WorkerView
-from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.engine.external.host import Host
-from dropflow.engine.external.own_directory import OwnDirectory
-from dropflow.engine.external.worker_files import PIECE_BYTES, Put, Request
-from dropflow.engine.runners.mixed import MixedRunner
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.session_factory import make_session
+from dropflow.runners.content_relay import ContentRelay
+from dropflow.runners.engine import AttemptKey, Batch, EngineEvents, WorkerView, decode_answer, decode_answers, encode
+from dropflow.runners.external import ExternalRunner
+from dropflow.runners.external_host import Host, OwnDirectory
+from dropflow.runners.external_store import ContentStore
+from dropflow.runners.inline import MixedRunner
+from dropflow.runners.threads import ThreadRunner
+from dropflow.runners.worker_files import PIECE_BYTES, Put, Request
+from dropflow.sessions.factory import make_session
 
 __all__ = ["Elsewhere", "run_elsewhere", "session_elsewhere"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 
 from dropflow.engine.session import Session
-from dropflow.graph.builder import GraphBuilder, from_columns
+from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.e2e.cluster import until

@@ -1,4 +1,4 @@
-"""Every runner keeps the promises of `dropflow.testing.runner_conformance`."""
+"""Every runner keeps the promises of `dropflow.testing.conformance`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dropflow import local
 from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.external.engine import EngineEvents
-from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.processes import ProcessRunner
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.executors import ScriptedExecutor
-from dropflow.testing.runner_conformance import RunnerConformance, RunOutcome, outcome_of
+from dropflow.runners.engine import EngineEvents
+from dropflow.runners.external import ExternalRunner
+from dropflow.runners.inline import InlineRunner
+from dropflow.runners.pool import ProcessRunner
+from dropflow.runners.threads import ThreadRunner
+from dropflow.sessions import local_run
+from dropflow.testing.attempts import ScriptedExecutor
+from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
 from tests.e2e.cluster import until
 from tests.engine.external.lost_worker import LostWorker, let_go, with_held_step
 from translator.pipeline import translate
@@ -82,14 +82,14 @@ class TestDask(RunnerConformance):
 
     def make(self, spec: ExecutorSpec, factory: str) -> Runner:
         """Return a new one."""
-        from dropflow.engine.external.dask_engine import DaskEngine  # noqa: PLC0415 - needs distributed
+        from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - needs distributed
 
         return ExternalRunner(DaskEngine(self.address, 2), spec, factory=factory)
 
 
 def test_clusters_of_this_process_listen_on_this_host_only(tmp_path: Path) -> None:
     """Two of them, whose HTTP servers take no fixed port. A warning about a port would be an error here."""
-    from dropflow.engine.external.dask_engine import DaskEngine  # noqa: PLC0415 - needs distributed
+    from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - needs distributed
 
     def listening() -> set[tuple[str, int]]:
         found = psutil.Process().net_connections()
@@ -103,7 +103,7 @@ def test_clusters_of_this_process_listen_on_this_host_only(tmp_path: Path) -> No
     engines = [DaskEngine("", 1) for _ in range(2)]
     try:
         for engine in engines:
-            engine.start(spec, "dropflow.testing.executors:build", events)
+            engine.start(spec, "dropflow.testing.attempts:build", events)
         found = listening() - before
         assert found
         assert {(host, port == 8787) for host, port in found} == {("127.0.0.1", False)}
@@ -123,8 +123,8 @@ def run_graph(
         if on_session is not None:
             on_session(session)
 
-    place = local.prepare_directory(directory, overwrite=True)
-    local.run(graph, directory=place, runner=runner, workers=2, on_session=note)
+    place = local_run.prepare_directory(directory, overwrite=True)
+    local_run.run(graph, directory=place, runner=runner, workers=2, on_session=note)
     return outcome_of(sessions[0])
 
 

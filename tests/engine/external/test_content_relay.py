@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import local
-from dropflow.engine.external.worker_files import PIECE_BYTES, Get, Put, Remove
 from dropflow.engine.session import Session
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.runners.worker_files import PIECE_BYTES, Get, Put, Remove
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from dropflow.testing.runner_conformance import RunOutcome, outcome_of
+from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.engine.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
 from translator.pipeline import translate
 
@@ -78,8 +78,11 @@ class Drawing:
 def here(graph: PhysicalGraph, directory: Path) -> RunOutcome:
     """What a graph gives in this process."""
     sessions: list[Session] = []
-    local.run(
-        graph, directory=local.prepare_directory(directory, overwrite=True), runner="inline", on_session=sessions.append
+    local_run.run(
+        graph,
+        directory=local_run.prepare_directory(directory, overwrite=True),
+        runner="inline",
+        on_session=sessions.append,
     )
     return outcome_of(sessions[0])
 

@@ -9,20 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
-from dropflow.apps.runner_choice import parse_runner
-from dropflow.engine.external import blobs as blobs_module
-from dropflow.engine.external.blobs import check_store, read_blob, remove_blobs, write_blob
-from dropflow.engine.external.content_store import BLOB_BYTES, ContentStore, StoredContent
-from dropflow.engine.external.listed_content import ListedContent, identity_of, listing_of
-from dropflow.engine.external.worker_files import Get, LoadBlob, Put, SaveBlob
 from dropflow.engine.session import Session
 from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, WorkerStartError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.runners import external_store as blobs_module
+from dropflow.runners.external_store import (
+    BLOB_BYTES,
+    ContentStore,
+    StoredContent,
+    check_store,
+    read_blob,
+    remove_blobs,
+    write_blob,
+)
+from dropflow.runners.listed_content import ListedContent, identity_of, listing_of
+from dropflow.runners.runner_choice import parse_runner
+from dropflow.runners.worker_files import Get, LoadBlob, Put, SaveBlob
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from dropflow.testing.runner_conformance import outcome_of
+from dropflow.testing.conformance import outcome_of
 from tests.engine.external.elsewhere import Elsewhere, run_elsewhere
 
 fsspec = pytest.importorskip("fsspec")
@@ -72,7 +79,9 @@ def test_large_contents_are_stored_once_and_small_ones_go_by_the_engine(tmp_path
     engine = Elsewhere(tmp_path / "workers")
     session = run_elsewhere(graph, tmp_path / "run", engine, ContentStore("memory://bucket/x/"))
     here: list[Session] = []
-    local.run(graph, directory=local.prepare_directory(tmp_path / "here"), runner="inline", on_session=here.append)
+    local_run.run(
+        graph, directory=local_run.prepare_directory(tmp_path / "here"), runner="inline", on_session=here.append
+    )
 
     assert session.result().status is SessionState.FINISHED, session.result().failures
     assert outcome_of(session) == outcome_of(here[0])
@@ -100,7 +109,7 @@ def test_a_worker_without_the_store_is_named_before_anything_runs(
     def refuse(url: str) -> bytes:
         raise StorageError("it cannot be read: no credentials", where=url)
 
-    monkeypatch.setattr("dropflow.engine.external.worker_files.read_blob", refuse)
+    monkeypatch.setattr("dropflow.runners.worker_files.read_blob", refuse)
     engine = Elsewhere(tmp_path / "workers", workers=1)
     with pytest.raises(WorkerStartError, match=r"worker w0: memory://bucket.*no credentials"):
         run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
@@ -115,9 +124,9 @@ def test_a_worker_without_the_store_is_named_before_anything_runs(
             "worker_files.write_blob",
             "its outputs could not be fetched: the Elsewhere worker w0: memory://.*: it is full",
         ),
-        ("fetched_results.read_blob", "its outputs could not be fetched: memory://.*: it is full"),
+        ("external_contents.read_blob", "its outputs could not be fetched: memory://.*: it is full"),
         ("worker_files.read_blob", "its inputs could not be sent: the Elsewhere worker w0: memory://.*: it is full"),
-        ("content_store.write_blob", "its inputs could not be sent: memory://.*: it is full"),
+        ("external_store.write_blob", "its inputs could not be sent: memory://.*: it is full"),
     ],
 )
 def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
@@ -134,7 +143,7 @@ def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
             return found
         raise StorageError("it is full", where=url, hint="make room")
 
-    monkeypatch.setattr(f"dropflow.engine.external.{broken}", fail)
+    monkeypatch.setattr(f"dropflow.runners.{broken}", fail)
     engine = Elsewhere(tmp_path / "workers", workers=1)
     session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"), retries=1)
     result = session.result()
@@ -201,7 +210,7 @@ def test_what_the_session_has_removed_is_removed_from_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store does not grow with all that a session ever had."""
-    monkeypatch.setattr("dropflow.engine.external.content_store._SWEEP_BYTES", 100)
+    monkeypatch.setattr("dropflow.runners.external_store._SWEEP_BYTES", 100)
     store = ContentStore("memory://bucket")
     for number in range(20):
         path = tmp_path / f"{number}"

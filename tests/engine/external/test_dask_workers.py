@@ -11,11 +11,10 @@ import msgspec
 import pytest
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
-from dropflow.engine.external.batch_encoding import decode_batch, encode
-from dropflow.engine.external.engine import Batch, BatchAnswer, EngineEvents, WorkerView
-from dropflow.engine.external.host import HostView, look
-from dropflow.engine.external.place_queue import workers_of_places
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
+from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, WorkerView, decode_batch, encode
+from dropflow.runners.external import workers_of_places
+from dropflow.runners.external_host import HostView, look
 from dropflow.version import __version__
 from tests.e2e.cluster import until
 
@@ -75,7 +74,7 @@ class Cluster:
         self.answers: dict[int, BatchAnswer] = {}
         self.lost: dict[int, str] = {}
         self.views: dict[str, WorkerView] = {}
-        module = importlib.import_module("dropflow.engine.external.dask_engine")
+        module = importlib.import_module("dropflow.runners.dask_engine")
         self.engine = module.DaskEngine(self.made.scheduler_address, 1)
 
     def start(self) -> None:
@@ -113,7 +112,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster with the workers ``left`` and ``right``."""
-    monkeypatch.setattr("dropflow.engine.external.dask_engine.Host", PlayedHost)
+    monkeypatch.setattr("dropflow.runners.dask_engine.Host", PlayedHost)
     made = Cluster(tmp_path)
     yield made
     made.engine.close()
@@ -190,7 +189,7 @@ def test_a_session_does_not_start_with_a_worker_that_cannot_take_part(
 ) -> None:
     """The error has the worker, what is wrong with it, and what to do."""
     problem, kind, text = OTHERS[name]
-    monkeypatch.setattr("dropflow.engine.external.dask_engine.look", looking({"right": problem}))
+    monkeypatch.setattr("dropflow.runners.dask_engine.look", looking({"right": problem}))
     with pytest.raises(kind, match=text) as caught:
         cluster.start()
 
@@ -203,7 +202,7 @@ def test_a_worker_that_comes_and_cannot_take_part_gets_no_batches(
 ) -> None:
     """It stays in the cluster, for other users of it; the log tells why. One that can take part is used."""
     problems = {name: problem for name, (problem, _, _) in OTHERS.items()}
-    monkeypatch.setattr("dropflow.engine.external.dask_engine.look", looking(problems))
+    monkeypatch.setattr("dropflow.runners.dask_engine.look", looking(problems))
     cluster.start()
     others = {cluster.add(name) for name in OTHERS}
     good = cluster.add("good")

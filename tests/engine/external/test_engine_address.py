@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dropflow.engine.external.engine_address import check_address, refuse_silent
 from dropflow.errors import BadParameterError, LinkError
+from dropflow.runners.external import check_address, refuse_silent
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, StreamOpened, Task
-from dropflow.engine.external import external_runner
-from dropflow.engine.external.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
-from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.engine.external.host import HostView
-from dropflow.engine.external.place_queue import workers_of_places
-from dropflow.engine.external.probe import refuse_other_versions, share_directory
 from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.runners import external
+from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, EngineEvents, WorkerView
+from dropflow.runners.external import ExternalRunner, workers_of_places
+from dropflow.runners.external_host import HostView, refuse_other_versions, share_directory
 from dropflow.testing.drawing import draw
 from dropflow.version import __version__
 from tests.e2e.cluster import until
@@ -204,7 +202,7 @@ def test_what_a_slow_batch_has_not_begun_is_recalled_and_sent_again(played: Play
 
 def test_an_aborted_attempt_that_is_not_answered_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not react does not delay the session: after the grace period the batch is discarded."""
-    monkeypatch.setattr(external_runner, "MARGIN_SECONDS", 0.0)
+    monkeypatch.setattr(external, "MARGIN_SECONDS", 0.0)
     played.runner.submit(same_template(range(3)))
     assert until(lambda: len(played.engine.batches) == 2)
     played.runner.abort(2, 1, 0.0)

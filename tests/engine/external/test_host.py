@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 
 from dropflow.engine.api import ExecutorSpec, Runner, Task
-from dropflow.engine.external.batch_encoding import decode_answer, decode_answers, encode
-from dropflow.engine.external.engine import Batch, BatchAnswer
-from dropflow.engine.external.host import LEASE_SECONDS, Host, look
-from dropflow.engine.external.probe import probe_file
-from dropflow.engine.runners.pool import PooledRunner, WorkerPool
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
-from dropflow.testing.clock import VirtualClock
+from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
+from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
+from dropflow.runners.pool import PooledRunner, WorkerPool
+from dropflow.runners.threads import ThreadRunner
+from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from dropflow.testing.executors import ScriptedExecutor
+from dropflow.testing.fake_manager import VirtualClock
 from tests.e2e.cluster import until
 
 GRAPH = draw("A, H", H={"component": "hang"})
@@ -133,7 +131,7 @@ def test_a_host_that_is_closed_takes_nothing(hosted: Hosted) -> None:
 
 def test_a_host_whose_session_is_silent_stops_its_attempts(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease ends without a message: the process of the session was killed. Each message prolongs it."""
-    monkeypatch.setattr("dropflow.engine.external.host.LEASE_SECONDS", 0.01)
+    monkeypatch.setattr("dropflow.runners.external_host.LEASE_SECONDS", 0.01)
     hosted.send(1, HANGS)
     assert until(lambda: hosted.runs(10))
     for _ in range(3):
@@ -176,7 +174,7 @@ def test_worker_processes_begin_nothing_after_a_close(tmp_path: Path, monkeypatc
     """So a batch that comes to a host while it is closed leaves no attempt behind."""
     (tmp_path / "files").mkdir()
     spec = ExecutorSpec(session="s", directory=str(tmp_path), templates=TRACKED.templates, links=TRACKED.links)
-    pool = WorkerPool(1, logs=tmp_path, factory="dropflow.testing.executors:build")
+    pool = WorkerPool(1, logs=tmp_path, factory="dropflow.testing.attempts:build")
     host = Host(spec, workers=1, name="w", factory="", open_runner=lambda one: (pool.runner(one), pool.close))
     submit = PooledRunner.submit
 

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.external.external_runner import ExternalRunner
-from dropflow.testing.runner_conformance import RunnerConformance
+from dropflow.runners.external import ExternalRunner
+from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
 from tests.engine.external.lost_worker import LostWorker
 from tests.engine.external.test_conformance import NAMES, run
@@ -40,7 +40,7 @@ class TestRay(RunnerConformance):
 
     def make(self, spec: ExecutorSpec, factory: str) -> Runner:
         """Return a new one."""
-        from dropflow.engine.external.ray_engine import RayEngine  # noqa: PLC0415 - needs Ray
+        from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - needs Ray
 
         return ExternalRunner(RayEngine("auto", 2), spec, factory=factory)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.external.held_contents import HeldContents
-from dropflow.engine.external.listed_content import ContentEntry, ListedContent, identity_of, listing_of
-from dropflow.engine.external.serial_jobs import SerialJobs
-from dropflow.engine.external.worker_files import FilesReply, Get, Move, Put, Remove, Request, WorkerFiles, room_below
 from dropflow.errors import StorageError
+from dropflow.runners.content_relay import SerialJobs
+from dropflow.runners.external_contents import HeldContents
+from dropflow.runners.listed_content import ContentEntry, ListedContent, identity_of, listing_of
+from dropflow.runners.worker_files import FilesReply, Get, Move, Put, Remove, Request, WorkerFiles, room_below
 
 FILE = stat.S_IFREG | 0o644
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dropflow import local
 from dropflow.clock import SystemClock
-from dropflow.engine.reports import SessionResult
 from dropflow.engine.session import Session
-from dropflow.graph.builder import GraphBuilder
+from dropflow.engine.statistics import SessionResult
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from dropflow.stopping import kill_after, stopped_after
 
@@ -68,7 +68,7 @@ def _cancelled(graph: PhysicalGraph, directory: Path, grace: float, runner: str 
     def watch(session: Session) -> None:
         threading.Thread(target=cancel, args=[session], daemon=True).start()
 
-    result = local.run(graph, directory=directory, runner=runner, workers=1, on_session=watch)
+    result = local_run.run(graph, directory=directory, runner=runner, workers=1, on_session=watch)
     assert clock.monotonic() - asked[0] < _PATIENCE, "the run ended by its own time"
     assert result.status is SessionState.CANCELLED
     assert result.states["CANCELLED"] == 2

@@ -9,26 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.apps.runner_factory import make_runner
 from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.api import AttemptResult, Runner, StreamOpened, Task
+from dropflow.engine.api import AttemptResult, PriorityQueue, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import MemoryLimit, Pressure
-from dropflow.engine.priority_queue import PriorityQueue
-from dropflow.engine.runners.capacity import Capacity, unusual_needs
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.limited import LimitedRunner
-from dropflow.engine.runners.processes import ProcessRunner
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.resource_needs import ResourceNeeds
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
+from dropflow.runners.capacity import Capacity, unusual_needs
+from dropflow.runners.choice import LimitedRunner, make_runner
+from dropflow.runners.inline import InlineRunner
+from dropflow.runners.pool import ProcessRunner
+from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
+from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from dropflow.testing.executors import ScriptedExecutor
 from tests.engine.runners.test_runners import FACTORY, session_of, spec_of
-from translator.partition.registry import partition
-from translator.stage_options import PartitionOptions
+from translator.options import PartitionOptions
+from translator.plan.registry import partition
 
 _WORKERS = 3
 _CPUS = (1, 2, 3, 1, 5, 1, 2, 2, 1, 3, 1, 1)
@@ -57,7 +54,7 @@ class _Memory:
 
 def _set_memory(monkeypatch: pytest.MonkeyPatch, memory: _Memory) -> None:
     for module in ("pool", "threads"):
-        monkeypatch.setattr(f"dropflow.engine.runners.{module}.host_memory", lambda: memory)
+        monkeypatch.setattr(f"dropflow.runners.{module}.host_memory", lambda: memory)
 
 
 def _tracked(count: int, chain: str = "A{0} -> b{0}", **fields: dict[str, object]) -> PhysicalGraph:

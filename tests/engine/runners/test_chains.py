@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
 from dropflow.engine.journal import replay
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.chains import without_fusion
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Argument
+from dropflow.sessions import local_run
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
-from dropflow.times.records import TIMES_FILE, read_times
+from dropflow.times.octets import TIMES_FILE, read_times
 from tests.engine.runners.test_worker_faults import contents
 
 pytestmark = pytest.mark.slow
@@ -56,7 +55,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
     results were not sent, run again. In the third chain an application takes longer than it may.
     """
     graph = drawn(B2=(_DIE_ONCE, 0.0), C1=("time.sleep(60)", 0.5))
-    result = local.run(graph, directory=tmp_path / "fused", workers=2, check_invariants=True)
+    result = local_run.run(graph, directory=tmp_path / "fused", workers=2, check_invariants=True)
     processes = {name.split("_")[1]: body.split() for name, body in contents(tmp_path / "fused").items()}
     drops = replay(graph, tmp_path / "fused" / "journal.dfj").core.drops
     times = read_times(tmp_path / "fused" / TIMES_FILE)
@@ -77,7 +76,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
 def test_the_same_without_chains(tmp_path: Path) -> None:
     """A graph with the note against chains has the same results."""
     graph = drawn(B2=(_DIE_ONCE, 0.0))
-    result = local.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check_invariants=True)
+    result = local_run.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check_invariants=True)
 
     assert result.status is SessionState.FINISHED
     assert [len(body.split()) for body in contents(tmp_path / "apart").values()] == [4, 4, 4]

@@ -7,7 +7,7 @@ import subprocess
 import psutil
 import pytest
 
-from dropflow.engine.runners.descendants import descendants_of
+from dropflow.runners.descendants import descendants_of
 
 
 def test_children_are_found_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.chained_tasks import LONG_SECONDS
-from dropflow.engine.runners.backlog import NO_ROOM, Backlog, Room
-from dropflow.engine.runners.expected_seconds import ExpectedSeconds
+from dropflow.engine.api import LONG_SECONDS
 from dropflow.graph.templates import Kind, Template
+from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 
 TEMPLATES = tuple(
     Template(key=name, name=name, kind=kind)

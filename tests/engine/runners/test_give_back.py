@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.engine.runners.inline import InlineRunner
+from dropflow.runners.inline import InlineRunner
 from dropflow.states import DropState, SessionState
+from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
-from dropflow.testing.executors import ScriptedExecutor
 from tests.e2e.cluster import until
 from tests.engine.runners.test_runners import make, session_of, spec_of
 

@@ -11,22 +11,21 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Output, Runner, StreamOpened, Task
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
-from dropflow.engine.statistics import Statistics
+from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.runners.pool import WorkerPool
+from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.testing.attempts import ScriptedExecutor
+from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
-from dropflow.testing.executors import ScriptedExecutor
-from dropflow.testing.recorder import FakeRepository
 
 T = TypeVar("T")
 
-FACTORY = "dropflow.testing.executors:build"
+FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(20))
 
 

@@ -10,20 +10,18 @@ import pytest
 
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, Task
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.runners.inline import InlineRunner
-from dropflow.engine.runners.mixed import MixedRunner
-from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.runners.processes import ProcessRunner
-from dropflow.engine.runners.threads import ThreadRunner
 from dropflow.engine.session import Session
+from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.runners.inline import InlineRunner, MixedRunner
+from dropflow.runners.pool import ProcessRunner, WorkerPool
+from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
+from dropflow.testing.attempts import ScriptedExecutor
+from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
-from dropflow.testing.executors import ScriptedExecutor
-from dropflow.testing.recorder import FakeRepository
 
-FACTORY = "dropflow.testing.executors:build"
+FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
 
 

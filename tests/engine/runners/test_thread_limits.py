@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dropflow import Graph, app
-from dropflow.engine.runners.capacity import THREAD_VARIABLES, thread_variables
+from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
 
 _CORES = len(os.sched_getaffinity(0))
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.engine.runners.oom_killer import OomKiller, counter_files
-from dropflow.engine.runners.worker_end import WorkerEnd
 from dropflow.failure import Failure
+from dropflow.runners.worker_process import OomKiller, WorkerEnd, counter_files
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,15 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow import local
 from dropflow.engine.journal import read, replay
-from dropflow.engine.reports import SessionResult
-from dropflow.engine.runners.descendants import WORKER_VARIABLE
-from dropflow.engine.runners.oom_killer import counter_files
-from dropflow.engine.statistics import Statistics
-from dropflow.graph.builder import GraphBuilder
+from dropflow.engine.statistics import SessionResult, Statistics
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.graph_file import save
+from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.runners.worker_process import counter_files
+from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.nightly import nightly
 
@@ -57,7 +56,7 @@ def _function(builder: GraphBuilder, name: str, code: str, target: str, source: 
 
 def run(graph: PhysicalGraph, directory: Path, **options: object) -> SessionResult:
     """Run a graph in two worker processes, with checks after every step."""
-    return local.run(graph, directory=directory, workers=2, check_invariants=True, **options)  # type: ignore[arg-type]
+    return local_run.run(graph, directory=directory, workers=2, check_invariants=True, **options)  # type: ignore[arg-type]
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -112,7 +111,7 @@ def test_an_application_that_ends_its_worker_once_finishes(tmp_path: Path) -> No
         ONCE=f"os.path.exists({str(tmp_path / 'mark')!r}) or (open({str(tmp_path / 'mark')!r}, 'w'), "
         "os._exit(3)); return 1"
     )
-    result = run(graph, local.prepare_directory(tmp_path / "run"))
+    result = run(graph, local_run.prepare_directory(tmp_path / "run"))
 
     assert (result.status, result.notes) == (SessionState.FINISHED, ("1 infrastructure fault",))
     assert attempts(graph, tmp_path / "run") == {"ONCE": 2}
@@ -132,7 +131,7 @@ def test_a_worker_that_dies_after_an_attempt_is_blamed_on_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("runner", ["inline", "threads"])
 def test_other_runners_have_no_infrastructure_faults(runner: str, tmp_path: Path) -> None:
     """In threads and inline an exception is a failure of the application, as before."""
-    result = local.run(functions(FAILS="raise MemoryError"), directory=tmp_path, runner=runner)
+    result = local_run.run(functions(FAILS="raise MemoryError"), directory=tmp_path, runner=runner)
 
     assert (result.failures[0].attempts, result.infrastructure_faults, result.notes) == (1, 0, ())
 
@@ -204,8 +203,8 @@ def test_random_kills_change_nothing(seed: int, tmp_path: Path) -> None:
     """While random workers are killed at random moments, hundreds of applications give what they give without."""
     graph = _pairs(200)
     with _Killer(seed) as killer:
-        result = run(graph, local.prepare_directory(tmp_path / "run"), on_statistics=killer.note)
-    local.run(graph, directory=local.prepare_directory(tmp_path / "undisturbed"), runner="inline")
+        result = run(graph, local_run.prepare_directory(tmp_path / "run"), on_statistics=killer.note)
+    local_run.run(graph, directory=local_run.prepare_directory(tmp_path / "undisturbed"), runner="inline")
 
     assert killer.killed, "a fast machine leaves little time, but some"
     assert result.status is SessionState.FINISHED, result.failures[:3]
@@ -220,12 +219,12 @@ def _is_app(graph: PhysicalGraph, row: int) -> bool:
 
 def test_a_stopped_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that stays stopped is killed; its attempt is repeated, and the session finishes."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     mark = tmp_path / "mark"
     once = f"os.path.exists({str(mark)!r}) or (open({str(mark)!r}, 'w'), os.kill(os.getpid(), {int(signal.SIGSTOP)}))"
     graph = functions(STOPPED=f"{once}; return 1", **{f"FINE{number}": "return 2" for number in range(50)})
-    result = run(graph, local.prepare_directory(tmp_path / "run"))
+    result = run(graph, local_run.prepare_directory(tmp_path / "run"))
 
     assert (result.status, result.infrastructure_faults) == (SessionState.FINISHED, 1)
     assert attempts(graph, tmp_path / "run")["STOPPED"] == 2
@@ -233,8 +232,8 @@ def test_a_stopped_worker_is_replaced(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_timeout_is_a_failure_of_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Native code that holds the interpreter past its timeout: the worker is killed, and one try is used up."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._OVERDUE_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     builder = GraphBuilder("hang")
     code = "import ctypes\ndef f():\n    ctypes.PyDLL(None).usleep(60_000_000)"
     arguments = (

@@ -14,10 +14,9 @@ import pytest
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 from dropflow.engine.drop_log import DropLog
-from dropflow.engine.runners.descendants import WORKER_VARIABLE
-from dropflow.engine.runners.pool import WorkerPool
-from dropflow.engine.runners.start_backoff import StartBackoff
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.runners.descendants import WORKER_VARIABLE
+from dropflow.runners.pool import StartBackoff, WorkerPool
 from tests.engine.runners.test_pool import Answers, seen, until
 
 pytestmark = pytest.mark.slow
@@ -168,7 +167,7 @@ def test_failed_starts_are_reported_and_repeated(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While starts fail, attempts fail with what the process printed; after a start that succeeds, they run."""
-    monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.runners.pool._LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     text = text_of(work.run("fine")[0])
@@ -184,7 +183,7 @@ def test_failed_starts_do_not_fail_later_attempts(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that are submitted after failed starts wait for the next start, and fail only if it fails too."""
-    monkeypatch.setattr("dropflow.engine.runners.start_backoff._FIRST_PAUSE", 10.0)
+    monkeypatch.setattr("dropflow.runners.pool._FIRST_PAUSE", 10.0)
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
     work = Functions(pool, tmp_path / "s", fine="pass")
     texts = [text_of(work.run("fine", first=number)[0]) for number in range(2)]
@@ -226,14 +225,14 @@ def test_a_process_that_the_system_refuses_is_a_failed_start(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the system refuses a process, memory or a descriptor, the pool tries again."""
-    monkeypatch.setattr("dropflow.engine.runners.start_backoff._LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr("dropflow.runners.pool._LONGEST_PAUSE", 0.1)
     refusals = iter(range(7))
 
     def refuse(*_: object, **__: object) -> None:
         if next(refusals, None) is not None:
             raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("dropflow.engine.runners.worker_process.socket.socketpair", _after(refuse))
+    monkeypatch.setattr("dropflow.runners.worker_process.socket.socketpair", _after(refuse))
     work = Functions(pool, tmp_path / "s", fine="pass")
 
     assert "Resource temporarily unavailable" in text_of(work.run("fine")[0])
@@ -380,8 +379,8 @@ def test_a_stopped_worker_is_killed(
     where: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attempt of a worker that stays stopped by a signal fails with that reason; others complete."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     # The second holds the interpreter while it is stopped.
     body = (
         "os.kill(os.getpid(), 19)" if where == "python" else "import ctypes\ngetattr(ctypes.PyDLL(None), 'raise')(19)"
@@ -437,8 +436,8 @@ def test_workers_stopped_without_attempts_are_replaced(
     pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts that wait for stopped workers run in their replacements."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.2)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._STOPPED_SECONDS", 0.2)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     work = Functions(pool, tmp_path / "s", fine="pass")
     pids = _started(pool)
     _stop(*pids)
@@ -449,8 +448,8 @@ def test_workers_stopped_without_attempts_are_replaced(
 
 def test_a_busy_worker_is_not_killed(pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose code holds the interpreter for long, without heartbeats, is not killed."""
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._STOPPED_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.engine.runners.worker_monitor._CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("dropflow.runners.worker_process._STOPPED_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.worker_process._CHECK_SECONDS", 0.05)
     work = Functions(pool, tmp_path / "s", busy="import ctypes\nctypes.PyDLL(None).usleep(900_000)")
 
     assert work.run("busy")[0].failure is None
@@ -478,9 +477,9 @@ def test_a_worker_that_cannot_be_killed_is_replaced(
 ) -> None:
     """Its attempt fails with that reason, other attempts run, and the pool closes without waiting for it."""
     for name, seconds in {"_CHECK_SECONDS": 0.05, "_STOPPED_SECONDS": 0.2, "_UNKILLABLE_SECONDS": 0.2}.items():
-        monkeypatch.setattr(f"dropflow.engine.runners.worker_monitor.{name}", seconds)
+        monkeypatch.setattr(f"dropflow.runners.worker_process.{name}", seconds)
     # A stopped process that no signal is sent to stands in for one that waits for the kernel.
-    monkeypatch.setattr("dropflow.engine.runners.worker_process.end_worker", lambda *_: None)
+    monkeypatch.setattr("dropflow.runners.worker_process.end_worker", lambda *_: None)
     work = Functions(pool, tmp_path / "s", stop="os.kill(os.getpid(), 19)", fine="pass")
     work.submit("stop")
     until(pool, lambda pool: any(worker.killed_since is not None for worker in pool._workers))

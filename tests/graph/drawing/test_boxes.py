@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from dropflow.graph.builder import from_columns
-from dropflow.graph.drawing.boxes import boxes_by_construct, boxes_by_place, boxes_by_template
+from dropflow.graph.build import from_columns
+from dropflow.graph.drawing import boxes_by_construct, boxes_by_place, boxes_by_template
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Template
-from dropflow.testing.shapes import fan, triples
+from dropflow.testing.drawing import fan, triples
 
 
 def nested(rows: int, cells: int) -> PhysicalGraph:

@@ -7,10 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dropflow.graph.drawing.columns import narrowest, pack_columns
-from dropflow.graph.drawing.draw import draw
-from dropflow.graph.drawing.packed import pack_drawing, pack_edges
-from dropflow.testing.shapes import fan
+from dropflow.graph.drawing import draw, narrowest, pack_columns, pack_drawing, pack_edges
+from dropflow.testing.drawing import fan
 
 _TYPES = {"u8": "u1", "u16": "<u2", "u32": "<u4", "f32": "<f4"}
 

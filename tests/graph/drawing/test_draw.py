@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import from_columns
-from dropflow.graph.drawing.boxes import GROUPINGS, Grouping
-from dropflow.graph.drawing.draw import Drawing, draw
+from dropflow.graph.build import from_columns
+from dropflow.graph.drawing import GROUPINGS, Drawing, Grouping, draw
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
-from dropflow.testing.shapes import chain, fan, triples
+from dropflow.testing.drawing import chain, fan, triples
 
 SHAPES = (fan, chain, lambda drops: triples(drops, 4))
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.graph.drawing.logical import LogicalDrawing, draw_logical
+from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.testing.shapes import chain, fan
+from dropflow.testing.drawing import chain, fan
 from translator.pipeline import translate
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.graph"))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.drawing.selections import (
+from dropflow.graph.order import (
     critical,
     downstream,
     matching,
@@ -16,7 +16,7 @@ from dropflow.graph.drawing.selections import (
 )
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
-from dropflow.testing.shapes import chain, fan
+from dropflow.testing.drawing import chain, fan
 from tests.graph.drawing.test_draw import layered
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.drawing.separate import scale_for, separated
+from dropflow.graph.logical_drawing import scale_for, separated
 
 _NUMBERS = st.integers(-300, 300).map(float)
 _SIDES = st.integers(1, 200).map(float)

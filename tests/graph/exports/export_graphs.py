@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 
 __all__ = ["HOSTILE", "graphs"]

@@ -5,13 +5,11 @@ from io import BytesIO, StringIO
 
 from hypothesis import given
 
-from dropflow.graph.exports.csv_tables import DROP_COLUMNS, EDGE_COLUMNS, write_csv_drops, write_csv_edges
-from dropflow.graph.exports.writers import Writer
+from dropflow.graph.exports import DROP_COLUMNS, EDGE_COLUMNS, Writer, write_csv_drops, write_csv_edges
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids
-from dropflow.testing.drawing import draw
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import draw, fan
 from tests.graph.exports.export_graphs import graphs
 
 

@@ -5,7 +5,7 @@ from io import BytesIO
 
 from hypothesis import given
 
-from dropflow.graph.exports.dot import write_dot
+from dropflow.graph.exports import write_dot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from tests.graph.exports.export_graphs import graphs

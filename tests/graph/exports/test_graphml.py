@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from dropflow.errors import BadGraphError
-from dropflow.graph.exports.graphml import write_graphml
+from dropflow.graph.exports import write_graphml
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oids

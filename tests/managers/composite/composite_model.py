@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from dropflow.api.records import ManagerStatus, SessionInfo
 from dropflow.errors import LinkError, NotFoundError
-from dropflow.rest.manager_records import ManagerStatus
-from dropflow.rest.session_records import SessionInfo
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from tests.managers.composite.deployment_record import STEPS, DeploymentRecord
 from tests.managers.composite.session_evidence import Evidence, SessionEvidence

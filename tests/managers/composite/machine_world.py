@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from dropflow.api.records import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
 from dropflow.errors import DropflowError, LinkError, NotFoundError
-from dropflow.rest.manager_records import ManagerInfo, ManagerStatus, NodeInfo
-from dropflow.rest.session_records import SessionDetail
-from managers.composite.composite_machine import ChildConfigured, CompositeMachine
+from managers.composite.machine import ChildConfigured, CompositeMachine
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 
 

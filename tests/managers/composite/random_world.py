@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from dropflow.api.records import SessionInfo
 from dropflow.errors import DropflowError, LinkError
-from dropflow.rest.session_records import SessionInfo
-from dropflow.rest.status import is_over
-from managers.composite.child_connections import answer_plan
-from managers.composite.composite_machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
-from managers.composite.waiting_operations import ComputePlan, PlanDeployment
+from dropflow.states import is_over
+from managers.composite.connections import answer_plan
+from managers.composite.machine import ChildConfigured, ChildDeparted, CompositeMachine, Disconnect
+from managers.composite.operations import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
 from tests.managers.composite.composite_model import CompositeModel

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dropflow.api.records import ManagerInfo, ManagerStatus, NodeInfo, SessionDetail
 from dropflow.errors import ConflictError, GoneError, NotFoundError, RestartedError
-from dropflow.rest.manager_records import ManagerInfo, ManagerStatus, NodeInfo
-from dropflow.rest.session_records import SessionDetail
-from dropflow.rest.status import is_over
+from dropflow.states import is_over
 from managers.deployment import Deployment
 
 __all__ = ["HeldSession", "RestartableChild"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from dropflow.rest.session_records import SessionInfo
+from dropflow.api.records import SessionInfo
 
 __all__ = ["Evidence", "SessionEvidence"]
 

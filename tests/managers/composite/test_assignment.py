@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from dropflow.api.records import NodeInfo
 from dropflow.errors import BadGraphError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.testing.shapes import fan
-from managers.composite.assignment import assign
+from dropflow.testing.drawing import fan
+from managers.planning import assign
 
 _ALIVE = [
     NodeInfo(name="n2", url="http://10.0.0.2:8000", host="h2"),

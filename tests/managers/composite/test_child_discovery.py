@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from dropflow.errors import LinkError, WorldError
-from managers.composite.child_discovery import discover_children
+from managers.composite.manager import discover_children
 from managers.discovery import Announcement, Discovery
 from managers.keys import ClusterKey
 from tests.managers.composite.world import World, until

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import (
     ConflictError,
     InternalError,
@@ -9,8 +10,7 @@ from dropflow.errors import (
     RestartedError,
     UsageError,
 )
-from dropflow.rest.session_records import SubmitQuery
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 from managers.deployment import Deployment
 from managers.keys import ClusterKey
 from tests.managers.composite.world import SUBMIT, World, parts, until

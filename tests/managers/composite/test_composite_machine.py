@@ -1,7 +1,7 @@
 """The state machine of islands and masters, as transcripts: no threads, no clock."""
 
 from dropflow.errors import LinkError, NotFoundError
-from managers.composite.composite_machine import Disconnect
+from managers.composite.machine import Disconnect
 from managers.machine_calls import Call, Unanswered
 from tests.managers.composite.machine_world import MachineWorld
 

@@ -9,6 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dropflow.api.contents import (
+    ContentBegin,
+    ContentError,
+    ContentPiece,
+    ContentRequest,
+    ContentsRequest,
+    read_records,
+)
+from dropflow.api.logs import LogLine
+from dropflow.api.records import DropInfo, DropQuery
+from dropflow.api.requests import TimesQuery
 from dropflow.errors import (
     AmbiguousError,
     ConflictError,
@@ -17,23 +28,10 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
-from dropflow.logs.records import LogLine
-from dropflow.rest.content_records import (
-    ContentBegin,
-    ContentError,
-    ContentPiece,
-    ContentRequest,
-    ContentsRequest,
-    read_records,
-)
-from dropflow.rest.operation_records import TimesQuery
-from dropflow.rest.session_records import DropInfo, DropQuery
-from dropflow.session_views.drop_order import order_of
 from dropflow.states import DropState
-from dropflow.testing.shapes import chain, fan
-from dropflow.times.octets import TimesSection, read_sections
-from dropflow.times.received import NodeReceipts, PeerReceipts
-from dropflow.times.records import RECORD
+from dropflow.testing.drawing import chain, fan
+from dropflow.times.octets import RECORD, NodeReceipts, PeerReceipts, TimesSection, read_sections
+from dropflow.web.cause_groups import order_of
 from tests.managers.composite.world import SUBMIT, World, parts
 
 

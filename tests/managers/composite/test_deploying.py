@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import NodeInfo, SubmitQuery
 from dropflow.errors import (
     BadGraphError,
     ConflictError,
@@ -18,18 +19,15 @@ from dropflow.errors import (
     StorageError,
     WorldError,
 )
-from dropflow.graph.codec import parse
-from dropflow.graph.digest import digest
+from dropflow.graph.codec import digest, parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.problems import Problem, Severity
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.session_records import SubmitQuery
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.strategies import graphs
-from managers.composite.deployment_plan import plan_deployment
 from managers.composite.deployments import merge_errors
 from managers.deployment import Deployment
+from managers.planning import plan_deployment
 from tests.managers.composite.world import World, until
 
 _SUBMIT = SubmitQuery(session="s")
@@ -319,7 +317,7 @@ def test_sessions_that_are_submitted_in_the_same_millisecond_have_different_name
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of a session without a given name is made from the time, and gets a number if it is in use."""
-    monkeypatch.setattr("managers.composite.deployment_plan.dated_session_name", lambda *_: "fan-now")
+    monkeypatch.setattr("managers.planning.dated_session_name", lambda *_: "fan-now")
     one = world.hanging("n1")
     island = world.composite("n1", deploy_seconds=60.0)
     one.hang("prepare")

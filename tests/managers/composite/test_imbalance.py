@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from dropflow.rest.session_records import SessionDetail
-from managers.composite.imbalance import Imbalance
+from dropflow.api.records import SessionDetail
+from managers.composite.members import Imbalance
 from managers.composite.merging import Freshness, SessionPart
 
 _SESSION = SessionDetail(session="s", graph="g", status="RUNNING", epoch=1)

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.operation_records import FailureList, FailureQuery
-from dropflow.rest.session_records import FailureInfo
-from managers.composite.known_causes import KnownCauses
+from dropflow.api.records import FailureInfo
+from dropflow.api.requests import FailureList, FailureQuery
+from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import merge_failures
 
 

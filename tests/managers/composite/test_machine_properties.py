@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import LinkError, StorageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import SubmitQuery
-from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Unanswered
+from managers.planning import plan_deployment
 from tests.managers.composite.random_world import REQUESTS, RandomWorld
 from tests.managers.composite.restartable_child import HeldSession, RestartableChild
 

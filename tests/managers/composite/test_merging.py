@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
 from dropflow.drop_counts import DropCounts
-from dropflow.rest.session_records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
 from dropflow.states import DropState, SessionState
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 

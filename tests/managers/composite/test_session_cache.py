@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from dropflow.rest.session_records import SessionDetail
-from managers.composite.children import ChildView
-from managers.composite.machine_time import MachineTime
+from dropflow.api.records import SessionDetail
+from managers.composite.children import ChildView, MachineTime
 from managers.composite.session_cache import SessionCache
 
 

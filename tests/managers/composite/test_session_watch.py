@@ -2,8 +2,8 @@
 
 from math import inf
 
-from managers.composite.machine_time import MachineTime
-from managers.composite.session_watch import LongPoll, SessionWatch
+from managers.composite.children import MachineTime
+from managers.composite.sessions import LongPoll, SessionWatch
 
 
 def test_a_session_that_is_over_is_watched_no_more() -> None:

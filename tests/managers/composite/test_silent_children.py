@@ -6,12 +6,11 @@ from contextlib import suppress
 import msgspec
 import pytest
 
+from dropflow.api.records import DropQuery, ManagerInfo, SubmitQuery
 from dropflow.errors import (
     LinkError,
 )
-from dropflow.rest.manager_records import ManagerInfo
-from dropflow.rest.session_records import DropQuery, SubmitQuery
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 from managers.composite.manager import Composite
 from tests.managers.composite.world import SUBMIT, World, lose, parts, silence, until
 

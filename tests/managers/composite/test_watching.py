@@ -2,11 +2,11 @@
 
 import threading
 
+from dropflow.api.records import SessionDetail
 from dropflow.errors import (
     LinkError,
 )
-from dropflow.rest.session_records import SessionDetail
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
 from tests.managers.composite.world import SUBMIT, World, lose, parts, until
 
 

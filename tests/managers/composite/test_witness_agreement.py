@@ -9,9 +9,16 @@ import pytest
 from managers.composite.witness import VoterSent, Witness
 from managers.deployment import Deployment, Place
 from managers.messages import RequestView, ViewMessage
-from managers.recovery.events import AdoptDecision, LeaveSession, PlanView, SendViewMessage, StopForReport, ViewAction
 from managers.recovery.records import RequestedChange, View, ViewDecision
-from managers.recovery.view_change import ViewChange
+from managers.recovery.vote import (
+    AdoptDecision,
+    LeaveSession,
+    PlanView,
+    SendViewMessage,
+    StopForReport,
+    ViewAction,
+    ViewChange,
+)
 
 _PATIENCE = 10.0
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from dropflow.api.records import DropQuery, SubmitQuery
 from dropflow.errors import LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import DropQuery, SubmitQuery
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
 from managers.composite.manager import Composite
 
 SUBMIT = SubmitQuery(session="s")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
+from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.keys import ClusterKey
 from managers.links import (
     BufferSource,

@@ -8,7 +8,7 @@ from dropflow.errors import ProtocolError
 from managers.links.actions import NotifyChange, SendReply
 from managers.links.inbound import Inbound
 from managers.links.outbound import LinkIdentity, Outbound, OutboundState
-from managers.links.settings import LinkSettings
+from managers.links.send_window import LinkSettings
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, decode_packet, encode
 
 SETTINGS = LinkSettings()

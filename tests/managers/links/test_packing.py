@@ -6,7 +6,7 @@ from hypothesis import given
 
 from dropflow.errors import ProtocolError, UsageError
 from managers.links.packing import Buffer, NumberedPacket, Packer, Reassembler, check_frames, outgoing_message
-from managers.links.settings import INLINE
+from managers.links.send_window import INLINE
 from managers.messages import Chunk, Fragment, Heartbeat, MessageBatch, StopSession, decode_message, decode_packet
 
 messages = st.lists(

@@ -2,7 +2,7 @@
 
 import socket
 
-from managers.links.port_probe import refused_ports
+from managers.links.probes import refused_ports
 
 
 def test_only_ports_without_a_process_are_refused() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dropflow.api.records import SessionDetail, SubmitQuery
 from dropflow.clock import SystemClock
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
-from managers.composite.deployment_plan import plan_deployment
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
+from managers.planning import plan_deployment
 
 SECONDS = 60.0
 

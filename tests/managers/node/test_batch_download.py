@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.cli.incoming_files import ResultDirectory
-from dropflow.data.fingerprint import fingerprint
-from dropflow.engine.api import Handle
-from dropflow.rest.content_records import (
+from dropflow.api.contents import (
     ContentBegin,
     ContentEnd,
     ContentPiece,
@@ -21,7 +18,10 @@ from dropflow.rest.content_records import (
     read_records,
     write_records,
 )
-from managers.node.batch_download import batch
+from dropflow.cli.incoming_files import ResultDirectory
+from dropflow.data.storage_errors import fingerprint
+from dropflow.engine.api import Handle
+from managers.node.downloads import batch
 
 _FILE = 700_000
 

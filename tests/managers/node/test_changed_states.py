@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.state_records import DropStates
-from managers.node.changed_states import StateLog
+from dropflow.api.state_records import DropStates
+from managers.node.views import StateLog
 
 STATES = st.lists(st.integers(0, 3), min_size=5, max_size=5)
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dropflow.engine.api import Handle
 from managers.deployment import Place
 from managers.messages import Content, CopyContents, CopyMessage
-from managers.node.content_copies import ContentCopies
-from managers.node.copy_events import (
+from managers.node.copies import ContentCopies
+from managers.node.events import (
     CopyAction,
     CopyWritten,
     DiscardCopies,

@@ -12,7 +12,7 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from managers.links import TransferResult
 from managers.messages import Content
-from managers.node.content_exchange import ContentExchange
+from managers.node.contents import ContentExchange
 
 BODY = b"content" * 1000
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import ResultInfo
 from dropflow.engine.api import Handle
-from dropflow.rest.session_records import ResultInfo
 from managers.composite.content_queries import without_needless_copies
-from managers.node.copy_records import CopyRecords, Version
-from managers.node.held_copies import HeldCopy
+from managers.node.copies import HeldCopy
+from managers.node.copy_effects import CopyRecords, Version
 from managers.node.shared_files import stamp_of
 
 

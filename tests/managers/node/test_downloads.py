@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.contents import DataQuery, PartOfContent
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, RangeError
-from dropflow.rest.byte_range import DataQuery, PartOfContent
 from managers.node.downloads import content_download
 
 _LARGE = bytes(range(251)) * 10_000

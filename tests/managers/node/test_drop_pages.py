@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import DropQuery
-from dropflow.session_views.drop_order import order_of
 from dropflow.testing.strategies import graphs
+from dropflow.web.cause_groups import order_of
 from managers.node.drop_pages import page
 from tests.engine.test_core_slices import Cluster, _chance
 

@@ -6,7 +6,7 @@ import pytest
 
 from dropflow.engine.api import Arrival, RemoteEvent
 from dropflow.errors import ProtocolError
-from dropflow.testing.shapes import relay
+from dropflow.testing.drawing import relay
 from managers.messages import Events
 from managers.node.exchange import NodeExchange
 from tests.managers.node.conftest import Cluster, hosted

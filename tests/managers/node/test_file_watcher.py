@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from managers.node.file_watcher import FileWatcher
+from managers.node.streams import FileWatcher
 
 SECONDS = 60.0
 

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import DropQuery, SubmitQuery
 from dropflow.errors import BadFileError, ConflictError, GoneError, NotFoundError, StorageError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.session_records import DropQuery, SubmitQuery
 from managers.deployment import Deployment
-from managers.node.checksummed_file import read_checksummed
-from managers.node.earlier_sessions import recover_all
-from managers.node.finished_sessions import FinishedSession
+from managers.node.directory import SessionEnd, read_checksummed
 from managers.node.manager import NodeManager
-from managers.node.session_directory import SessionEnd
+from managers.node.over import FinishedSession, recover_all
 from tests.managers.node.conftest import settle, until
 from tests.recovery_graphs import replacing
 
@@ -233,7 +231,7 @@ def test_a_full_disk_does_not_prevent_a_cancel(
     def write_cancel(*_: object) -> None:
         raise StorageError("no space left on device")
 
-    monkeypatch.setattr("managers.node.session_directory.SessionDirectory.write_cancel", write_cancel)
+    monkeypatch.setattr("managers.node.directory.SessionDirectory.write_cancel", write_cancel)
     node.cancel("s", "enough")
     ended = until(node, "s", lambda detail: detail.is_over)
 

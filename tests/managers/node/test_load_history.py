@@ -2,8 +2,8 @@
 
 import threading
 
-from dropflow.rest.node_history import LoadSample
-from managers.node.load_history import LoadHistory
+from dropflow.api.records import LoadSample
+from managers.node.load import LoadHistory
 
 
 def test_samples_are_kept_in_a_ring() -> None:

@@ -15,14 +15,14 @@ import pytest
 from dropflow.clock import SystemClock
 from dropflow.engine.session import Session
 from dropflow.errors import GoneError, LinkError, NotFoundError, RestartedError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.testing.proxy import ConnectionFaults, FaultyProxy
+from dropflow.testing.faults import ConnectionFaults, FaultyProxy
 from managers.deployment import Deployment
 from managers.links import LinkSettings
 from managers.messages import Events, StopSession
-from managers.node import lifecycle, session_host
+from managers.node import host, sessions
 from managers.node.events import PeerRestarted
 from managers.node.manager import NodeManager
 from tests.managers.node.conftest import Cluster, handled, hosted, session_threads, soon, until
@@ -174,14 +174,14 @@ def test_a_session_that_is_undone_while_it_is_built_is_removed(
     cluster = make_cluster(1)
     node, gate, begun = cluster["a"], threading.Event(), threading.Event()
     deployment = cluster.cut(replace(_waiting(), part=np.zeros(3, dtype=np.int32), places=("a",)))
-    cut = session_host.slice_for
+    cut = host.slice_for
 
     def slow(*arguments: object, **options: str) -> object:
         begun.set()
         gate.wait(60)
         return cut(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(session_host, "slice_for", slow)
+    monkeypatch.setattr(host, "slice_for", slow)
     with ThreadPoolExecutor(1) as pool:
         prepared = pool.submit(node.prepare, deployment, seconds=60.0)
         assert begun.wait(60)
@@ -200,7 +200,7 @@ def test_a_session_that_is_not_started_in_time_is_cancelled(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session whose deployer ended between prepare and start is cancelled on all nodes, with the reason."""
-    monkeypatch.setattr(lifecycle, "_START_SECONDS", -9.8)
+    monkeypatch.setattr(sessions, "_START_SECONDS", -9.8)
     cluster = make_cluster(2)
     deployment = cluster.cut(_waiting())
     cluster["a"].prepare(deployment, seconds=60.0)  # waits for its start until the test is over

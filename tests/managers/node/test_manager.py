@@ -12,8 +12,22 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dropflow.data.fingerprint import fingerprint
+from dropflow.api.contents import (
+    ContentBegin,
+    ContentEnd,
+    ContentError,
+    ContentPiece,
+    ContentRecord,
+    ContentRequest,
+    ContentsRequest,
+    ContentUnchanged,
+    Download,
+    read_records,
+)
+from dropflow.api.records import DropQuery, PageQuery, SubmitQuery
+from dropflow.api.requests import FailureQuery
 from dropflow.data.shm_directory import ROOT
+from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import (
     AmbiguousError,
     BadFileError,
@@ -24,33 +38,19 @@ from dropflow.errors import (
     NotFoundError,
     UsageError,
 )
-from dropflow.graph.builder import GraphBuilder
-from dropflow.graph.digest import digest
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oids
-from dropflow.rest.content_records import (
-    ContentBegin,
-    ContentEnd,
-    ContentError,
-    ContentPiece,
-    ContentRecord,
-    ContentRequest,
-    ContentsRequest,
-    ContentUnchanged,
-    read_records,
-)
-from dropflow.rest.download import Download
-from dropflow.rest.operation_records import FailureQuery
-from dropflow.rest.session_records import DropQuery, PageQuery, SubmitQuery
-from dropflow.testing.shapes import relay
+from dropflow.testing.drawing import relay
 from dropflow.times.octets import read_sections
 from managers.composite.merging import merge_failures
 from managers.deployment import Place
-from managers.node.directory_tar import directory_listing
-from managers.node.finished_sessions import FinishedSession
+from managers.node.downloads import directory_listing
 from managers.node.hosted_session import HostedSession
 from managers.node.manager import NodeManager
+from managers.node.over import FinishedSession
 from tests.managers.node.conftest import SECONDS, Cluster, hosted, settle, soon, until
 
 Make = Callable[..., Cluster]

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from dropflow.api.requests import CancelRequest, DrainRequest
 from dropflow.errors import (
     ConflictError,
     GoneError,
@@ -20,7 +21,6 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Failure
-from dropflow.rest.operation_records import CancelRequest, DrainRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call, Return
@@ -54,8 +54,8 @@ from managers.node.events import (
     ShowWaiting,
     StartSession,
 )
-from managers.node.node_machine import NodeMachine
-from managers.node.session_table import Phase
+from managers.node.machine import NodeMachine
+from managers.node.sessions import Phase
 
 BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from dropflow.testing.clock import VirtualClock
-from managers.node.processor_use import ProcessorUse
+from dropflow.testing.fake_manager import VirtualClock
+from managers.node.load import ProcessorUse
 
 
 @pytest.fixture

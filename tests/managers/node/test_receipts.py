@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dropflow.errors import LinkError
-from dropflow.times.received import NodeReceipts, PeerReceipts
+from dropflow.times.octets import NodeReceipts, PeerReceipts
 from managers.links import TransferResult, WantedContent
 from managers.node.fetch_pool import PendingFetch
 from managers.node.receipts import Receipts

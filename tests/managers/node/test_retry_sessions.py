@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.errors import ConflictError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
+from managers.node.directory import NextView
 from managers.node.manager import NodeManager
-from managers.node.next_view import NextView
-from managers.recovery.resumption_plan import plan_resumption
+from managers.recovery.resume import plan_resumption
 
 
 def _node(directory: Path) -> NodeManager:

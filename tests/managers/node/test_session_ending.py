@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dropflow.api.requests import CancelRequest
 from dropflow.errors import BadFileError
-from dropflow.rest.operation_records import CancelRequest
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.machine_calls import Call
@@ -46,8 +46,8 @@ from managers.node.events import (
     SendToPeer,
     StartSession,
 )
-from managers.node.node_machine import NodeMachine
-from managers.node.session_table import Phase
+from managers.node.machine import NodeMachine
+from managers.node.sessions import Phase
 from managers.recovery.records import MemberReport, View, ViewDecision
 
 PLACES = tuple(Place(name, f"tcp://{name}:1", 1) for name in ("a", "b", "c"))

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from dropflow.testing.clock import VirtualClock
+from dropflow.testing.fake_manager import VirtualClock
 from managers.links import ReceivedMessage
 from managers.messages import Events
+from managers.node.host import SessionHost
 from managers.node.hosted_session import HostedSession
-from managers.node.session_host import SessionHost
-from managers.node.session_table import SessionTable
+from managers.node.sessions import SessionTable
 
 
 @pytest.mark.parametrize(("epoch", "is_passed"), [(1, False), (2, True), (3, False)])

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.engine import drop_log
 from dropflow.engine.drop_log import DropLog
-from dropflow.logs.records import LogLine, LogPage, LogQuery
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, VirtualClock
 from managers.composite.log_merging import merge_log_pages
 from managers.node import session_log
 from managers.node.session_log import SessionLogs

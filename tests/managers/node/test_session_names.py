@@ -7,8 +7,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from dropflow.api.client import Client
 from dropflow.cli.main import main
-from dropflow.rest.client import Client
 from managers.node.manager import NodeManager
 from managers.service import Service
 from tests.cli.graph_documents import document, link, node

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from managers.node.settling_rate import SettlingRate
+from managers.node.hosted_session import SettlingRate
 
 
 def _filled(rates: list[float], *, seconds: float = 30.0) -> SettlingRate:

@@ -8,12 +8,12 @@ from threading import Event as Signal
 import numpy as np
 import pytest
 
-from dropflow.rest.session_records import SubmitQuery
-from dropflow.rest.sse import read_events
+from dropflow.api.error_body import read_events
+from dropflow.api.records import SubmitQuery
 from dropflow.states import DropState
-from dropflow.testing.shapes import triples
+from dropflow.testing.drawing import triples
 from managers.node.manager import NodeManager
-from managers.routes.state_stream import state_events
+from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 from tests.managers.node.conftest import Cluster, settle
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dropflow.api.state_records import QUEUED, RUNNING, DropStates
 from dropflow.engine.core import Core
 from dropflow.engine.events import Begin
 from dropflow.graph.slices import slice_by_place
-from dropflow.rest.state_records import QUEUED, RUNNING, DropStates
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
-from managers.node.state_logs import StateLogs
+from managers.node.views import StateLogs
 
 
 def _read(logs: StateLogs, piece: Any, core: Core, running: Any, since: str = "") -> DropStates:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dropflow import local
+from dropflow.api.records import DropQuery
 from dropflow.data import streams
 from dropflow.engine.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.rest.session_records import DropQuery
+from dropflow.sessions import local_run
 from dropflow.states import DropState
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
@@ -49,7 +49,7 @@ def alone(graph: PhysicalGraph, directory: Path) -> Picture:
     """Run a graph in one process, without streams; return the states and contents."""
     kept: list[Session] = []
     plain = unstreamed(graph)
-    local.run(plain, directory=local.prepare_directory(directory), runner="threads", on_session=kept.append)
+    local_run.run(plain, directory=local_run.prepare_directory(directory), runner="threads", on_session=kept.append)
     names = oids(graph, range(graph.drops))
     states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
     handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}

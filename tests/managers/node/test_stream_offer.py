@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from dropflow.clock import SystemClock
-from dropflow.data.file_writer import FileWriter
-from dropflow.data.stream_reader import StreamReader
-from dropflow.data.streamed_writer import StreamedWriter
+from dropflow.data.file import FileWriter
+from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError, StorageError
-from managers.node.stream_offer import StreamOffer
+from managers.node.streams import StreamOffer
 
 Made = tuple[StreamedWriter, StreamOffer]
 

@@ -10,21 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dropflow.api.records import DropQuery
 from dropflow.data import streams
 from dropflow.engine.api import Handle
 from dropflow.errors import GoneError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
-from dropflow.rest.session_records import DropQuery
-from dropflow.times.octets import read_sections
-from dropflow.times.received import read_receipts
+from dropflow.times.octets import read_receipts, read_sections
 from managers.links.actions import FailTransfer, PassChunk
 from managers.links.transfer import Transfer
 from managers.messages import Chunk, StreamUpdate
 from managers.node.fetch_pool import FetchJob
 from managers.node.manager import NodeManager
-from managers.node.node_streams import NodeStreams
-from managers.node.stream_copy import StreamCopy
+from managers.node.streams import NodeStreams, StreamCopy
 from tests.managers.node.conftest import Cluster, hosted, settle, until
 from tests.nightly import nightly
 from tests.streaming_graphs import (

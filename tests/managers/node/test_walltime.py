@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import ResumeRequest
 from dropflow.clock import SystemClock
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.node.manager import NodeManager
 
 

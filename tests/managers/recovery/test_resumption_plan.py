@@ -4,18 +4,24 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.api.records import NodeInfo
+from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.errors import ConflictError, GoneError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.placement import with_placement
-from dropflow.graph.slices import slice_for
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
+from dropflow.graph.slices import slice_for, with_placement
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
 from managers.deployment import Deployment, Place
-from managers.recovery.records import MemberReport, View, ViewDecision, decode_decision, pack_column, unpack_column
-from managers.recovery.resumption_plan import plan_resumption
-from managers.recovery.stopped_part import StoppedPart
+from managers.recovery.records import (
+    MemberReport,
+    StoppedPart,
+    View,
+    ViewDecision,
+    decode_decision,
+    pack_column,
+    unpack_column,
+)
+from managers.recovery.resume import plan_resumption
 
 NAMES = ("a", "b", "c")
 N, C, E = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR

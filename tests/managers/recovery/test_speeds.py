@@ -4,7 +4,7 @@ import pytest
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.drawing import draw, row
-from managers.recovery.speeds import Durations, measure
+from managers.recovery.replan import Durations, measure
 
 
 def _template(graph: PhysicalGraph, name: str) -> int:

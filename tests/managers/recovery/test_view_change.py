@@ -10,7 +10,8 @@ import pytest
 
 from managers.deployment import Place
 from managers.messages import AdoptView, PrepareView, PromiseView, RequestView, ViewMessage
-from managers.recovery.events import (
+from managers.recovery.records import RequestedChange, View, ViewDecision
+from managers.recovery.vote import (
     AdoptDecision,
     ConnectMembers,
     LeaveSession,
@@ -18,9 +19,8 @@ from managers.recovery.events import (
     SendViewMessage,
     StopForReport,
     ViewAction,
+    ViewChange,
 )
-from managers.recovery.records import RequestedChange, View, ViewDecision
-from managers.recovery.view_change import ViewChange
 
 _PATIENCE = 10.0
 

@@ -14,17 +14,17 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.openapi import Limits
+from dropflow.api.records import NodeInfo, Role
+from dropflow.api.rest_server import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
-from dropflow.rest.manager_records import NodeInfo, Role
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import ReceivedResponse, ask, serve
-from dropflow.testing.shapes import fan
+from dropflow.testing.faults import ReceivedResponse, ask, serve
 from managers.routes.daliuge import daliuge_routes
-from managers.routes.drafts import session_name
+from managers.routes.daliuge_sessions import session_name
 
 GRAPH = [
     {

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from dropflow.rest.client import Client
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.api.client import Client
+from dropflow.api.openapi import StreamSlots
+from dropflow.api.rest_server import RestServer
 from dropflow.testing.fake_manager import manager_with_sessions
-from dropflow.testing.serving import ask, serve
+from dropflow.testing.faults import ask, serve
 from managers.routes.daliuge import daliuge_routes
-from managers.routes.operation_handlers import api_v1_routes
+from managers.routes.handlers import api_v1_routes
 
 _CONTENT = bytes(range(250)) * 1000
 

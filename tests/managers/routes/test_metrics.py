@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from dropflow.rest.server.auth import AccessRules
+from dropflow.api.auth import AccessRules
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.serving import ask, serve
+from dropflow.testing.faults import ask, serve
 from managers.routes.metrics import metrics_routes
 
 

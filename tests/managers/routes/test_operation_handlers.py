@@ -12,27 +12,23 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dropflow.api import operations
+from dropflow.api.client import Client
+from dropflow.api.content_disposition import attachment, file_name
+from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, read_events
+from dropflow.api.openapi import Limits, StreamSlots, openapi_document
+from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail, apply_change, change_between
+from dropflow.api.requests import WatchQuery
+from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
-from dropflow.rest import operations
-from dropflow.rest.client import Client
-from dropflow.rest.content_disposition import attachment, file_name
-from dropflow.rest.operation_records import WatchQuery
-from dropflow.rest.server.openapi import openapi_document
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_changes import apply_change, change_between
-from dropflow.rest.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
-from dropflow.rest.sse import ServerSentEvent, format_event, heartbeat, read_events
 from dropflow.states import DropState
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.serving import ReceivedResponse, ask, serve
-from dropflow.testing.shapes import fan
+from dropflow.testing.drawing import fan
+from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
+from dropflow.testing.faults import ReceivedResponse, ask, serve
 from managers.deployment import Deployment, pack
 from managers.probing import Prober
-from managers.routes.event_stream import session_events
-from managers.routes.operation_handlers import api_v1_routes
+from managers.routes.handlers import api_v1_routes
+from managers.routes.streams import session_events
 
 _NAMES = sorted(DropState.__members__)
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from dropflow.rest.server.auth import AccessRules, cookie_value
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.rest.session_records import DropQuery
+from dropflow.api.auth import AccessRules, cookie_value
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.records import DropQuery
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.serving import ask, serve
+from dropflow.testing.faults import ask, serve
 from managers.service import manager_routes
 
 _TOKEN = "a-token"  # noqa: S105 - a token of the tests

@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
-from dropflow.rest.pages.login import login_routes
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.connection_limits import ConnectionLimits
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.api.auth import AccessRules
+from dropflow.api.http_server import ConnectionLimits
+from dropflow.api.openapi import Limits, StreamSlots
 from dropflow.testing.fake_manager import FakeManager
+from dropflow.web.sign_in import login_routes
 from managers.routes.daliuge import daliuge_routes
+from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.operation_handlers import api_v1_routes
 
 _PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
 _ROW = re.compile(r"^\| ([A-Z, ]+) \| `(/[^`]*)`", re.MULTILINE)

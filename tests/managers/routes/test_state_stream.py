@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.api.error_body import read_events
+from dropflow.api.state_records import RUNNING
 from dropflow.errors import LinkError, NotFoundError
-from dropflow.rest.sse import read_events
-from dropflow.rest.state_records import RUNNING
 from dropflow.states import DropState
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from managers.routes.state_stream import state_events
+from managers.routes.streams import state_events
 from managers.state_hub import StateHub
 
 

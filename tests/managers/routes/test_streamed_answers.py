@@ -7,16 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from dropflow.api import openapi
+from dropflow.api.client import Client
+from dropflow.api.logs import LogLine, LogPage, LogQuery, LogTextQuery
+from dropflow.api.openapi import StreamSlots
+from dropflow.api.requests import ArchiveQuery, ResultList
 from dropflow.errors import GoneError, LinkError, NotFoundError
-from dropflow.logs.records import LogLine, LogPage, LogQuery, LogTextQuery
-from dropflow.rest.client import Client
-from dropflow.rest.operation_records import ArchiveQuery, ResultList
-from dropflow.rest.server import log_waits
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.serving import serve
-from managers.routes.operation_handlers import api_v1_routes
+from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
+from dropflow.testing.faults import serve
+from managers.routes.handlers import api_v1_routes
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_a_request_waits_no_longer_than_it_asks_for(
         clock.advance(1.0)
         return whole(session, query)
 
-    monkeypatch.setattr(log_waits, "SystemClock", lambda: clock)
+    monkeypatch.setattr(openapi, "SystemClock", lambda: clock)
     manager.session_log = slow  # type: ignore[assignment, method-assign]
     client.session_log("running", LogQuery(after="node-1:5", seconds=2.0))
 

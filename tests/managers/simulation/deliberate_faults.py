@@ -18,12 +18,12 @@ from managers.composite.witness import Witness
 from managers.messages import AdoptView
 from managers.node import hosted_session, view_states
 from managers.node.events import Frozen
+from managers.node.exchange import ViewEvents
 from managers.node.hosted_session import HostedSession
 from managers.node.view_changes import ViewChanges
-from managers.node.view_events import ViewEvents
 from managers.recovery import replan
 from managers.recovery.records import MemberReport, View, pack_column
-from managers.recovery.view_change import ViewChange
+from managers.recovery.vote import ViewChange
 
 __all__ = ["AIM_OF", "FAULTS"]
 
@@ -208,4 +208,4 @@ AIM_OF = {
     "earlier_messages_are_taken": 3,
     "new_witnesses_miss_their_view": 4,
 }
-"""Number in `managers.simulation.aimed_faults.AIMS` of the trials that find a fault which the others rarely find."""
+"""Number in `managers.simulation.faults.AIMS` of the trials that find a fault which the others rarely find."""

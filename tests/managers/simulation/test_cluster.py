@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from dropflow.engine.api import Handle
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.stopping import kill_after, stopped_after
 from managers.machine_calls import Answered, Unanswered
-from managers.node.stream_copy import StreamCopy
+from managers.node.streams import StreamCopy
 from managers.node.view_changes import MAJORITY_SECONDS
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.disturbances import DisturbanceRates
+from managers.simulation.faults import DisturbanceRates
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import Workload
 from tests.nightly import nightly

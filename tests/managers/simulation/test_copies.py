@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.data.read_content import read
+from dropflow.data.read import read
 from dropflow.engine.session import Session
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oid
 from managers.machine_calls import Answered
 from managers.node.hosted_session import HostedSession
-from managers.node.session_table import SessionRecord
+from managers.node.sessions import SessionRecord
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import SimulatedNode, Workload
 from tests.managers.simulation.test_cluster import _fan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from managers.simulation.aimed_faults import AIMS
+from managers.simulation.faults import AIMS
 from managers.simulation.random_losses import AIMED, LossTrial
 from tests.managers.simulation.deliberate_faults import AIM_OF, FAULTS
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import LinkError, NotFoundError
-from dropflow.rest.session_records import SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.membership import LOST_AFTER
 from managers.simulation.cluster import SimulatedCluster

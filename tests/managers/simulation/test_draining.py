@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import DrainReply, DrainRequest
 from dropflow.errors import NotFoundError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.operation_records import DrainReply, DrainRequest
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster

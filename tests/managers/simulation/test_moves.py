@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow.api.records import SubmitQuery
 from dropflow.errors import ConflictError
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.session_records import SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SessionInfo
+from dropflow.api.requests import ResumeRequest
 from dropflow.engine.api import Task
 from dropflow.errors import ConflictError
-from dropflow.rest.operation_records import ResumeRequest
-from dropflow.rest.session_records import SessionInfo
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.records import SessionDetail, SubmitQuery
+from dropflow.api.requests import RetryRequest
 from dropflow.engine.api import Task
 from dropflow.errors import ConflictError
-from dropflow.rest.operation_records import RetryRequest
-from dropflow.rest.session_records import SessionDetail, SubmitQuery
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload

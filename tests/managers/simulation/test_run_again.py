@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropflow.api.records import SessionDetail
+from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.engine.api import Task
 from dropflow.errors import ConflictError, LinkError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.operation_records import ResumeRequest, RetryRequest
-from dropflow.rest.session_records import SessionDetail
 from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
-from managers.simulation.recorder import content_bytes
+from managers.simulation.history import content_bytes
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from dropflow.apps.runner_factory import make_runner
 from dropflow.data.repository import LocalRepository
-from dropflow.engine.reports import SessionResult
+from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
-from dropflow.session_factory import make_session
+from dropflow.runners.choice import make_runner
+from dropflow.sessions.factory import make_session
 from dropflow.states import SessionState
-from dropflow.testing.shapes import relay
+from dropflow.testing.drawing import relay
 from managers.links import ContentSource, LinkSettings, ReceivedMessage
 from managers.machine_calls import Answered
 from managers.messages import Events
-from managers.node import content_exchange
+from managers.node import contents
 from managers.node.exchange import NodeExchange
 from managers.simulation import (
     DisturbanceRates,
@@ -117,7 +117,7 @@ def test_sessions_finish_on_a_faulty_network(
     seed: int, inline: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chain over three nodes finishes, with inline and with fetched contents."""
-    monkeypatch.setattr(content_exchange, "INLINE", inline)
+    monkeypatch.setattr(contents, "INLINE", inline)
     simulation, results = _run(tmp_path, seed, 3)
 
     assert [result.status for result in results] == [SessionState.FINISHED] * 3, simulation

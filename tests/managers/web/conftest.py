@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from dropflow.rest.pages.login import login_routes
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.api.auth import AccessRules
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.testing.fake_manager import FakeManager
-from managers.routes.operation_handlers import api_v1_routes
+from dropflow.web.sign_in import login_routes
+from managers.routes.handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.browser import Window, open_browser, open_window

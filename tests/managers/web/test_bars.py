@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.records import FailureInfo
 from dropflow.drop_counts import DropCounts, failed_words
 from dropflow.formatting import format_count, format_duration, format_rate
-from dropflow.rest.session_records import FailureInfo
-from dropflow.session_views.bars import GROUPS, grouped, segments, session_style, state_style, state_word
-from dropflow.session_views.cause_groups import causes
 from dropflow.states import DropState, SessionState
+from dropflow.web.cause_groups import causes
+from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word
 from tests.browser import needs_chromium
 
 STATES = [state.name for state in DropState]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from managers.web.code_text import code_lines
+from managers.web.logs import code_lines
 
 
 def test_words_of_code_have_styles() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import LinkError
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import fan
-from managers.web.compare_page import CompareView
-from managers.web.origin_page import OriginView
+from managers.web.session_pages import CompareView, OriginView
 from tests.managers.web.reading import Page, ask, read
 from tests.managers.web.test_pages import HOSTILE, hostile_graph
 from tests.times.made_times import executed, sections_of

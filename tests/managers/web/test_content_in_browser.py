@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dropflow.rest.session_records import DropQuery
+from dropflow.api.records import DropQuery
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium
 from tests.preview.made_files import fits, npy, png
 

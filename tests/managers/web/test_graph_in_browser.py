@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
+from dropflow.testing.drawing import chain, fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import chain, fan
 from tests.browser import accessibility_findings, needs_chromium
 
 expect = pytest.importorskip("playwright.sync_api").expect

@@ -6,11 +6,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from dropflow.graph.builder import GraphBuilder
-from dropflow.rest.manager_records import NodeInfo
-from dropflow.rest.session_records import DropQuery
+from dropflow.api.records import DropQuery, NodeInfo
+from dropflow.graph.build import GraphBuilder
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium
 from tests.times.made_times import executed, sections_of
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import fan
 from tests.browser import accessibility_findings, needs_chromium
 
 expect = pytest.importorskip("playwright.sync_api").expect

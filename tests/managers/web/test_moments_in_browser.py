@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dropflow.rest.session_moment import MomentQuery, SessionMoment
+from dropflow.api.records import MomentQuery, SessionMoment
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
-from dropflow.times.received import NodeReceipts, PeerReceipts
+from dropflow.times.octets import NodeReceipts, PeerReceipts
 from tests.browser import accessibility_findings, needs_chromium
 from tests.times.made_times import executed, sections_of
 

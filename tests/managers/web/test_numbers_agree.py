@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from dropflow.api.client import Client
+from dropflow.api.records import SessionDetail, SessionInfo
 from dropflow.cli.session_replies import SessionReply
 from dropflow.drop_counts import DropCounts
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.rest.client import Client
-from dropflow.rest.session_records import SessionDetail, SessionInfo
-from dropflow.session_views.bars import GROUPS
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.serving import serve
+from dropflow.testing.faults import serve
 from dropflow.testing.strategies import graphs
+from dropflow.web.views import GROUPS
 from managers.composite.merging import Freshness, SessionPart, as_info, merge
+from managers.routes.handlers import api_v1_routes
 from managers.routes.metrics import metrics_routes
-from managers.routes.operation_handlers import api_v1_routes
 from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.managers.composite.test_figures import begin, report

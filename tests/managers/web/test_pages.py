@@ -11,20 +11,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from dropflow.api.openapi import Request, Response
+from dropflow.api.records import DropQuery, FailureInfo
+from dropflow.api.requests import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
 from dropflow.errors import LinkError, PreviewError
-from dropflow.graph.builder import from_columns
-from dropflow.graph.logical_note import META, note_logical
+from dropflow.graph.build import from_columns
+from dropflow.graph.notes import LOGICAL as META
+from dropflow.graph.notes import note_logical
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from dropflow.rest.operation_records import EVERY_RESULT, ResultList, ResultsQuery, RetryRequest
-from dropflow.rest.pages.places import Places, ServerAddress
-from dropflow.rest.server.route import Request, Response
-from dropflow.rest.session_records import DropQuery, FailureInfo
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, manager_with_sessions
-from dropflow.testing.shapes import fan
-from managers.web.addresses import drop_url
-from managers.web.page_templates import drop_label, manager_templates
-from managers.web.submission import submission_routes
+from dropflow.web.places import Places, ServerAddress
+from managers.web.actions import submission_routes
+from managers.web.page_templates import drop_label, drop_url, manager_templates
 from managers.web.views import (
     DropView,
     NodeQuery,

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from dropflow.rest.manager_records import Load
-from dropflow.rest.node_history import LoadSample, NodeHistory
+from dropflow.api.records import Load, LoadSample, NodeHistory
 from dropflow.testing.fake_manager import FakeManager
-from managers.web.plots import plots_of
+from managers.web.views import plots_of
 from tests.managers.web.reading import ask
 
 

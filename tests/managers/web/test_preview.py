@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.download import Download
-from managers.web.preview import read_start, tail_of
+from dropflow.api.contents import Download
+from managers.web.logs import read_start, tail_of
 
 
 class Source:

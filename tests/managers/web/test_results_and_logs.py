@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dropflow.logs.records import LogLine
-from dropflow.rest.operation_records import ResultList
+from dropflow.api.logs import LogLine
+from dropflow.api.requests import ResultList
 from dropflow.testing.fake_manager import manager_with_sessions
 from tests.browser import needs_chromium
 

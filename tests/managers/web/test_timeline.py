@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
-from dropflow.testing.shapes import fan
-from dropflow.times.octets import TimesSection
-from dropflow.times.records import RUNNING
+from dropflow.times.octets import RUNNING, TimesSection
 from dropflow.times.statistics import TimesStatistics
 from tests.browser import needs_chromium
 from tests.managers.web.reading import ask

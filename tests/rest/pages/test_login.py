@@ -7,12 +7,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dropflow.rest.pages.login import login_routes
-from dropflow.rest.server.auth import AccessRules, page_key
-from dropflow.rest.server.posted_form import FORM
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Request, Route
-from dropflow.testing.serving import ReceivedResponse, ask, serve
+from dropflow.api.auth import AccessRules, page_key
+from dropflow.api.openapi import FORM, Request, Route
+from dropflow.api.rest_server import RestServer
+from dropflow.testing.faults import ReceivedResponse, ask, serve
+from dropflow.web.sign_in import login_routes
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import managers.web
-from dropflow.rest.pages.assets import STATIC
+from dropflow.web.frame import STATIC
 
 SHEETS = (
     STATIC / "dropflow.css",

@@ -11,16 +11,15 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import msgspec
 import pytest
 
+from dropflow.api.auth import AccessRules, cookie_name, cookie_value, page_key, read_key
+from dropflow.api.openapi import FORM, Request, Route
+from dropflow.api.rest_server import RestServer
 from dropflow.errors import HttpError, LinkError
-from dropflow.rest.pages.login import login_routes
-from dropflow.rest.pages.places import Places, ServerAddress, front_door, same_server, split_target
-from dropflow.rest.pages.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
-from dropflow.rest.server.auth import AccessRules, cookie_name, cookie_value, page_key, read_key
-from dropflow.rest.server.posted_form import FORM
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Request, Route
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.serving import ReceivedResponse, ask, serve
+from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.faults import ReceivedResponse, ask, serve
+from dropflow.web.places import Places, ServerAddress, front_door, same_server, split_target
+from dropflow.web.sign_in import login_routes
+from dropflow.web.tickets import LONGEST, Permission, Tickets, request_ticket, ticket_reply
 
 MASTER_TOKEN, NODE_TOKEN = "master-token", "node-token"
 SECRET = b"s" * 40

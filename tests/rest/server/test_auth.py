@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
-from dropflow.rest.server.auth import (
+from dropflow.api.auth import (
     AccessControl,
     AccessRules,
     cookie_name,
@@ -21,11 +20,12 @@ from dropflow.rest.server.auth import (
     page_key,
     store_token,
 )
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.route import Limits, Request, Response, Route
-from dropflow.rest.signing import WINDOW, Signer, Verifier, digest
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.serving import ask, serve
+from dropflow.api.openapi import Limits, Request, Response, Route
+from dropflow.api.server import make_app
+from dropflow.api.signing import WINDOW, Signer, Verifier, digest
+from dropflow.errors import ClockSkewError, HttpError, StorageError, UsageError
+from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.faults import ask, serve
 
 TOKEN = "a-token"  # noqa: S105 - a token of the tests
 SECRET = b"s" * 40
@@ -348,7 +348,7 @@ def test_a_signature_admits_its_own_request() -> None:
 
 def test_the_signature_of_a_request_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key, the order and the form of the parts are fixed: managers of other versions accept the signature."""
-    monkeypatch.setattr("dropflow.rest.signing.secrets.token_hex", lambda size: "0f" * size)
+    monkeypatch.setattr("dropflow.api.signing.secrets.token_hex", lambda size: "0f" * size)
     verifier = Verifier(SECRET, clock=VirtualClock(1_800_000_000.0))
     signature = "758b96ab60f542d9faeb02db8e4d87636e46ea75dac9e10eb099e6affafb7b59"
     header = f"Dropflow time=1800000000.000, nonce={'0f' * 16}, body={BODY}, manager={'0f' * 16}, signature={signature}"
@@ -603,7 +603,7 @@ def test_limits_have_defaults() -> None:
 
 def test_the_memory_for_signed_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When too many nonces are kept, further requests are refused; nonces are removed once their time has expired."""
-    monkeypatch.setattr("dropflow.rest.signing._NONCES", 3)
+    monkeypatch.setattr("dropflow.api.signing._NONCES", 3)
     signer, verifier, clock = _pair()
 
     def verify() -> str:

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import RestApp, make_app
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
 from dropflow.problems import Problem, Severity
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import RestApp, make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits, Request, Response, Route
-from dropflow.rest.server.stream_slots import StreamSlots
-from dropflow.testing.serving import ReceivedResponse, ask, serve
+from dropflow.testing.faults import ReceivedResponse, ask, serve
 
 LIMIT = 10_000
 DEPTH = 20

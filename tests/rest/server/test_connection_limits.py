@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.rest.server.connection_limits import ConnectionLimits, ConnectionState, is_overdue, surplus
+from dropflow.api.http_server import ConnectionLimits, ConnectionState, is_overdue, surplus
 
 LIMITS = ConnectionLimits(most=6, per_address=4, head=15, body=300, still=60, kept=120)
 

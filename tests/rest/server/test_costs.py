@@ -12,16 +12,15 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from dropflow.api.auth import AccessRules, cookie_value
+from dropflow.api.budget import Budget
+from dropflow.api.http_server import ConnectionLimits, WaitressServer
+from dropflow.api.openapi import Limits, Request, Response, Route
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.errors import HttpError
-from dropflow.rest.server.auth import AccessRules, cookie_value
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.budget import Budget
-from dropflow.rest.server.connection_limits import ConnectionLimits
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits, Request, Response, Route
-from dropflow.rest.server.waitress_server import WaitressServer
-from dropflow.testing.clock import VirtualClock
-from dropflow.testing.serving import ask, serve
+from dropflow.testing.fake_manager import VirtualClock
+from dropflow.testing.faults import ask, serve
 
 pytestmark = pytest.mark.slow
 

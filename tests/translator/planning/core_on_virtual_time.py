@@ -7,13 +7,12 @@ from fractions import Fraction
 
 from dropflow.engine.core import Core
 from dropflow.engine.events import Assemble, Assembled, Begin, Event, Finished, Run
-from dropflow.engine.runners.capacity import Capacity
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.resource_needs import ResourceNeeds
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, ResourceNeeds
+from dropflow.runners.capacity import Capacity
 from dropflow.states import DropState
-from translator.planning.graph_work import work_of
-from translator.planning.machines import Machines
+from translator.plan.machines import Machines
+from translator.plan.task_graph import work_of
 
 Times = dict[int, Fraction]
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from translator.planning.machines import LinkSpeed, Machines, NodeCapacity
+from translator.plan.machines import LinkSpeed, Machines, NodeCapacity
 
 
 @st.composite

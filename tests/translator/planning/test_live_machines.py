@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from dropflow.rest.manager_records import Load, NodeInfo
-from translator.planning.live_machines import live_machines
+from dropflow.api.records import Load, NodeInfo
+from translator.plan.live_machines import live_machines
 
 
 def node(name: str, host: str = "", **load: float) -> NodeInfo:

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, BadGraphError
+from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
 from dropflow.problems import Problem
-from dropflow.quantities import BANDWIDTH, MEMORY, SECONDS, quantity
-from translator.planning.machines import Machines
-from translator.planning.machines_file import parse_machines, read_machines
+from translator.plan.machines import Machines, parse_machines, read_machines
 
 
 def _problems(text: str) -> list[tuple[str, str]]:

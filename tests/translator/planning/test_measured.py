@@ -6,19 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow import local
 from dropflow.errors import NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.measured_run import MeasuredRun, read_run
-from dropflow.testing.drawing import draw, row
-from dropflow.testing.shapes import fan
-from dropflow.times.records import RECORD
-from translator.partition.registry import plan
-from translator.planning.judge import judge
-from translator.planning.machines import equal_machines
-from translator.planning.measured import measured_nodes, with_measured_nodes
-from translator.stage_options import PartitionOptions
+from dropflow.sessions import local_run
+from dropflow.testing.drawing import draw, fan, row
+from dropflow.times.measured_run import MeasuredRun, read_run
+from dropflow.times.octets import RECORD
+from translator.options import PartitionOptions
+from translator.plan.machines import equal_machines
+from translator.plan.measured import measured_nodes, with_measured_nodes
+from translator.plan.move_bound import judge
+from translator.plan.registry import plan
 
 
 def _measured(graph: PhysicalGraph, ran: dict[int, float], written: dict[int, float] | None = None) -> MeasuredRun:
@@ -112,7 +111,7 @@ def test_the_second_plan_is_faster_on_unequal_work(algorithm: str) -> None:
 def test_a_run_can_be_read(tmp_path: Path) -> None:
     """What a run has recorded becomes the weights of its graph."""
     graph = fan(20)
-    local.run(graph, directory=tmp_path, runner="inline")
+    local_run.run(graph, directory=tmp_path, runner="inline")
     weight = _weighted(graph, [read_run(tmp_path)]).weight
 
     assert weight is not None

@@ -5,15 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from tests.translator.planning.drawn_plans import machines, work_graphs
-from translator.planning.graph_work import work_of
-from translator.planning.judge import judge
-from translator.planning.machines import LinkSpeed, Machines, equal_machines
-from translator.planning.move_bound import bound_with_moves
-from translator.planning.simulation import simulate
-from translator.planning.task_graph import task_graph
+from translator.plan.judge import simulate
+from translator.plan.machines import LinkSpeed, Machines, equal_machines
+from translator.plan.move_bound import bound_with_moves, judge
+from translator.plan.task_graph import task_graph, work_of
 
 
 def _fork_and_join(volume: float) -> PhysicalGraph:

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dropflow.graph.builder import GraphBuilder
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.translator.planning.core_on_virtual_time import CoreOnVirtualTime
 from tests.translator.planning.drawn_plans import plans
-from translator.planning.graph_work import work_of
-from translator.planning.judge import judge
-from translator.planning.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
-from translator.planning.simulation import simulate
+from translator.plan.judge import simulate
+from translator.plan.machines import LinkSpeed, Machines, NodeCapacity, equal_machines
+from translator.plan.move_bound import judge
+from translator.plan.task_graph import work_of
 
 
 @pytest.mark.slow

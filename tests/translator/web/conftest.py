@@ -8,12 +8,12 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.rest_server import RestServer
+from dropflow.api.auth import AccessRules
+from dropflow.api.rest_server import RestServer
 from dropflow.testing.fake_manager import FakeManager
 from tests.translator.web.served import EXAMPLES, TOKEN, Served
-from translator.web.application import STREAMS, make_translator
 from translator.web.records import TranslatorLimits
+from translator.web.routes import STREAMS, make_translator
 from translator.web.service import TranslatorService
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
-from dropflow.rest.server.auth import cookie_value
-from dropflow.rest.server.stream_slots import StreamSlots
+from dropflow.api.auth import cookie_value
+from dropflow.api.openapi import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.service import TranslatorService
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dropflow.api.error_body import from_body
 from dropflow.errors import BadGraphError
 from dropflow.graph.codec import parse
-from dropflow.rest.error_body import from_body
 from tests.translator.web.served import Served
 
 

@@ -11,7 +11,7 @@ from wsgiref.simple_server import make_server
 
 import pytest
 
-from dropflow.rest.server.auth import cookie_name, cookie_value
+from dropflow.api.auth import cookie_name, cookie_value
 from tests.browser import accessibility_findings, needs_chromium, open_browser, open_window
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, TOKEN, Served

@@ -8,8 +8,8 @@ import pytest
 from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
 from tests.translator.web.served import Served
+from translator.options import ComponentOptions
 from translator.pipeline import examine
-from translator.stage_options import ComponentOptions
 
 _STEP = int(os.environ.get("DROPFLOW_CORPUS_STEP", "12"))
 """Every twelfth graph, or all with 1."""

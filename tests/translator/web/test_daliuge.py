@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.translator.web.served import COOKIE, LINKED, TOKEN, Served
-from translator.web.application import STREAMS
+from translator.web.routes import STREAMS
 
 
 def _drops(reply: Any) -> list[dict[str, Any]]:

@@ -7,18 +7,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dropflow.api.auth import AccessRules
+from dropflow.api.client import Client
+from dropflow.api.openapi import Limits, StreamSlots
+from dropflow.api.rest_server import RestServer
+from dropflow.api.server import make_app
 from dropflow.errors import DropflowError, LinkError
-from dropflow.rest.client import Client
-from dropflow.rest.server.auth import AccessRules
-from dropflow.rest.server.bottle_app import make_app
-from dropflow.rest.server.rest_server import RestServer
-from dropflow.rest.server.route import Limits
-from dropflow.rest.server.stream_slots import StreamSlots
 from dropflow.testing.fake_manager import FakeManager
-from managers.routes.operation_handlers import api_v1_routes
+from managers.routes.handlers import api_v1_routes
 from tests.translator.web.served import EXAMPLES
-from translator.web.application import make_translator
 from translator.web.records import DeployRequest, TranslateQuery
+from translator.web.routes import make_translator
 
 _SECRET = b"s" * 32
 
@@ -65,8 +64,8 @@ def test_an_absent_manager_is_a_link_error(tmp_path: Path) -> None:
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     """A translator that is killed leaves no worker process."""
     script = (
-        "import sys\nfrom pathlib import Path\nfrom dropflow.rest.server.auth import AccessRules\n"
-        "from translator.web.application import make_translator\nfrom translator.web.records import TranslateQuery\n"
+        "import sys\nfrom pathlib import Path\nfrom dropflow.api.auth import AccessRules\n"
+        "from translator.web.routes import make_translator\nfrom translator.web.records import TranslateQuery\n"
         "_, _, service = make_translator(Path(sys.argv[1]), access=AccessRules(token=None))\n"
         "info = service.submit(Path(sys.argv[2]), TranslateQuery())\nprint('ready', flush=True)\n"
         "service.get(info.id, seconds=600)"

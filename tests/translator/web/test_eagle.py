@@ -5,8 +5,8 @@ import pytest
 from dropflow.errors import HttpError
 from dropflow.problems import Severity
 from tests.translator.web.served import EAGLE
-from translator.stage_options import DEFAULT_ALGORITHM
-from translator.web.eagle import read_eagle
+from translator.options import DEFAULT_ALGORITHM
+from translator.web.daliuge import read_eagle
 from translator.web.forms import Form
 
 

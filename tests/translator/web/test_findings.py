@@ -1,7 +1,7 @@
 """Findings on pages: one mistake in many nodes is read once."""
 
 from dropflow.problems import Problem, Severity
-from translator.web.findings import findings_by_severity
+from translator.web.page_templates import findings_by_severity
 
 
 def _problem(where: str, text: str, *, code: str = "DF104", hint: str = "", severity: str = "error") -> Problem:

@@ -10,9 +10,9 @@ from urllib.parse import quote, urljoin
 
 import pytest
 
+from dropflow.api.auth import page_key
 from dropflow.errors import WorldError
 from dropflow.graph.codec import parse
-from dropflow.rest.server.auth import page_key
 from tests.cli import graph_documents
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.web.records import TranslatorLimits

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
+from dropflow.api.state_records import SubmitOptions
+from dropflow.api.submission_note import options_of
 from dropflow.problems import Problem
-from dropflow.rest.submission_note import options_of
-from dropflow.rest.submit_options import SubmitOptions
 from tests.translator.web.served import EAGLE, EXAMPLES, Served
-from translator.web.eagle import read_eagle
+from translator.web.daliuge import read_eagle
 from translator.web.forms import Form
-from translator.web.run_options import noted_submission, posted_submission, until_text
+from translator.web.page_templates import noted_submission, posted_submission, until_text
 
 KNOWN = SubmitOptions(replicas=3, join=False, until=2e9)
 

@@ -12,8 +12,8 @@ import numpy as np
 import psutil
 import pytest
 
+from dropflow.api.records import Load, NodeInfo
 from dropflow.errors import ConflictError, HttpError, NotFoundError, UsageError
-from dropflow.rest.manager_records import Load, NodeInfo
 from dropflow.testing.fake_manager import FakeManager
 from translator.web.records import DeployRequest, RepartitionRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.service import TranslatorService

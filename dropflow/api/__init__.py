@@ -1,0 +1,40 @@
+"""The API of managers over HTTP: its operations and records, a client, and a server of any table of routes.
+
+`operations` is one table, from which routes, the OpenAPI document and the client follow. The server answers with one
+envelope and one form of errors, by waitress. May not import the engine, data or applications.
+
+=====================  ================================================================================================
+`operations`           The operations of a manager's API: one table with verb, path, types and errors of each
+`records`              Records of ``/api/v1``: managers and nodes, sessions and drops, hosts and moments
+`requests`             Queries, bodies and answers of single operations (`dropflow.api.operations`)
+`state_records`        States of drops as columns: what changed since a client last asked
+`contents`             Contents of many drops in one answer: the request, and the records that come back one after the
+                       other
+`logs`                 What the logs of sessions and of managers have in common: which lines match a query, and the
+                       form of their text
+`client`               A typed client of any manager: the methods of `managers.api.Manager`, over HTTP
+`http_client`          HTTP requests to one server: kept connections, a time limit on every wait, errors as their class
+                       (ADR 0010)
+`auth`                 Access control: a token or a signature, and an allowed Host and Origin, for every method
+`signing`              Signatures of requests with the cluster key: managers call each other without sending a secret
+`server`               A bottle application from a table of routes
+`rest_server`          Serves an application with waitress, so that event streams and slow clients do not block other
+                       requests
+`http_server`          waitress with a loop that its caller runs step by step, and with threads that start when they
+                       are needed
+`error_pages`          An error as an HTML page, for browsers; programs get the same error as JSON
+`budget`               A limit on the memory of the bodies of all requests together, so that many small requests cannot
+                       exhaust it
+`content_disposition`  Names of downloads in the header Content-Disposition (RFC 6266), safe for browsers and shells
+`error_body`           Errors as JSON: a status and a body when they are sent, an error of the same class when they are
+                       received
+`openapi`              The OpenAPI 3.1 document of a route table
+`operation_caller`     Calls operations (`dropflow.api.operations`) of one server: builds the request and decodes the
+                       answer
+`patience`             How long a manager that does not answer is asked again
+`submission`           The submission of a graph to a manager that may answer late: one session is started, also if the
+                       answer is lost
+`submission_note`      The options of its submission in the graph of a session: a note, with which the session can be
+                       cloned
+=====================  ================================================================================================
+"""

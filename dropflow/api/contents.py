@@ -1,0 +1,355 @@
+"""Contents of many drops in one answer: the request, and the records that come back one after the other.
+
+Each record is a length of four bytes, little-endian, and a message in msgpack. For each content that was asked for
+there is `ContentUnchanged`, or `ContentError`, or `ContentBegin`, then `ContentPiece` for the bytes and `ContentEnd`.
+`ContentError` may also come instead of `ContentEnd`. The message of a piece has only the number of its bytes, which
+follow it as they are, so that large ones are neither packed nor copied. A directory comes as a tar file. Managers
+between the node and the client forward the bytes unchanged.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from dropflow.api.error_body import ErrorBody
+from dropflow.errors import ProtocolError, RangeError
+
+__all__ = [
+    "MAX_CONTENTS",
+    "MEDIA_TYPE",
+    "WHOLE",
+    "ContentBegin",
+    "ContentEnd",
+    "ContentError",
+    "ContentPiece",
+    "ContentRecord",
+    "ContentRequest",
+    "ContentUnchanged",
+    "ContentsRequest",
+    "DataQuery",
+    "Download",
+    "PartOfContent",
+    "RecordReader",
+    "read_content_range",
+    "read_records",
+    "requested_part",
+    "write_records",
+]
+
+
+MEDIA_TYPE = "application/vnd.dropflow.contents"
+MAX_CONTENTS = 10_000
+"""Contents that one request may ask for."""
+
+_LENGTH = struct.Struct("<I")
+_LONGEST = 1 << 24
+_CHUNK = 1 << 18
+_ALONE = 1 << 16
+"""Bytes of a piece that is a chunk of its own; smaller ones are joined."""
+
+
+class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The request for one content, of the drop in this row of the whole graph.
+
+    Attributes
+    ----------
+    digest : str
+        Of the content that the client has already (`dropflow.data.storage_errors.fingerprint`); empty if it has none.
+    offset, checksum : int
+        The client has this many bytes already of a content that was committed with this CRC-32. A content with another
+        checksum comes from its beginning.
+    """
+
+    row: Annotated[int, Meta(ge=0, le=2**53)]
+    digest: Annotated[str, Meta(max_length=64)] = ""
+    offset: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    checksum: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+
+
+class ContentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The request for contents that are on one node."""
+
+    node: Annotated[str, Meta(min_length=1, max_length=255)]
+    wanted: Annotated[tuple[ContentRequest, ...], Meta(min_length=1, max_length=MAX_CONTENTS)]
+
+
+class ContentBegin(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Start of the content of `ContentsRequest.wanted` with this index.
+
+    Attributes
+    ----------
+    size, checksum : int or None
+        With which it was committed; None if that is not known. Of a directory, the bytes of its files, and the checksum
+        of its listing: the tar file that follows is larger, and has another one.
+    offset : int
+        The bytes before are not sent, because the client has them.
+    """
+
+    index: int
+    is_directory: bool = False
+    size: int | None = None
+    checksum: int | None = None
+    offset: int = 0
+
+
+class ContentPiece(msgspec.Struct, frozen=True):
+    """The next bytes of the content. They may arrive in other pieces than they were sent in.
+
+    One without bytes tells that the sender is busy with this content, and is sent at once.
+    """
+
+    data: bytes | memoryview
+
+
+class ContentEnd(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """End of a complete content; `checksum` is the CRC-32 of all its bytes."""
+
+    checksum: int
+
+
+class ContentUnchanged(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The client already has this content."""
+
+    index: int
+
+
+class ContentError(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A content is not available, or ends early."""
+
+    index: int
+    error: ErrorBody
+
+
+class _PieceHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The number of bytes that follow."""
+
+    size: int
+
+
+ContentRecord = ContentBegin | ContentPiece | ContentEnd | ContentUnchanged | ContentError
+_Message = ContentBegin | _PieceHeader | ContentEnd | ContentUnchanged | ContentError
+
+
+def write_records(records: Iterable[ContentRecord]) -> Iterator[bytes]:
+    """Yield records as bytes; small ones are joined into chunks."""
+    encoder, waiting = msgspec.msgpack.Encoder(), bytearray()
+    for record in records:
+        data = record.data if isinstance(record, ContentPiece) else b""
+        message = encoder.encode(_PieceHeader(len(data)) if isinstance(record, ContentPiece) else record)
+        waiting += _LENGTH.pack(len(message))
+        waiting += message
+        if len(data) < _ALONE:
+            waiting += data
+        is_sign = isinstance(record, ContentPiece) and not data
+        if len(waiting) >= _CHUNK or len(data) >= _ALONE or is_sign:
+            yield bytes(waiting)
+            waiting.clear()
+        if len(data) >= _ALONE:
+            yield bytes(data)
+    if waiting:
+        yield bytes(waiting)
+
+
+class RecordReader:
+    """Reads records from chunks of any size, as they arrive."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.msgpack.Decoder(_Message)
+        self._waiting = b""
+        """Bytes of a length or message that is not complete."""
+        self._left = 0
+        """Bytes of the piece that have not arrived."""
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of the next record has arrived."""
+        return not self._waiting and not self._left
+
+    def read(self, chunk: bytes) -> Iterator[ContentRecord]:
+        """Yield the records of the next chunk; a piece without a copy, and what there is of it.
+
+        Raises
+        ------
+        ProtocolError
+            The bytes are not records.
+        """
+        view, start = memoryview(self._waiting + chunk if self._waiting else chunk), 0
+        while start < len(view):
+            if self._left:
+                data = view[start : start + self._left]
+                self._left -= len(data)
+                start += len(data)
+                yield ContentPiece(data)
+                continue
+            if len(view) - start < _LENGTH.size:
+                break
+            (size,) = _LENGTH.unpack_from(view, start)
+            if size > _LONGEST:
+                raise ProtocolError(f"a record of {size:,} bytes is larger than any of a content")
+            end = start + _LENGTH.size + size
+            if len(view) < end:
+                break
+            record = self._decoded(view[start + _LENGTH.size : end])
+            start = end
+            if isinstance(record, _PieceHeader):
+                self._left = record.size
+            else:
+                yield record
+        self._waiting = bytes(view[start:])
+
+    def _decoded(self, message: memoryview) -> _Message:
+        try:
+            record: _Message = self._decoder.decode(message)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"the contents cannot be read: {error}") from error
+        return record
+
+
+def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
+    """Yield the records in `chunks` of any size.
+
+    Raises
+    ------
+    ProtocolError
+        The bytes are not records, or end within one.
+    """
+    reader = RecordReader()
+    for chunk in chunks:
+        yield from reader.read(chunk)
+    if not reader.is_between:
+        raise ProtocolError("the contents are cut off")
+
+
+# Parts of downloads, as HTTP asks for them (RFC 9110, 14): one range of bytes, if the content is
+# still the same.
+#
+# The headers ``Range`` and ``If-Range`` are passed from manager to manager as they are; the node that
+# has the content reads them, because only it knows the size.
+
+_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
+_PART = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.ASCII)
+_DIGITS = 18
+
+
+class DataQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a content to download; the headers of the same names count more.
+
+    Attributes
+    ----------
+    range : str
+        As in the header ``Range``; empty for the whole content.
+    if_range : str
+        As in ``If-Range``: the ETag of the content whose part it is. If it has another one, all of it comes.
+    """
+
+    range: Annotated[str, Meta(max_length=200)] = ""
+    if_range: Annotated[str, Meta(max_length=200)] = ""
+
+
+WHOLE = DataQuery()
+
+
+class PartOfContent(msgspec.Struct, frozen=True):
+    """The bytes from `first` to `last`, which is one of them, of a content of `whole` bytes."""
+
+    first: int
+    last: int
+    whole: int
+
+    @property
+    def header(self) -> str:
+        """The value of ``Content-Range``."""
+        return f"bytes {self.first}-{self.last}/{self.whole}"
+
+    @property
+    def size(self) -> int:
+        """Number of its bytes."""
+        return self.last - self.first + 1
+
+
+def requested_part(query: DataQuery, size: int, etag: str) -> PartOfContent | None:
+    """Return the part that a request asks for; None for the whole content.
+
+    As HTTP requires, a header that is not one range of bytes is ignored.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of the content.
+    etag : str
+        Its strong ETag.
+
+    Raises
+    ------
+    RangeError
+        The range begins after the end of the content.
+    """
+    found = _RANGE.fullmatch(query.range)
+    if (
+        found is None
+        or (query.if_range and query.if_range != etag)
+        or any(len(one) > _DIGITS for one in found.groups())
+    ):
+        return None
+    begin, end = (int(text) if text else None for text in found.groups())
+    if begin is None:
+        if end is None:
+            return None
+        begin, end = max(size - end, 0) if end else size, None
+    if end is not None and end < begin:
+        return None
+    if begin >= size:
+        raise RangeError(
+            f"the content has {size:,} bytes, and the range begins at byte {begin:,}",
+            size=size,
+            hint="download it again from its beginning",
+        )
+    return PartOfContent(begin, size - 1 if end is None else min(end, size - 1), size)
+
+
+def read_content_range(header: str) -> PartOfContent | None:
+    """Return the part that an answer has, from its ``Content-Range``; None if it has the whole content."""
+    found = _PART.fullmatch(header.strip())
+    return None if found is None else PartOfContent(*map(int, found.groups()))
+
+
+# A download: a content as a stream of bytes, with what its receiver needs to know.
+
+
+@dataclass(frozen=True)
+class Download:
+    """A download.
+
+    Attributes
+    ----------
+    name : str
+        File name to offer.
+    content_type : str
+        Media type.
+    size : int or None
+        Bytes, if they are known.
+    chunks : iterator of bytes
+        The content; to be exhausted or closed.
+    etag : str
+        Strong ETag, if parts of the content can be downloaded; else empty.
+    part : PartOfContent or None
+        Which part of the content this is; None for all of it.
+    """
+
+    name: str
+    content_type: str
+    size: int | None
+    chunks: Iterator[bytes]
+    etag: str = ""
+    part: PartOfContent | None = None
+
+    def close(self) -> None:
+        """Close the chunks, whether or not all of them were read."""
+        close = getattr(self.chunks, "close", None)
+        if close is not None:
+            close()

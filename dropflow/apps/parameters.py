@@ -1,0 +1,116 @@
+"""Parameters that all applications share: their fields in palettes, types, defaults and descriptions.
+
+The parameters that all data classes share are in `dropflow.data.store`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dropflow.apps.api import InputData
+from dropflow.engine.parameters import TIMEOUT, Parameter
+from dropflow.states import DropState
+
+__all__ = [
+    "COMMON_APP",
+    "describe_missing",
+    "describe_state",
+]
+
+
+_LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+COMMON_APP: tuple[Parameter, ...] = (
+    Parameter(
+        name="execution_time",
+        type="Float",
+        default=5.0,
+        minimum=0.0,
+        parameter_type="ConstraintParameter",
+        description="How long one attempt takes, in seconds, for the partitioner.",
+    ),
+    Parameter(
+        name="num_cpus",
+        type="Integer",
+        default=1,
+        minimum=1,
+        parameter_type="ConstraintParameter",
+        description="Cores that one attempt keeps busy. Attempts that run together on a node need at most its cores.",
+    ),
+    Parameter(
+        name="memory",
+        type="String",
+        default="",
+        parameter_type="ConstraintParameter",
+        description="Memory that one attempt needs, such as 2 GiB or a number of bytes; empty if that does not matter. "
+        "Attempts that run together on a node need at most its memory.",
+    ),
+    Parameter(
+        name="group_start",
+        type="Boolean",
+        default=False,
+        parameter_type="ComponentParameter",
+        description="Starts the body of the enclosing loop or group.",
+    ),
+    Parameter(
+        name="input_error_threshold",
+        type="Float",
+        default=0,
+        minimum=0,
+        maximum=100,
+        parameter_type="ComponentParameter",
+        description="Percentage of failed inputs with which it still runs.",
+    ),
+    Parameter(
+        name="n_tries",
+        type="Integer",
+        default=1,
+        minimum=1,
+        parameter_type="ComponentParameter",
+        description="How often it is attempted before it counts as failed.",
+    ),
+    TIMEOUT,
+    Parameter(
+        name="block_skip",
+        type="Boolean",
+        default=False,
+        parameter_type="ComponentParameter",
+        description="Skip it only when all its inputs were skipped.",
+    ),
+    Parameter(
+        name="log_level",
+        type="Select",
+        default="NOTSET",
+        options=_LOG_LEVELS,
+        parameter_type="ComponentParameter",
+        description="Least severe messages that go into its log.",
+    ),
+)
+"""Parameters of every application, besides its own."""
+
+
+# Texts about inputs without content: how many failed, were skipped, or are not complete.
+
+_REASONS = {DropState.ERROR: "failed", DropState.SKIPPED: "skipped", DropState.CANCELLED: "cancelled"}
+_OPEN = "not complete"
+"""State of inputs that the application did not wait for, because of `n_effective_inputs`."""
+
+
+def describe_state(state: DropState) -> str:
+    """Return what happened to an input in `state`: ``failed``, ``was skipped``..."""
+    return _verb(_REASONS.get(state, _OPEN), 1)
+
+
+def describe_missing(inputs: Sequence[InputData]) -> str:
+    """Count the inputs without content by reason, such as ``1 of 3 inputs failed, 1 was skipped``."""
+    counts = Counter(_REASONS.get(data.state, _OPEN) for data in inputs if not data.ok)
+    (reason, count), *others = sorted(counts.items())
+    if len(inputs) == 1:
+        return f"the only input {_verb(reason, 1)}"
+    first = f"{count} of {len(inputs)} inputs {_verb(reason, count)}"
+    return ", ".join((first, *(f"{count} {_verb(reason, count)}" for reason, count in others)))
+
+
+def _verb(reason: str, count: int) -> str:
+    if reason == "failed":
+        return reason
+    return f"{'was' if count == 1 else 'were'} {reason}"

@@ -1,0 +1,440 @@
+"""The options of commands that plan, submit, or take a run or a session."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from dropflow.api.state_records import SubmitOptions
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.option_types import (
+    ConnectionOptions,
+    Duration,
+    algorithms,
+    given_on_command_line,
+    infrastructure_retries_option,
+    until_option,
+)
+from dropflow.cli.output import CommandOutput
+from dropflow.errors import NotFoundError, UsageError
+from translator.options import DEFAULT_ALGORITHM
+
+__all__ = [
+    "GivenOptions",
+    "PlanningChoice",
+    "algorithm_option",
+    "continue_session",
+    "is_directory",
+    "is_url",
+    "machines_and_parts",
+    "machines_option",
+    "nodes_of_manager",
+    "note_problems",
+    "planning_options",
+    "session_options",
+    "submission_options",
+    "usable_nodes",
+]
+
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.cli.output import CommandOutput
+    from dropflow.graph.physical import PhysicalGraph
+    from translator.options import PartitionOptions
+    from translator.plan.live_machines import LiveMachines
+    from translator.plan.machines import Machines
+
+
+_NO_OPTIONS = ("profiles", "steering", "is_given")
+Objective = Literal["time", "movement", "nodes", "balanced"]
+
+algorithm_option = click.option(
+    "-a",
+    "--algorithm",
+    shell_complete=algorithms,
+    default=DEFAULT_ALGORITHM,
+    show_default=True,
+    metavar="NAME",
+    help="auto, metis, kahypar, breadth_first, sarkar, min_parts, heft, lookahead, peft, blocks or none.",
+)
+
+machines_option = click.option(
+    "--nodes",
+    "machines",
+    metavar="FILE.toml|URL",
+    help="The machines to plan for: described in a file, or those of the manager at URL with their load now; equal "
+    "nodes of one core by default.",
+)
+
+
+class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """How a graph is to be planned, as the options of a command say."""
+
+    algorithm: str = DEFAULT_ALGORITHM
+    imbalance: float | None = None
+    objective: Objective = "time"
+    dop: int = 0
+    deadline: float | None = None
+    seed: int = 0
+    profiles: tuple[str, ...] = ()
+    """Runs, sessions and files whose measurements take the place of estimates."""
+    steering: dict[str, Any] = {}
+    """Further options of the plan, by their names."""
+    is_given: bool = False
+    """Whether the command line has one of these options."""
+
+    def measured(
+        self, output: "CommandOutput", graph: "PhysicalGraph", manager: ConnectionOptions | None = None
+    ) -> "PhysicalGraph":
+        """Return a graph with what earlier runs have measured; sessions are those of `manager`."""
+        if not self.profiles:
+            return graph
+        from dropflow.cli.unroll import measured_by
+        from translator.plan.measured import with_measured_nodes
+
+        where = environment_connection() if manager is None else manager
+        return with_measured_nodes(graph, measured_by(output, where, self.profiles))
+
+    def options(self, parts: int) -> "PartitionOptions":
+        """Return the options of the stage, for a number of parts."""
+        from translator.options import PartitionOptions
+
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _NO_OPTIONS}
+        return PartitionOptions(parts=parts, **fields | self.steering)
+
+    def over(self, known: Mapping[str, Any]) -> "PlanningChoice":
+        """Return the noted options of an earlier plan with those that are on the command line."""
+        from translator.options import PartitionOptions
+
+        given = given_on_command_line(self.__struct_fields__)
+        kept = {name: value for name, value in known.items() if name not in given}
+        try:
+            noted = msgspec.convert(kept, PartitionOptions)
+        except msgspec.ValidationError:
+            return self  # of another version
+        own = {name: getattr(noted, name) for name in kept if name in self.__struct_fields__}
+        further = {name: getattr(noted, name) for name in kept if name in noted.__struct_fields__ and name not in own}
+        return msgspec.structs.replace(self, **own, steering=further, is_given=True)
+
+
+def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
+
+    @click.option(
+        "-p",
+        "--imbalance",
+        type=click.FloatRange(min=0),
+        metavar="PERCENT",
+        help="How much the load of a part may exceed its share, and the loads of two islands may differ; 1 for "
+        "algorithms that balance, and no limit for the others, if it is not given.",
+    )
+    @click.option(
+        "--objective",
+        type=click.Choice(["time", "movement", "nodes", "balanced"]),
+        default="time",
+        show_default=True,
+        help="What auto looks for.",
+    )
+    @click.option(
+        "--dop",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Largest number of processors that the applications of a part use at a time, in the plan and when it "
+        "runs.",
+    )
+    @click.option(
+        "--deadline",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
+    )
+    @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of random choices.")
+    @click.option(
+        "--profile",
+        "profiles",
+        multiple=True,
+        metavar="RUN",
+        help="Plan with the times and sizes that RUN has measured, not with those of GRAPH: the directory of a run, a "
+        "session of a manager, or a file of dropflow profile; repeatable.",
+    )
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        imbalance: float | None,
+        objective: Objective,
+        dop: int,
+        deadline: float | None,
+        seed: int,
+        algorithm: str,
+        profiles: tuple[str, ...],
+        **given: Any,
+    ) -> Any:
+        choice = PlanningChoice(
+            algorithm=algorithm,
+            imbalance=imbalance,
+            objective=objective,
+            dop=dop,
+            deadline=deadline,
+            seed=seed,
+            profiles=profiles,
+            is_given=bool(given_on_command_line(PlanningChoice.__struct_fields__)),
+        )
+        return function(*arguments, choice=choice, **given)
+
+    return algorithm_option(command)
+
+
+def machines_and_parts(output: "CommandOutput", source: str | None, parts: int | None) -> tuple["Machines | None", int]:
+    """Return the machines of a file or a manager, if one is named, and the number of parts: one for each by default.
+
+    Notes tell which nodes of the manager are left out.
+
+    Raises
+    ------
+    UsageError
+        Neither machines nor a number of parts are given, or no node of the manager is alive.
+    """
+    from dropflow.errors import UsageError
+    from translator.plan.machines import read_machines
+
+    if source is None:
+        if parts is None:
+            raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
+        return None, parts
+    if is_url(source):
+        found = nodes_of_manager(output, source)
+        return found.machines(len(found.nodes) if parts is None else parts), parts or len(found.nodes)
+    machines = read_machines(Path(source))
+    return machines, len(machines.nodes) if parts is None else parts
+
+
+def environment_connection() -> ConnectionOptions:
+    """Return the manager and the token in the environment, for commands without the options of a connection."""
+    return ConnectionOptions(url=os.environ.get("DROPFLOW_URL") or None, token=os.environ.get("DROPFLOW_TOKEN") or None)
+
+
+def is_url(source: str) -> bool:
+    """Whether this names a manager, rather than a file or nodes."""
+    return "://" in source
+
+
+def nodes_of_manager(output: "CommandOutput", url: str) -> "LiveMachines":
+    """Return the nodes of the manager at `url` as they are now; notes tell which are left out.
+
+    Raises
+    ------
+    UsageError
+        No node is alive there.
+    """
+    from dropflow.cli.connection import connect_to, manager_url
+
+    # A token in the environment is for the manager of DROPFLOW_URL, if that names one.
+    environment = environment_connection()
+    credentials = msgspec.structs.replace(environment, url=environment.url or url)
+    with connect_to(manager_url(ConnectionOptions(url=url)), credentials) as client:
+        return usable_nodes(output, client)
+
+
+def usable_nodes(output: "CommandOutput", client: "Client") -> "LiveMachines":
+    """Return the nodes that a manager knows, as they are now; notes tell which are left out.
+
+    Raises
+    ------
+    UsageError
+        No node is alive there.
+    """
+    from dropflow.errors import UsageError
+    from translator.plan.live_machines import live_machines
+
+    found = live_machines(client.nodes())
+    for text in found.left_out:
+        output.note(f"{text}: nothing is planned for it")
+    if not found.nodes:
+        hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
+        raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
+    return found
+
+
+def note_problems(
+    output: "CommandOutput", graph: "PhysicalGraph", options: "PartitionOptions", machines: "Machines | None"
+) -> None:
+    """Print the warnings about a plan that is made nevertheless."""
+    from dropflow.cli.graph_files import note_warnings
+    from translator.plan.registry import check_partition
+
+    note_warnings(output, check_partition(graph, options, machines))
+
+
+# The options of a submission, which ``submit`` and ``clone`` share: how a session runs.
+
+
+class GivenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a command line, and the names of those that are on it."""
+
+    options: SubmitOptions
+    given: tuple[str, ...]
+
+    def over(self, known: SubmitOptions) -> SubmitOptions:
+        """Return known options with those that are on the command line."""
+        return msgspec.structs.replace(known, **{name: getattr(self.options, name) for name in self.given})
+
+
+def submission_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a submission; the command gets them as one `GivenOptions`, called `submission`."""
+
+    @click.option(
+        "--join/--no-join",
+        default=True,
+        help="Whether nodes that come while it runs are added, and it is rebalanced; by default they are.",
+    )
+    @click.option(
+        "--fuse/--no-fuse",
+        default=True,
+        help="Whether chains of applications without branches run as one unit; by default they do.",
+    )
+    @until_option
+    @infrastructure_retries_option
+    @click.option(
+        "--replicas",
+        type=click.IntRange(min=1, max=100),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Have results on N nodes before the session ends, so that the loss of a node does not lose them. A field "
+        "'replicas' of a data node says it for that node.",
+    )
+    @click.option(
+        "--protect",
+        type=Duration(),
+        default=0.0,
+        show_default=False,
+        metavar="DURATION",
+        help="Have contents on two nodes that took longer than this to compute: 90s, 10m, 2h.",
+    )
+    @click.option(
+        "--check/--no-check", default=False, help="Make the nodes check all their state after every step; slow."
+    )
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        join: bool,
+        fuse: bool,
+        until: float,
+        infrastructure_retries: int,
+        replicas: int,
+        protect: float,
+        check: bool,
+        **others: Any,
+    ) -> Any:
+        options = SubmitOptions(
+            join=join,
+            fuse=fuse,
+            until=until,
+            infrastructure_retries=infrastructure_retries,
+            replicas=replicas,
+            protect=protect,
+            check=check,
+        )
+        given = given_on_command_line(SubmitOptions.__struct_fields__)
+        return function(*arguments, submission=GivenOptions(options=options, given=given), **others)
+
+    return command
+
+
+# Commands that continue either the run in a directory or a session of a manager.
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.api.records import SessionInfo
+
+
+_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "grace")
+_OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing")
+
+
+def session_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add the options that are about sessions of managers only."""
+    function = click.option(
+        "--without-missing",
+        is_flag=True,
+        help="Continue a session although most of its nodes are missing: only if they are off, or gone for good.",
+    )(function)
+    return click.option("--wait", is_flag=True, help="Follow the session of a manager to its end.")(function)
+
+
+def is_directory(run: str) -> bool:
+    """Return whether RUN of the present command is the directory of a run, and not a session of a manager.
+
+    It is if there is such a directory, or if it is written as a path; it is not with ``--to``.
+
+    Raises
+    ------
+    UsageError
+        An option was given that the other kind of run has.
+    """
+    context = click.get_current_context()
+    is_run = Path(run, "graph.dfg").exists() or Path(run, "journal.dfj").exists() or "/" in run or run in (".", "..")
+    here = is_run and not _is_given(context, "url")
+    if not is_run and Path(run).is_dir() and _no_manager(context):
+        raise NotFoundError(
+            "the directory has no run: there is neither graph.dfg nor journal.dfj in it",
+            where=run,
+            hint="give the directory of 'dropflow run --keep'; --to URL names the manager of a session of this name",
+        )
+    wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if _is_given(context, name)]
+    if wrong:
+        options = {param.name: param.opts[-1] for param in context.command.params}
+        what = "the directory of a run" if here else "a session of a manager, which keeps the options of its submission"
+        raise UsageError(
+            f"{', '.join(options[name] for name in wrong)} cannot be used: {run} is {what}",
+            hint="leave it out; a directory is given with its path, such as ./NAME, and a session with --to URL",
+        )
+    return here
+
+
+def continue_session(
+    output: CommandOutput,
+    manager: ConnectionOptions,
+    call: "Callable[[Client], SessionInfo]",
+    *,
+    wait: bool,
+    patience: float,
+) -> Exit:
+    """Continue a session by `call`, and answer as ``dropflow submit`` does."""
+    from dropflow.cli.connection import connect
+    from dropflow.cli.session_replies import exit_of_session
+    from dropflow.cli.submit import SubmitReply
+    from dropflow.cli.watch import follow
+
+    with connect(manager) as client:
+        info = call(client)
+        if not wait:
+            info = client.session(info.session)
+            output.answer(SubmitReply.of(info, manager=client.url, parts=max(len(info.nodes), 1), waited=False))
+            return Exit.FINISHED
+        try:
+            detail = follow(manager, client.url, info.session, output, patience=patience, known=info)
+        except KeyboardInterrupt:
+            output.note(f"stopped waiting; session {info.session} continues")
+            return Exit.INTERRUPTED
+        output.answer(SubmitReply.of(detail, manager=client.url, parts=max(len(detail.nodes), 1), waited=True))
+    return exit_of_session(detail)
+
+
+def _no_manager(context: click.Context) -> bool:
+    """Whether no manager is named, and none runs on this host: RUN cannot be a session."""
+    from dropflow.cli.manager_records import records_here
+
+    named = context.get_parameter_source("url") in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    return not named and not records_here()
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -1,0 +1,377 @@
+"""``dropflow explain``, ``report``, ``compare`` and ``provenance``: what happened, and why."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.option_types import ConnectionOptions, connection_options, drops, output_options, runs
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.progress import columns, few
+from dropflow.cli.times import are_directories, replacing
+from dropflow.drop_counts import failed_words
+from dropflow.errors import UsageError
+from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
+
+__all__ = [
+    "compare_command",
+    "provenance_command",
+    "report_command",
+    "report_of_run",
+]
+
+
+class ReportReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the report was written, and its size in bytes."""
+
+    ok: bool = True
+    run: str
+    status: str
+    file: str
+    size: int
+
+    def lines(self) -> Iterator[str]:
+        """One line."""
+        yield f"{self.file}: {format_size(self.size)}, {self.run} is {self.status.lower()}"
+
+
+@click.command("report")
+@output_options
+@click.option("-o", "file", metavar="FILE.html", help="The file to write; RUN-report.html unless given.")
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@connection_options
+def report_command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file: str | None) -> Exit:
+    """Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.
+
+    RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. The file opens
+    without a server and a network, has no scripts, and its size does not grow with the number of drops.
+    """
+    here = are_directories(manager, (run,))
+    target = file or f"{Path(run).resolve().name if here else run}-report.html"
+    if not target.endswith((".html", ".htm")):
+        raise UsageError("the form of the file is not known", where=target, hint="end it with .html")
+    from dropflow.web.report import report_page
+
+    if here:
+        from dropflow.sessions.report import run_report
+
+        report = run_report(Path(run))
+    else:
+        from dropflow.cli.connection import connect
+        from dropflow.web.report import session_report
+
+        with connect(manager) as client:
+            report = session_report(client, run)
+    page = report_page(report)
+    with replacing(Path(target)) as stream:
+        stream.write(page)
+    output.answer(ReportReply(run=report.detail.session, status=report.detail.status, file=target, size=len(page)))
+    return Exit.FINISHED
+
+
+# The report of a run or a session, for commands that read either.
+
+if TYPE_CHECKING:
+    from dropflow.web.report import SessionReport
+
+
+def report_of_run(
+    manager: ConnectionOptions, run: str, *, other_url: str | None = None, has_states: bool = False
+) -> "SessionReport":
+    """Return the report, with results, of the directory of a run, or of a session.
+
+    Parameters
+    ----------
+    manager : ConnectionOptions
+        Names the manager.
+    run : str
+        A directory if it is written as a path, or if no address is given and there is a run of that name.
+    other_url : str, optional
+        The manager of the session, if it is another one.
+    has_states : bool
+        Whether the states of the drops of a session are read, too.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such run or session.
+    DropflowError
+        It cannot be read, or the manager cannot be reached.
+    """
+    # Names of sessions have no slash. With an address, a name without one is a session.
+    has_url = bool(other_url or manager.url)
+    if "/" in run or run in (".", "..") or (not has_url and Path(run, "graph.dfg").exists()):
+        from dropflow.sessions.report import run_report
+
+        return run_report(Path(run))
+    from dropflow.cli.connection import connect_to, manager_url
+    from dropflow.web.report import session_report
+
+    url = manager_url(manager if other_url is None else ConnectionOptions(url=other_url))
+    if other_url is not None and manager.url is None:  # the token is for the manager of the options
+        manager = ConnectionOptions(key=manager.key)
+    with connect_to(url, manager) as client:
+        return session_report(client, run, has_results=True, has_states=has_states)
+
+
+# ``dropflow compare``: what differs between two sessions.
+
+if TYPE_CHECKING:
+    from dropflow.web.comparison import CauseDifference, Comparison, NodeTimes, Total
+
+
+_SHOWN = 25
+_WIDE = 60
+
+
+class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two sessions."""
+
+    ok: bool = True
+    same_graph: bool
+    comparison: "Comparison"
+
+    def lines(self) -> Iterator[str]:
+        """Both sessions, what differs in their graphs and settings, totals, times by logical node, and causes."""
+        found = self.comparison
+        for number, one in (("first", found.first), ("second", found.second)):
+            begun = f", begun {format_time(one.started)}" if one.started else ""
+            drops = f"{plural(one.drops, 'drop')}, {failed_words(one.counts)}"
+            yield f"{number}: {one.session}, {one.status.lower()}{begun}: {drops}"
+        yield from (f"note: {text}" for text in found.warnings)
+        yield found.verdict
+        for level, state in msgspec.structs.asdict(found.levels).items():
+            yield f"  {level}: {state}"
+        for number, one in (("first", found.first), ("second", found.second)):
+            if found.levels.contents == "unknown" and one.signature.contents_note:
+                yield f"  contents of the {number}: {one.signature.contents_note}"
+        yield from self._graph()
+        yield from _part(
+            "settings that differ",
+            ("group", "name", "first", "second"),
+            [(one.group, one.name, _short(one.first), _short(one.second)) for one in found.settings.rows],
+        )
+        yield from _part(
+            "totals",
+            ("", "first", "second", "ratio"),
+            [(one.name, *_both(one), _times(one.ratio)) for one in found.totals],
+        )
+        yield from _part(
+            "times by logical node, those that took most first; each with the first and the second session",
+            ("node", "attempts", "", "median", "", "95 %", "", "in all", "", "ratio"),
+            [
+                (_short(one.name, 40), *_pairs(one.first, one.second), _times(one.ratio))
+                for one in found.times.rows[:_SHOWN]
+            ],
+            found.times.total,
+        )
+        yield from _part(
+            "results that differ",
+            ("name", "first", "second"),
+            [(one.name, one.first or "(none)", one.second or "(none)") for one in found.contents.rows[:_SHOWN]],
+            found.contents.total,
+        )
+        yield from self._causes()
+
+    def _graph(self) -> Iterator[str]:
+        found = self.comparison
+        signs = {"added": "+", "removed": "-", "changed": "~"}
+        yield from _part(
+            "logical nodes",
+            ("", "name", "category", "drops, first", "second"),
+            [(signs[one.change], one.name, one.category, one.first, one.second) for one in found.nodes.rows[:_SHOWN]],
+            found.nodes.total,
+        )
+        yield from _part(
+            "values",
+            ("node", "what", "first", "second"),
+            [(one.node, one.what, _short(one.first), _short(one.second)) for one in found.values.rows[:_SHOWN]],
+            found.values.total,
+        )
+        for sign, links in (("-", found.links_removed), ("+", found.links_added)):
+            yield from (f"  {sign} link {one}" for one in links.rows[:_SHOWN])
+            if links.total > _SHOWN:
+                yield f"  {sign} {plural(links.total - _SHOWN, 'more link')}"
+
+    def _causes(self) -> Iterator[str]:
+        found = self.comparison.causes
+        yield from _part(
+            "failures by root cause, with the drops in error because of them",
+            ("", "node", "code", "first", "second", "text"),
+            [_cause_row(one) for one in found.rows[:_SHOWN]],
+            found.total,
+        )
+
+
+def _part(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], total: int = 0) -> Iterator[str]:
+    if rows:
+        yield f"{title}:"
+        yield from columns(rows, header=header)
+    if total > len(rows):
+        yield f"  {total - len(rows):,} more; --output json has them"
+
+
+def _short(text: str | None, most: int = _WIDE) -> str:
+    return "(none)" if text is None else single_line(text, most) or '""'
+
+
+def _both(total: "Total") -> tuple[str, str]:
+    return _measure(total.first, total.unit), _measure(total.second, total.unit)
+
+
+def _measure(number: float, unit: str) -> str:
+    if unit == "seconds":
+        return format_brief(number)
+    return format_size(number) if unit == "bytes" else format_count(int(number))
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"x {ratio:.2f}"
+
+
+def _pairs(first: "NodeTimes | None", second: "NodeTimes | None") -> tuple[str, ...]:
+    found: list[str] = []
+    for name in ("attempts", "median", "p95", "seconds"):
+        for one in (first, second):
+            value = None if one is None else getattr(one, name)
+            found.append("" if value is None else format_count(value) if name == "attempts" else format_brief(value))
+    return tuple(found)
+
+
+def _cause_row(cause: "CauseDifference") -> tuple[object, ...]:
+    text = _short(cause.text) if not cause.first_text else f"{_short(cause.text)} (first: {_short(cause.first_text)})"
+    return cause.change, cause.name, cause.code, cause.first, cause.second, text
+
+
+@click.command("compare")
+@output_options
+@click.argument("first", metavar="RUN", shell_complete=runs)
+@click.argument("second", metavar="OTHER", shell_complete=runs)
+@click.option("--other-to", "other_url", metavar="URL", help="The manager of OTHER, if it is not that of RUN.")
+@connection_options
+def compare_command(
+    output: CommandOutput, *, manager: ConnectionOptions, first: str, second: str, other_url: str | None
+) -> Exit:
+    """Show what differs between two sessions: graph, parameters, versions, plan, drops, times and failures.
+
+    RUN and OTHER are sessions of a manager, or directories of runs; either may be running. Ratios are OTHER divided by
+    RUN. 'same' at a level means the same components and links (graph), also the same parameters, the same versions of
+    dropflow and Python (software), and the same results by size and checksum (contents). The exit status is 0 whether
+    or not they differ; 'same_graph' of the answer as JSON says whether both ran the same graph with the same
+    parameters.
+    """
+    from dropflow.web.comparison import comparison_of
+
+    found = comparison_of(report_of_run(manager, first), report_of_run(manager, second, other_url=other_url))
+    output.answer(CompareReply(same_graph=found.is_same_graph, comparison=found))
+    return Exit.FINISHED
+
+
+# ``dropflow provenance``: the signature of a session, or what one of its drops was made from.
+
+if TYPE_CHECKING:
+    from dropflow.web.origin import Origin, OriginDrop
+    from dropflow.web.signature import SessionSignature
+
+
+class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session computed."""
+
+    ok: bool = True
+    run: str
+    signature: "SessionSignature"
+
+    def lines(self) -> Iterator[str]:
+        """One line for each level."""
+        found = self.signature
+        yield self.run
+        yield f"  graph       {found.graph}"
+        yield f"  parameters  {found.parameters}"
+        yield f"  software    {_software(found.software)}"
+        yield f"  contents    {found.contents or f'not known: {found.contents_note}'}"
+
+
+class ProvenanceReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drop was made from."""
+
+    ok: bool = True
+    origin: "Origin"
+
+    def lines(self) -> Iterator[str]:
+        """The drop, its logical nodes with their parameters, and a page of the drops on the way."""
+        found = self.origin
+        content = "" if found.size is None else f", {format_size(found.size)}, {_checksum(found.checksum)}"
+        yield f"{found.name} ({found.oid}){content}"
+        yield f"  graph {found.graph}, parameters {found.parameters}; software: {_software(found.software)}"
+        yield f"upstream of it: {plural(found.total - 1, 'drop')}; roots: {found.roots:,}"
+        yield from (f"note: node {node} did not answer: what it has is missing" for node in found.missing)
+        yield "logical nodes, the nearest first:"
+        for one in found.nodes.rows:
+            tried = f", {plural(one.attempts, 'attempt')}, {one.failed} failed" if one.attempts else ""
+            ran = f", ran {format_brief(one.seconds)} on {few(one.nodes)}" if one.nodes else ""
+            yield f"  {one.name}: {one.drops:,} of {plural(one.all_drops, 'drop')}, {one.component}{tried}{ran}"
+            yield from (f"      {name} = {single_line(value, 100)}" for name, value in one.parameters if value)
+        if found.nodes.left_out:
+            yield f"  {plural(found.nodes.left_out, 'more logical node')}"
+        yield f"drops {found.offset + 1:,} to {found.offset + len(found.drops):,} of {found.total:,}:"
+        rows = [(one.away, one.name, one.state or "not known", one.digest[:16], _made(one)) for one in found.drops]
+        yield from columns(rows, header=("away", "drop", "state", "digest", ""))
+
+
+def _software(software: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in software.items()) or "not recorded"
+
+
+def _checksum(checksum: int | None) -> str:
+    return "no checksum" if checksum is None else f"CRC-32 {checksum:08x}"
+
+
+def _made(drop: "OriginDrop") -> str:
+    if drop.size is not None:
+        return f"{format_size(drop.size)}, {_checksum(drop.checksum)}"
+    tried = [
+        f"attempt {one.attempt}{' failed' if one.failed else ''} on {one.node}, {format_brief(one.ran)}"
+        for one in drop.attempts
+    ]
+    return "; ".join(tried)
+
+
+@click.command("provenance")
+@output_options
+@click.argument("run", metavar="RUN", shell_complete=runs)
+@click.argument("drop", metavar="[DROP]", required=False, shell_complete=drops)
+@click.option("--offset", metavar="N", type=click.IntRange(min=0), default=0, help="List drops from the N-th on.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1, 1000), default=50, show_default=True, help="List N drops at most."
+)
+@connection_options
+def provenance_command(
+    output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str | None, offset: int, limit: int
+) -> Exit:
+    """Show what RUN computed, as a signature, or what DROP of it was made from.
+
+    RUN is a session of a manager, or the directory of a run. The signature has four levels: graph (components, links
+    and indices), parameters, software, and contents (sizes and checksums of the results). Two sessions with the same
+    digest at a level are the same there, whatever their nodes, plans and names are; 'dropflow compare' says what
+    differs.
+
+    DROP is an id, the end of one, or a name such as 'Measure 3'. The answer has the logical nodes upstream of it, back
+    to the roots, with their parameters and attempts, and a page of the drops, the nearest first. Drops that failed or
+    were skipped are among them.
+    """
+    from dropflow.api.records import PageQuery
+
+    report = report_of_run(manager, run, has_states=drop is not None)
+    if drop is None:
+        from dropflow.web.signature import signature
+
+        name = report.detail.session
+        output.answer(SignatureReply(run=name, signature=signature(report.graph, report.results)))
+        return Exit.FINISHED
+    from dropflow.web.origin import origin_of
+
+    output.answer(ProvenanceReply(origin=origin_of(report, drop, PageQuery(offset=offset, limit=limit))))
+    return Exit.FINISHED

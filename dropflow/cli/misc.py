@@ -1,0 +1,285 @@
+"""``dropflow keys``, ``palette``, ``completion``, ``version``, ``open`` and ``nodes``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+import click
+import msgspec
+
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.option_types import output_options
+from dropflow.cli.output import CommandOutput
+from dropflow.cli.progress import columns
+from dropflow.formatting import plural
+from dropflow.version import __version__
+
+__all__ = [
+    "completion_command",
+    "keys_command",
+    "palette_command",
+    "version_command",
+]
+
+
+_file_option = click.option(
+    "--key", "file", metavar="FILE", help="The key file; in the user's configuration by default."
+)
+
+
+class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of a cluster key and the fingerprint of the key; never the key."""
+
+    ok: bool = True
+    key: str
+    fingerprint: str
+    made: bool
+
+    def lines(self) -> Iterator[str]:
+        """The fingerprint and the file."""
+        yield f"cluster key {self.fingerprint}"
+        yield f"  {'made' if self.made else 'in'} {self.key}"
+        if self.made:
+            yield "  copy this file to the same place on every host of the cluster, for example with scp -p"
+
+
+@click.group("keys")
+def keys_command() -> None:
+    """The cluster key, which all managers of a cluster share.
+
+    Make it once, and copy the file to the other hosts, for example with scp -p. Only its owner can read it (mode 0600),
+    and no command prints the key.
+    """
+
+
+@keys_command.command("create")
+@output_options
+@_file_option
+def create_key(output: CommandOutput, *, file: str | None) -> Exit:
+    """Make a cluster key. An existing key is not overwritten."""
+    from dropflow.cli.paths import default_key
+    from managers.keys import create
+
+    path = Path(file) if file else default_key()
+    output.answer(KeyReply(key=str(path), fingerprint=create(path).fingerprint, made=True))
+    return Exit.FINISHED
+
+
+@keys_command.command("show")
+@output_options
+@_file_option
+def show_key(output: CommandOutput, *, file: str | None) -> Exit:
+    """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
+    from dropflow.cli.paths import default_key
+    from managers.keys import load
+
+    path = Path(file) if file else default_key()
+    output.answer(KeyReply(key=str(path), fingerprint=load(path).fingerprint, made=False))
+    return Exit.FINISHED
+
+
+# ``dropflow palette``: write the palettes for EAGLE and the reference of components.
+
+
+class PaletteReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The generated files that were written or are out of date."""
+
+    ok: bool
+    written: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    components: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """One line per file."""
+        for path in self.written:
+            yield f"wrote {path}"
+        for path in self.stale:
+            yield f"out of date: {path} (run dropflow palette build)"
+        if not self.written and not self.stale:
+            yield f"up to date: {plural(self.components, 'component')}"
+
+
+@click.group("palette")
+def palette_command() -> None:
+    """Palettes of components for EAGLE."""
+
+
+@palette_command.command("build")
+@output_options
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit status 1 if a file is out of date.")
+@click.option(
+    "--into",
+    "directory",
+    default=None,
+    metavar="DIR",
+    help="Write into DIR instead of the palettes package.",
+)
+@click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
+def build(output: CommandOutput, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
+    """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
+    import palettes
+    from palettes.build import built_files, component_page, components
+
+    into = Path(directory) if directory else Path(palettes.__file__).parent
+    wanted = {into / name: content for name, content in built_files().items()}
+    if page:
+        wanted[Path(page)] = component_page().encode()
+    stale = [path for path, content in wanted.items() if not path.is_file() or path.read_bytes() != content]
+    if not only_check:
+        for path in stale:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(wanted[path])
+    names = tuple(str(path) for path in stale)
+    output.answer(
+        PaletteReply(
+            ok=not (only_check and stale),
+            written=() if only_check else names,
+            stale=names if only_check else (),
+            components=len(components()),
+        )
+    )
+    return Exit.FAILED if only_check and stale else Exit.FINISHED
+
+
+# ``dropflow completion``: a script that completes commands in a shell.
+#
+# The script calls ``dropflow`` with ``_DROPFLOW_COMPLETE`` in its environment; click then prints
+# candidates, a kind and a value each. The kind ``graph`` is a path, which the shell quotes and
+# continues below directories.
+
+Shell = Literal["bash", "zsh", "fish"]
+
+_SCRIPTS: dict[str, str] = {
+    "bash": r"""_dropflow_completion() {
+    local IFS=$'\n' line kind value
+    local current=${COMP_WORDS[COMP_CWORD]}
+    COMPREPLY=()
+    while read -r line; do
+        kind=${line%%,*} value=${line#*,}
+        case $kind in
+            dir|file) compopt -o default ;;
+            graph) COMPREPLY+=("${value%/}"); compopt -o filenames ;;
+            *) COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace ;;
+        esac
+    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _DROPFLOW_COMPLETE=bash_complete "$1" 2>/dev/null)
+    return 0
+}
+complete -o nosort -F _dropflow_completion dropflow
+""",
+    "zsh": r"""#compdef dropflow
+_dropflow_completion() {
+    local -a lines plain described
+    local kind value help
+    (( $+commands[dropflow] )) || return 1
+    lines=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \
+        _DROPFLOW_COMPLETE=zsh_complete dropflow 2>/dev/null)}")
+    for kind value help in "${lines[@]}"; do
+        case $kind in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            graph) compadd -f -U -S '' -- "$value" ;;
+            plain) [[ $help == _ ]] && plain+=("$value") || described+=("$value:$help") ;;
+        esac
+    done
+    (( $#described )) && _describe -V dropflow described -U
+    (( $#plain )) && compadd -U -V dropflow -a plain
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _dropflow_completion "$@"
+else
+    compdef _dropflow_completion dropflow
+fi
+""",
+    "fish": r"""function _dropflow_completion
+    set -lx _DROPFLOW_COMPLETE fish_complete
+    set -lx COMP_WORDS (commandline -cp)
+    set -lx COMP_CWORD (commandline -t)
+    set -l candidates (dropflow 2>/dev/null)
+    for candidate in $candidates
+        set -l parts (string split -m 1 "," -- $candidate)
+        switch $parts[1]
+            case dir
+                __fish_complete_directories $parts[2]
+            case file
+                __fish_complete_path $parts[2]
+            case '*'
+                echo $parts[2]
+        end
+    end
+end
+complete --no-files --command dropflow --arguments "(_dropflow_completion)"
+""",
+}
+
+
+class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The script for one shell."""
+
+    ok: bool = True
+    shell: str
+    script: str
+
+    def lines(self) -> Iterator[str]:
+        """The script."""
+        yield from self.script.splitlines()
+
+
+@click.command("completion")
+@output_options
+@click.argument("shell", type=click.Choice(list(get_args(Shell))))
+def completion_command(output: CommandOutput, *, shell: str) -> Exit:
+    """Print a script that completes commands in SHELL.
+
+    It completes commands, options, files of graphs, parameters of --set, runs, sessions, drops, nodes and algorithms.
+    Names of sessions, drops and nodes are asked from the manager that the command would use; one that does not answer
+    in a second and a half is left out.
+
+    In ~/.bashrc:  eval "$(dropflow completion bash)"
+
+    In ~/.zshrc:   eval "$(dropflow completion zsh)"
+
+    For fish:      dropflow completion fish > ~/.config/fish/completions/dropflow.fish
+    """
+    output.answer(CompletionReply(shell=shell, script=_SCRIPTS[shell]))
+    return Exit.FINISHED
+
+
+# ``dropflow version``: the versions of dropflow, Python and the libraries.
+
+_LIBRARIES = (
+    *("bottle", "click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "pyzmq", "rich"),
+    *("rustworkx", "waitress", "zeroconf"),
+)
+
+
+class VersionReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The versions of dropflow, Python and the libraries."""
+
+    ok: bool = True
+    dropflow: str
+    python: str
+    platform: str
+    libraries: dict[str, str]
+
+    def lines(self) -> Iterator[str]:
+        """One line each."""
+        yield f"dropflow {self.dropflow}, Python {self.python}, {self.platform}"
+        yield from columns(list(self.libraries.items()))
+
+
+@click.command("version")
+@output_options
+def version_command(output: CommandOutput) -> Exit:
+    """Print the versions of dropflow, Python and the libraries."""
+    import platform
+    from importlib import metadata
+
+    output.answer(
+        VersionReply(
+            dropflow=__version__,
+            python=platform.python_version(),
+            platform=f"{platform.system()} {platform.machine()}",
+            libraries={name: metadata.version(name) for name in _LIBRARIES},
+        )
+    )
+    return Exit.FINISHED

@@ -1,0 +1,489 @@
+"""Types of options: durations, walltimes and paths.
+
+`output_options` is the frame around every command: it gives it an output, prints its errors and sets its exit status.
+"""
+
+import functools
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import click
+import msgspec
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem, split_arg_string
+
+from dropflow.api.patience import PATIENCE
+from dropflow.cli.error_reply import error_reply, exit_for_error
+from dropflow.cli.exit_status import Exit
+from dropflow.cli.output import output_for
+from dropflow.errors import BadParameterError
+from dropflow.stopping import GRACE_SECONDS
+
+__all__ = [
+    "ConnectionOptions",
+    "Duration",
+    "GraphFormat",
+    "algorithms",
+    "connection_options",
+    "drops",
+    "form_option",
+    "given_on_command_line",
+    "grace_option",
+    "graph_argument",
+    "graphs",
+    "infrastructure_retries_option",
+    "nodes",
+    "output_options",
+    "parse_duration",
+    "parse_walltime",
+    "patience_option",
+    "prefix_option",
+    "runner_options",
+    "runners",
+    "runs",
+    "session_argument",
+    "sessions",
+    "setting_options",
+    "settings",
+    "target_option",
+    "until_option",
+]
+
+
+# Candidates for the completion of arguments in shells: graphs, runs, sessions, drops, nodes,
+# algorithms.
+#
+# A function of this module never raises, prints nothing, and returns in time: a manager that does not answer within
+# `MANAGER_SECONDS`, or a graph that is not read within `FILE_SECONDS`, contributes no candidates.
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
+
+
+MANAGER_SECONDS = 1.5
+FILE_SECONDS = 5.0
+"""How long a completion may take, so that a shell never seems to hang."""
+
+_GRAPHS = (".graph", ".dfg", ".json", ".pg", ".pgt", ".lg")
+_MOST = 200
+_RUNS = "dropflow-runs"
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _guarded(
+    find: Callable[[click.Context, str], Iterable[str]], kind: str = "plain", seconds: float = MANAGER_SECONDS
+) -> Complete:
+    """Return a function for `shell_complete` of click, with the limits of this module."""
+
+    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found: list[str] = []
+
+        def collect() -> None:
+            with suppress(Exception):
+                found.extend(one for one in find(context, incomplete) if one.isprintable())
+
+        worker = threading.Thread(target=collect, daemon=True, name="completion")
+        worker.start()
+        worker.join(seconds)
+        return [CompletionItem(one, type=kind) for one in found[:_MOST]]
+
+    return complete
+
+
+def _graphs(_: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield files with the suffix of a graph, and directories."""
+    folder, _slash, start = incomplete.rpartition("/")
+    base = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    for path in sorted(base.expanduser().iterdir()):
+        shown = f"{folder}{_slash}{path.name}"
+        if not path.name.startswith(start) or (path.name.startswith(".") and not start):
+            continue
+        if path.is_dir():
+            yield f"{shown}/"
+        elif path.suffix.lower() in _GRAPHS:
+            yield shown
+
+
+def _sessions(context: click.Context, incomplete: str) -> Iterator[str]:
+    with _client(context) as client:
+        yield from (one.session for one in client.sessions() if one.session.startswith(incomplete))
+
+
+def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield directories of runs below the present one, then sessions."""
+    for base in (Path(), Path(_RUNS)):
+        with suppress(OSError):
+            found = sorted(str(path.parent) for path in base.glob("*/journal.dfj"))
+            yield from (one for one in found if one.startswith(incomplete))
+    yield from _sessions(context, incomplete)
+
+
+def _nodes(context: click.Context, incomplete: str) -> Iterator[str]:
+    with _client(context) as client:
+        yield from (one.name for one in client.nodes() if one.name.startswith(incomplete))
+
+
+def _drops(context: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield ids of drops that begin with the text; if none does, those that contain it."""
+    run = str(context.params.get("session") or context.params.get("run") or "")
+    if (Path(run) / "graph.dfg").is_file():
+        from dropflow.graph.codec import load
+        from dropflow.graph.text_ids import oids
+
+        graph = load(Path(run) / "graph.dfg")
+        known = list(oids(graph, range(min(graph.drops, 100_000))))
+    else:
+        from dropflow.api.records import DropQuery
+
+        with _client(context) as client:
+            known = [drop.oid for drop in client.drops(run, DropQuery(text=incomplete)).drops]
+    begun = [one for one in known if one.startswith(incomplete)]
+    yield from begun or (one for one in known if incomplete in one)
+
+
+def _algorithms(_: click.Context, incomplete: str) -> Iterator[str]:
+    from translator.plan.registry import ALGORITHMS
+
+    yield from (name for name in ALGORITHMS if name.startswith(incomplete))
+
+
+def _runners(_: click.Context, incomplete: str) -> Iterator[str]:
+    from dropflow.runners.runner_choice import RUNNERS
+
+    yield from (name for name in RUNNERS if name.startswith(incomplete))
+
+
+def _settings(_: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield the parameters of the graph on the command line, and those of its nodes."""
+    from translator.formats import read_file, read_logical
+    from translator.logical import NodeKind
+    from translator.template import parameters_of
+
+    # click does not parse the arguments of a line that ends with an option.
+    words = [Path(word) for word in split_arg_string(os.environ.get("COMP_WORDS", ""))]
+    path = next(one for one in words if one.suffix.lower() in _GRAPHS and one.is_file())
+    graph = read_logical(read_file(path), name=path.stem).graph
+    if graph is None:
+        return
+    names = [parameter.name for parameter in parameters_of(graph)]
+    for node in graph.nodes:
+        if node.kind not in (NodeKind.GLOBALS, NodeKind.NOTE):
+            owner = node.app_name or node.name
+            names += [
+                f"{owner}.{field.name}" for field in node.fields if not field.is_port and field.name != "func_code"
+            ]
+    yield from (f"{name}=" for name in dict.fromkeys(names) if name.startswith(incomplete))
+
+
+def _client(context: click.Context) -> "Client":
+    """Return a client for the manager that the command line names, or the default one."""
+    from dropflow.cli.connection import connect
+    # MERGED
+
+    given: dict[str, Any] = {name: context.params.get(name) for name in ("url", "token", "key")}
+    return connect(ConnectionOptions(**given), timeout=MANAGER_SECONDS / 2)
+
+
+graphs = _guarded(_graphs, "graph", FILE_SECONDS)
+sessions = _guarded(_sessions)
+runs = _guarded(_runs)
+nodes = _guarded(_nodes)
+drops = _guarded(_drops)
+algorithms = _guarded(_algorithms, seconds=FILE_SECONDS)
+runners = _guarded(_runners, seconds=FILE_SECONDS)
+settings = _guarded(_settings, seconds=FILE_SECONDS)
+
+
+def given_on_command_line(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those parameters of the current command that are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return tuple(name for name in names if source(name) is ParameterSource.COMMANDLINE)
+
+
+def output_options(function: Callable[..., Exit]) -> Callable[..., None]:
+    """Make `function` a command with ``--output`` and ``--debug`` that never prints a traceback by itself.
+
+    The function gets the `CommandOutput` as its first argument and returns the exit status. An exception becomes an
+    `ErrorReply` in the same form as the answer.
+    """
+
+    @click.option(
+        "--output",
+        "kind",
+        type=click.Choice(["table", "json", "quiet"]),
+        default="table",
+        envvar="DROPFLOW_OUTPUT",
+        show_default=True,
+        show_envvar=True,
+        help="Form of the answer on standard output.",
+    )
+    @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+    @functools.wraps(function)
+    def command(*, kind: str, debug: bool, **options: Any) -> None:
+        output = output_for(kind)
+        try:
+            status = function(output, **options)
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except BrokenPipeError:
+            # The process that reads the output has ended, as in `dropflow info g.dfg | head`. Python flushes standard
+            # output at exit, which must not fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = Exit.BROKEN_PIPE
+        except Exception as error:  # noqa: BLE001  (every error is printed in the form of the output)
+            output.error(error_reply(error, debug=debug))
+            status = exit_for_error(error)
+        sys.exit(status)
+
+    return command
+
+
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that name a manager."""
+
+    url: str | None = None
+    token: str | None = None
+    key: str | None = None
+
+
+def connection_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add the options that name a manager; the command gets them as one `ConnectionOptions`."""
+
+    @click.option(
+        "--to",
+        "url",
+        metavar="URL",
+        envvar="DROPFLOW_URL",
+        show_envvar=True,
+        help="The manager; by default the one that runs on this host.",
+    )
+    @click.option(
+        "--token",
+        metavar="TOKEN",
+        envvar="DROPFLOW_TOKEN",
+        show_envvar=True,
+        help="Its token, which other users see unless it is in the environment. By default it is read on the manager's "
+        "host, and elsewhere the cluster key signs requests.",
+    )
+    @click.option("--key", metavar="FILE", help="The cluster key; in the user's configuration by default.")
+    @functools.wraps(function)
+    def command(*arguments: Any, url: str | None, token: str | None, key: str | None, **given: Any) -> Exit:
+        return function(*arguments, manager=ConnectionOptions(url=url, token=token, key=key), **given)
+
+    return command
+
+
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=PATIENCE,
+    show_default=True,
+    metavar="SECONDS",
+    envvar="DROPFLOW_PATIENCE",
+    show_envvar=True,
+    help="How long to keep asking while the manager is away or the state of the session is unknown.",
+)
+
+infrastructure_retries_option = click.option(
+    "--infrastructure-retries",
+    type=click.IntRange(min=0, max=1_000_000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How often an attempt of a drop is repeated because its worker process died; n_tries counts other failures.",
+)
+
+session_argument = click.argument("session", metavar="SESSION", shell_complete=sessions)
+
+graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
+
+GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
+
+
+def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that set parameters of a logical graph."""
+    function = click.option(
+        "--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id."
+    )(function)
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NODE.PARAM=VALUE",
+        shell_complete=settings,
+        help="Set a parameter of a node (by name or id). May be repeated.",
+    )(function)
+
+
+def _runner(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse a runner that there is not, before any file is read."""
+    del context, parameter
+    from dropflow.runners.runner_choice import parse_runner
+
+    try:
+        parse_runner(value)
+    except BadParameterError as error:
+        raise click.BadParameter(f"{error.text} ({error.hint})") from error
+    return value
+
+
+def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about where the applications of a run on this machine are executed."""
+    function = click.option(
+        "--durable",
+        is_flag=True,
+        help="Force journal and files to the disk (fsync), so that resume works after a loss of power too; slower.",
+    )(function)
+    function = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at a time.",
+    )(function)
+    function = infrastructure_retries_option(function)
+    return click.option(
+        "--runner",
+        metavar="RUNNER",
+        default="processes",
+        show_default=True,
+        callback=_runner,
+        shell_complete=runners,
+        help="Where applications run: inline (in this process one by one), threads, processes; dask or ray (started "
+        "here), dask=ADDRESS or ray=ADDRESS (a cluster that runs); or PACKAGE.MODULE:FUNCTION, which makes a runner.",
+    )(function)
+
+
+prefix_option = click.option(
+    "--prefix", default="", metavar="TEXT", help="First part of the drops' ids; the name of the graph by default."
+)
+
+target_option = click.option(
+    "-o",
+    "target",
+    metavar="FILE",
+    help="Write the graph to FILE; - is standard output. The suffix gives the format: .dfg, .json, .pg, .pgt, .dot, "
+    ".graphml, or .csv: the drops, and their edges in FILE.edges.csv.",
+)
+
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(get_args(GraphFormat))),
+    help="Format of the graph: .dfg, DALiuGE's JSON, or one that only other programs read: DOT, GraphML, CSV.",
+)
+
+fuse_option = click.option(
+    "--no-fuse",
+    is_flag=True,
+    help="Give every application to a worker by itself; by default, chains without branches run as one unit.",
+)
+
+grace_option = click.option(
+    "--grace",
+    type=click.FloatRange(min=0, max=3600),
+    default=GRACE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running applications have to clean up before they are killed.",
+)
+
+
+# Durations as options: a number with a unit, such as ``90s``, ``10m``, ``2h`` or ``1d``.
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORM = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def parse_duration(text: str) -> float | None:
+    """Return a duration in seconds; None if the text is none.
+
+    Examples
+    --------
+    >>> parse_duration("10m"), parse_duration("1.5h"), parse_duration("10")
+    (600.0, 5400.0, None)
+    """
+    found = _FORM.fullmatch(text)
+    return float(found[1]) * _UNITS[found[2]] if found else None
+
+
+class Duration(click.ParamType[float]):
+    """Type of an option."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the duration in seconds."""
+        if isinstance(value, float):
+            return value
+        seconds = parse_duration(str(value))
+        if seconds is None:
+            self.fail(f"{value!r} is not a duration; give a number with a unit, such as 90s, 10m, 2h or 1d", param, ctx)
+        return seconds
+
+
+# The option ``--until``: a time of day, a duration from now on, or a date and time.
+
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})")
+
+
+def parse_walltime(text: str, now: datetime) -> float:
+    """Return a walltime in seconds since the epoch.
+
+    Parameters
+    ----------
+    text : str
+        ``HH:MM`` (the next one), a duration such as ``3600s``, ``90m``, ``2h``, ``1d``, or a date and time in the form
+        of ISO 8601, in local time unless it has a zone.
+    now : datetime
+        The time now, with a zone.
+
+    Raises
+    ------
+    ValueError
+        It has none of these forms, or has passed.
+    """
+    seconds = parse_duration(text)
+    if seconds is not None:
+        return now.timestamp() + seconds
+    found = _TIME_OF_DAY.fullmatch(text)
+    if found:
+        wanted = now.replace(hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0)
+        return (wanted if wanted > now else wanted + timedelta(days=1)).timestamp()
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
+    if moment <= now:
+        raise ValueError("it has passed")
+    return moment.timestamp()
+
+
+class _Walltime(click.ParamType[float]):
+    name = "walltime"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the walltime in seconds since the epoch."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_walltime(str(value), datetime.now().astimezone())
+        except ValueError as error:
+            hint = (
+                "give a time such as 02:30, a duration such as 3600s or 2h, or a date and time such as 2027-01-31T02:30"
+            )
+            self.fail(f"{value!r} is not a walltime: {error}; {hint}", param, ctx)
+
+
+until_option = click.option(
+    "--until",
+    type=_Walltime(),
+    default=0.0,
+    show_default=False,
+    metavar="WALLTIME",
+    help="Start nothing that cannot end by then, by the execution_time of its node: 02:30, 3600s, 2h, or an ISO time.",
+)

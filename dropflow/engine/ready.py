@@ -1,0 +1,366 @@
+"""Attempts that can begin: they wait as integers, and become tasks when the runner has room for them.
+
+Those of drops with the greatest priority become tasks first; without priorities, those that waited longest.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+
+from dropflow.clock import Clock
+from dropflow.engine.api import Exchange, Handle, OpenStreams, PriorityQueue, Runner
+from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.engine.content_table import ContentTable, FrozenSession, HandedOver
+from dropflow.engine.core import Core
+from dropflow.engine.events import Abort, CancelDrop, Event, Run, Stopped
+from dropflow.engine.failure_table import FailureTable
+from dropflow.engine.followers import Followers
+from dropflow.engine.session_inputs import SessionInput, SessionInputs
+from dropflow.engine.tasks import TaskBuilder
+from dropflow.states import DropState, SessionState
+from dropflow.stopping import stopped_after
+
+__all__ = [
+    "DelayedRuns",
+    "Handover",
+    "ReadyRuns",
+]
+
+
+# Attempts that are to begin later: those of drops that had an infrastructure fault.
+
+
+class DelayedRuns:
+    """A queue by time. Used by the session's thread.
+
+    Parameters
+    ----------
+    clock : Clock
+        Time.
+    """
+
+    __slots__ = ("_added", "_clock", "_queue")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queue: list[tuple[float, int, Run]] = []
+        self._added = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def drops(self) -> set[int]:
+        """The drops whose attempts wait."""
+        return {run.drop for _, _, run in self._queue}
+
+    @property
+    def next_due(self) -> float:
+        """When the first attempt is due, in monotonic seconds; inf if there is none."""
+        return self._queue[0][0] if self._queue else math.inf
+
+    def append(self, run: Run) -> None:
+        """Add an attempt, which is due after its delay."""
+        self._added += 1
+        heapq.heappush(self._queue, (self._clock.monotonic() + run.delay, self._added, run))
+
+    def take_due(self) -> list[Run]:
+        """Remove and return the attempts that are due, in the order of their times."""
+        now, due = self._clock.monotonic(), []
+        while self.next_due <= now:
+            due.append(heapq.heappop(self._queue)[2])
+        return due
+
+    def take_all(self) -> list[Run]:
+        """Remove and return all attempts."""
+        runs = [run for _, _, run in self._queue]
+        self._queue.clear()
+        return runs
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._queue.clear()
+
+
+class ReadyRuns:
+    """The attempts of a session that are not with its runner yet. Used by the session's thread.
+
+    Parameters
+    ----------
+    core : Core
+        Which attempts are current.
+    contents : ContentTable
+        Inputs of tasks.
+    streams : OpenStreams
+        Inputs that are still written.
+    inputs : SessionInputs
+        Counts the attempts that are with the runner.
+    followers : Followers
+        Attempts that are given to the runner together with others.
+    tasks : TaskBuilder
+        Builds tasks.
+    runner : Runner
+        Gets the tasks.
+    clock : Clock
+        For attempts that are delayed.
+    times : AttemptTimes or None
+        Where the times of attempts are recorded.
+    on_submit : callable or None
+        Called after tasks were submitted.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_contents",
+        "_core",
+        "_delayed",
+        "_followers",
+        "_has_aborted",
+        "_inputs",
+        "_on_submit",
+        "_ready",
+        "_runner",
+        "_streams",
+        "_tasks",
+        "_times",
+        "stop_by",
+    )
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        streams: OpenStreams,
+        inputs: SessionInputs,
+        *,
+        followers: Followers,
+        tasks: TaskBuilder,
+        runner: Runner,
+        clock: Clock,
+        times: AttemptTimes | None,
+        on_submit: Callable[[], None] | None,
+    ) -> None:
+        self._core = core
+        self._contents = contents
+        self._streams = streams
+        self._inputs = inputs
+        self._followers = followers
+        self._tasks = tasks
+        self._runner = runner
+        priority = tasks.priority
+        self._ready: deque[Run] | PriorityQueue[Run] = (
+            deque() if priority is None else PriorityQueue(lambda run: priority[run.drop])
+        )
+        self._delayed = DelayedRuns(clock)
+        self._on_submit = on_submit
+        self._times = times
+        self._has_aborted = False
+        self._clock = clock
+        self.stop_by = math.inf
+        """When attempts of a session that was cancelled are not waited for any more, in monotonic seconds."""
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._delayed)
+
+    @property
+    def drops(self) -> set[int]:
+        """The drops whose attempts wait."""
+        return {run.drop for run in self._ready} | self._delayed.drops
+
+    @property
+    def next_due(self) -> float:
+        """When the next delayed attempt is due, in monotonic seconds; inf if there is none."""
+        return self._delayed.next_due
+
+    def extend(self, runs: Sequence[Run]) -> None:
+        """Add attempts."""
+        for run in runs:
+            (self._delayed if run.delay else self._ready).append(run)
+        if self._times is not None and runs:
+            self._times.ready(runs)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._ready.clear()
+        self._delayed.clear()
+
+    def take_back(self) -> None:
+        """Take back the attempts that the runner has not begun: they wait here again, with the same numbers."""
+        tasks = self._runner.give_back()
+        self._inputs.in_flight -= len(tasks)
+        self._ready.extend([Run(task.drop, task.attempt) for task in tasks])
+
+    def abort(self, action: Abort) -> None:
+        """Stop an attempt, wherever it is. A session that is cancelled stops its attempts itself."""
+        if self._core.status is SessionState.CANCELLING:
+            return
+        self._has_aborted = True
+        if not self._inputs.discard_early(action.drop):
+            self._runner.abort(action.drop, action.attempt, action.grace)
+
+    def abort_settled(self, events: Sequence[Event]) -> None:
+        """Stop the attempts that wait with the runner for others, and whose drops were cancelled without them."""
+        for event in events if self._followers else ():
+            if isinstance(event, CancelDrop):
+                for drop, attempt in self._followers.settled():
+                    self._runner.abort(drop, attempt, event.grace)
+
+    def stop(self, aborts: Sequence[Abort]) -> list[Event]:
+        """Stop the attempts of a session that is cancelled. Those that are not with the runner have stopped already."""
+        if not aborts:
+            return []
+        self.stop_by = min(self.stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
+        waiting = self.drops
+        self.clear()
+        stopped: list[int] = []
+        for action in aborts:
+            if action.drop in waiting or self._inputs.discard_early(action.drop):
+                stopped.append(action.drop)
+            else:
+                self._runner.abort(action.drop, action.attempt, action.grace)
+        for drop, attempt in self._followers.attempts.items():
+            self._runner.abort(drop, attempt, aborts[0].grace)
+        return [Stopped(tuple(stopped))] if stopped else []
+
+    def submit(self) -> None:
+        """Submit as many tasks as the runner has room for."""
+        current = self._core.drops.is_current
+        if self._delayed:
+            self._ready.extend([run for run in self._delayed.take_due() if current(run.drop, run.attempt)])
+        if self._has_aborted:
+            # An aborted attempt may want inputs that are gone: its task must not be built.
+            wanted = [run for run in self._ready if current(run.drop, run.attempt)]
+            self._ready.clear()
+            self._ready.extend(wanted)
+            self._has_aborted = False
+        followers = self._followers
+        if followers.returned:
+            self.extend([run for run in followers.returned if current(run.drop, run.attempt)])
+            followers.returned.clear()
+        room = self._runner.window - self._inputs.in_flight + len(followers)
+        may_take = room > 0 and self._ready and self._core.status is not SessionState.PAUSED
+        batch, chains = self._take(room) if may_take else ([], [])
+        if not batch:
+            if self._tasks.priority is not None:
+                self._runner.submit(())  # it may wait for what is more urgent than what it has
+            return
+        tasks = self._tasks.build_chains(batch, chains, self._core, self._contents.contents, self._streams)
+        self._inputs.in_flight += len(batch) + sum(map(len, chains))
+        if self._times is not None:
+            self._times.given(batch)
+            for chain in chains:
+                self._times.given_ahead(chain)
+        self._runner.submit(tasks)
+        if self._on_submit is not None:
+            self._on_submit()
+
+    def _take(self, room: int) -> tuple[list[Run], list[list[Run]]]:
+        """Remove and return the first attempts, and those that follow each of them in a chain."""
+        followers = self._followers
+        if not followers.has_chains:
+            return [self._ready.popleft() for _ in range(min(room, len(self._ready)))], []
+        batch: list[Run] = []
+        chains: list[list[Run]] = []
+        while self._ready and len(batch) < room and not followers.is_full:
+            batch.append(self._ready.popleft())
+            chains.append(followers.give(batch[-1]))
+        return batch, chains
+
+
+# What a session that is frozen passes to the session that continues it in the same process.
+
+
+class Handover:
+    """Reads the parts of a session that is frozen. No thread may be at work in it.
+
+    Parameters
+    ----------
+    core, contents, inputs, followers, failures, ready, exchange :
+        The parts.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        contents: ContentTable,
+        inputs: SessionInputs,
+        *,
+        followers: Followers,
+        failures: FailureTable,
+        ready: ReadyRuns,
+        exchange: Exchange | None,
+    ) -> None:
+        self._core = core
+        self._contents = contents
+        self._inputs = inputs
+        self._followers = followers
+        self._failures = failures
+        self._ready = ready
+        self._exchange = exchange
+
+    def take_back(self) -> None:
+        """Take back the attempts that the runner has not begun, so that another node may run them."""
+        self._ready.take_back()
+
+    def states(self) -> bytes:
+        """Return the state of every drop: WRITING only where an attempt is with the runner and will count."""
+        waiting, ahead = self._ready.drops, self._ahead()
+        running = [drop for drop in self._core.drops.running if drop not in waiting and drop not in ahead]
+        states = np.frombuffer(self._core.drops.states, dtype=np.uint8).copy()
+        states[states == DropState.WRITING] = DropState.INITIALIZED
+        states[running] = DropState.WRITING
+        return states.tobytes()
+
+    def parts(self) -> dict[int, dict[int, Handle]]:
+        """Return what producers wrote that is no content yet, by producer and drop: here, or on other nodes."""
+        parts = self._contents.parts()
+        for drop, producer, part in () if self._exchange is None else self._exchange.parts():
+            parts.setdefault(producer, {})[drop] = part
+        return parts
+
+    def replaced(self) -> list[int]:
+        """Return the drops here whose content another drop has replaced since."""
+        return self._contents.replaced()
+
+    def forget(self, rows: Collection[int]) -> None:
+        """Forget the contents of drops that a client has removed after the end."""
+        for drop in rows:
+            self._contents.contents.pop(drop, None)
+
+    def durations(self) -> dict[int, tuple[int, float]]:
+        """Return by template how many attempts have succeeded, and how many seconds they took together."""
+        return dict(self._inputs.durations)
+
+    def take(self, items: Sequence[SessionInput]) -> FrozenSession:
+        """Return everything, and abort the attempts that run, or wait, ahead of their inputs.
+
+        Parameters
+        ----------
+        items : sequence of SessionInput
+            What came in since the session is frozen. Events of other nodes are left out: they are sent again.
+        """
+        drops = self._core.drops
+        states, parts = self.states(), self.parts()
+        ahead = self._ahead()
+        for drop in ahead:
+            self._ready.abort(Abort(drop, drops.attempt(drop)))
+        return FrozenSession(
+            drops=drops,
+            states=states,
+            contents={drop: one for drop, one in self._contents.contents.items() if drop not in drops.remote},
+            parts=parts,
+            failures=self._failures.failures(),
+            in_flight=self._inputs.in_flight,
+            aborted=ahead,
+            is_paused=self._core.status is SessionState.PAUSED,
+            durations=self.durations(),
+            items=tuple(item for item in items if isinstance(item, HandedOver)),
+        )
+
+    def _ahead(self) -> frozenset[int]:
+        """Return the drops whose attempt is with the runner before its inputs are complete."""
+        is_ahead = self._core.streaming.is_ahead
+        return frozenset(drop for drop in self._core.drops.running if is_ahead(drop)) | self._followers.attempts.keys()

@@ -1,0 +1,170 @@
+"""Forcing files and directories to the disk, so that they survive the loss of power."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+from socket import gethostname
+from types import TracebackType
+from typing import Self
+
+from dropflow.errors import ConflictError, StorageError
+
+__all__ = [
+    "LOCK",
+    "SessionLock",
+    "force_to_disk",
+    "make_directories",
+    "private_directory",
+    "private_opener",
+]
+
+
+def force_to_disk(path: str) -> None:
+    """Wait until the content of a file, or the names in a directory, are on the disk.
+
+    Raises
+    ------
+    OSError
+        The disk reports an error.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Directories that other users of this host cannot create or write to before dropflow does.
+
+_MODE = 0o700
+
+
+def make_directories(path: Path) -> None:
+    """Create `path` and its missing parents, each with mode 0700 whatever the umask is. Idempotent.
+
+    Raises
+    ------
+    OSError
+        One of them cannot be made.
+    """
+    for missing in [each for each in (*reversed(path.parents), path) if not each.exists()]:
+        missing.mkdir(mode=_MODE, exist_ok=True)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def private_directory(path: Path) -> Path:
+    """Create `path` with mode 0700 and missing parents, and return it; use a directory that exists if it is safe.
+
+    A link to a directory counts as that directory.
+
+    Raises
+    ------
+    StorageError
+        It cannot be created, another user owns it, or every user may write to it.
+    """
+    try:
+        make_directories(path)
+        found = path.stat()
+    except OSError as error:
+        hint = "choose another directory"
+        raise StorageError(f"the directory cannot be made: {error.strerror}", where=str(path), hint=hint) from error
+    user = os.geteuid()
+    # The superuser may use directories of other users: a container does that on volumes of its host.
+    if user and found.st_uid not in (user, 0):
+        hint = "choose another directory, such as a new one below it"
+        raise StorageError("the directory belongs to another user", where=str(path), hint=hint)
+    if found.st_mode & stat.S_IWOTH:
+        raise StorageError(
+            "every user of this host can write to the directory", where=str(path), hint=f"chmod o-w {path}"
+        )
+    return path
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file, as the `opener` of `open`, too; one that is made has mode 0600 whatever the umask is."""
+    return os.open(path, flags, 0o600)
+
+
+# The lock of a session directory: at most one process works in it.
+
+LOCK = "lock"
+"""Name of the file in the session directory."""
+
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class SessionLock:
+    """Held while a process works in a session directory; the system releases it when the process ends, however it ends.
+
+    It is a lock of the whole file (``flock``), which worker processes do not inherit. On a file system without such
+    locks there is none, and nothing keeps two processes apart.
+
+    Parameters
+    ----------
+    directory : Path
+        The session directory, which exists.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / LOCK
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Acquire the lock.
+
+        Raises
+        ------
+        ConflictError
+            Another process has it.
+        StorageError
+            The file cannot be made.
+        """
+        while self._descriptor < 0:
+            try:
+                self._descriptor = self._acquire()
+            except OSError as error:
+                raise StorageError(
+                    f"the lock of the session cannot be made: {error.strerror}", where=str(self._path)
+                ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the file and release the lock."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _acquire(self) -> int:
+        """Return the descriptor with the lock; -1 if the process that had it has just removed the file."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+                raise ConflictError(
+                    f"another process is at work in it{f': {holder}' if holder else ''}",
+                    where=str(self._directory),
+                    hint="wait until it ends, or stop it",
+                ) from None
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+            if not os.path.lexists(self._path) or not os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                os.close(descriptor)
+                return -1
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {gethostname()}\n".encode(), 0)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+            raise
+        return descriptor

@@ -1,0 +1,245 @@
+"""What differs between two physical graphs: logical nodes, their parameters, their numbers of drops, and their links.
+
+The cost follows from the number of logical nodes, and for the numbers of drops from one pass over a column.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument, Template
+
+__all__ = [
+    "GraphDifferences",
+    "NodeDifference",
+    "ValueDifference",
+    "graph_differences",
+    "matched_templates",
+]
+
+
+_LONGEST = 400
+_BEFORE = 60
+_ATTRIBUTES: tuple[tuple[str, Callable[[Template], Any]], ...] = (
+    ("name", lambda one: one.name),
+    ("component", lambda one: one.component),
+    ("category", lambda one: one.category),
+    ("index space", lambda one: " x ".join(f"{axis.kind} {axis.name} of {axis.size:,}" for axis in one.axes)),
+    ("weight", lambda one: one.weight),
+    ("processors", lambda one: one.cpus),
+    ("error threshold", lambda one: one.error_threshold),
+    ("attempts", lambda one: one.tries),
+    ("effective inputs", lambda one: one.effective_inputs),
+    ("block skip", lambda one: one.block_skip),
+    ("persist", lambda one: one.persist),
+    ("collecting ports", lambda one: ", ".join(one.collects)),
+)
+_ARGUMENT: tuple[tuple[str, Callable[[Argument], Any]], ...] = (
+    ("type", lambda one: one.type),
+    ("encoding", lambda one: one.encoding),
+    ("usage", lambda one: one.usage),
+)
+
+
+class NodeDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical node that only one graph has, or that differs.
+
+    Attributes
+    ----------
+    change : str
+        ``added`` (only the second graph has it), ``removed`` (only the first has it) or ``changed``.
+    name, category : str
+        The node; of one that changed, as it is in the second graph.
+    first, second : int
+        Its drops in each graph.
+    """
+
+    change: str
+    name: str
+    category: str
+    first: int
+    second: int
+
+
+class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of a logical node that differs.
+
+    Attributes
+    ----------
+    node : str
+        Name of the logical node, in the second graph.
+    what : str
+        Name of the parameter; of another property, its name.
+    is_parameter : bool
+        Whether it is a parameter.
+    first, second : str or None
+        Both values as text, long ones cut around the first letter that differs; None if there is none.
+    """
+
+    node: str
+    what: str
+    is_parameter: bool
+    first: str | None
+    second: str | None
+
+
+class GraphDifferences(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two graphs.
+
+    Attributes
+    ----------
+    nodes : tuple of NodeDifference
+        Removed, added and changed nodes.
+    values : tuple of ValueDifference
+        Of nodes that both graphs have.
+    links_removed, links_added : tuple of str
+        Links that only the first, and only the second graph has: ``Stretch -> image``.
+    """
+
+    nodes: tuple[NodeDifference, ...] = ()
+    values: tuple[ValueDifference, ...] = ()
+    links_removed: tuple[str, ...] = ()
+    links_added: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.nodes or self.values or self.links_removed or self.links_added)
+
+
+def matched_templates(first: Sequence[Template], second: Sequence[Template]) -> dict[int, int]:
+    """Return the row in `second` of each template of `first` that is in both.
+
+    Templates match by key; the others by kind, category and name, in their order.
+    """
+    theirs = {one.key: row for row, one in enumerate(second)}
+    pairs = {row: theirs[one.key] for row, one in enumerate(first) if one.key in theirs}
+    pairs = {row: other for row, other in pairs.items() if first[row].kind is second[other].kind}
+    free: dict[tuple[object, ...], list[int]] = {}
+    taken = set(pairs.values())
+    for other, one in enumerate(second):
+        if other not in taken:
+            free.setdefault(_likeness(one), []).append(other)
+    for row, one in enumerate(first):
+        alike = free.get(_likeness(one)) if row not in pairs else None
+        if alike:
+            pairs[row] = alike.pop(0)
+    return dict(sorted(pairs.items()))
+
+
+def graph_differences(first: PhysicalGraph, second: PhysicalGraph) -> GraphDifferences:
+    """Return what differs between two graphs, apart from their partition, their places and the ids of their drops."""
+    pairs = matched_templates(first.templates, second.templates)
+    ours, theirs = _drops(first), _drops(second)
+    nodes = [_alone("removed", first, row, (ours[row], 0)) for row in range(len(ours)) if row not in pairs]
+    taken = set(pairs.values())
+    nodes += [_alone("added", second, row, (0, theirs[row])) for row in range(len(theirs)) if row not in taken]
+    values: list[ValueDifference] = []
+    for row, other in pairs.items():
+        found = list(_values(first.templates[row], second.templates[other]))
+        values += found
+        if found or ours[row] != theirs[other]:
+            nodes.append(_alone("changed", second, other, (ours[row], theirs[other])))
+    one, two = Counter(_links(first, pairs)), Counter(_links(second, None))
+    return GraphDifferences(
+        nodes=tuple(nodes),
+        values=tuple(values),
+        links_removed=tuple(_spelled(first, second, link) for link in (one - two).elements()),
+        links_added=tuple(_spelled(first, second, link) for link in (two - one).elements()),
+    )
+
+
+def _likeness(template: Template) -> tuple[object, ...]:
+    return template.kind, template.category, template.name, template.app_name
+
+
+def _drops(graph: PhysicalGraph) -> list[int]:
+    """Return the number of drops of each template."""
+    found: list[int] = np.bincount(graph.template, minlength=len(graph.templates)).tolist()
+    return found
+
+
+def _alone(change: str, graph: PhysicalGraph, row: int, drops: tuple[int, int]) -> NodeDifference:
+    one = graph.templates[row]
+    return NodeDifference(change=change, name=one.name, category=one.category, first=drops[0], second=drops[1])
+
+
+def _values(first: Template, second: Template) -> Iterator[ValueDifference]:
+    for what, value in _ATTRIBUTES:
+        if value(first) != value(second):
+            yield _difference(second.name, what, (value(first), value(second)), is_parameter=False)
+    ours, theirs = ({one.name: one for one in template.arguments} for template in (first, second))
+    for name in (*ours, *(name for name in theirs if name not in ours)):
+        yield from _parameter(second.name, name, ours, theirs)
+
+
+def _parameter(
+    node: str, name: str, ours: Mapping[str, Argument], theirs: Mapping[str, Argument]
+) -> Iterator[ValueDifference]:
+    if name not in theirs:
+        yield _difference(node, name, (ours[name].value, _NOTHING), is_parameter=True)
+    elif name not in ours:
+        yield _difference(node, name, (_NOTHING, theirs[name].value), is_parameter=True)
+    else:
+        one, other = ours[name], theirs[name]
+        if _text(one.value) != _text(other.value):
+            yield _difference(node, name, (one.value, other.value), is_parameter=True)
+        for what, value in _ARGUMENT:
+            if value(one) != value(other):
+                yield _difference(node, f"{what} of {name}", (value(one), value(other)), is_parameter=False)
+
+
+_NOTHING = object()
+
+
+def _difference(node: str, what: str, values: tuple[object, object], *, is_parameter: bool) -> ValueDifference:
+    one, two = (None if value is _NOTHING else _text(value) for value in values)
+    first, second = (_cut(one), _cut(two)) if one is None or two is None else _excerpts(one, two)
+    return ValueDifference(node=node, what=what, is_parameter=is_parameter, first=first, second=second)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else _shortened(text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _excerpts(first: str, second: str) -> tuple[str, str]:
+    """Return two texts that differ, long ones from shortly before the first letter that differs."""
+    if max(len(first), len(second)) <= _LONGEST:
+        return first, second
+    same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
+    start = max((min(len(first), len(second)) if same is None else same) - _BEFORE, 0)
+    dots = "…" if start else ""
+    return dots + _shortened(first[start:]), dots + _shortened(second[start:])
+
+
+_Link = tuple[tuple[int, int], str, tuple[int, int], str, bool, bool]
+
+
+def _links(graph: PhysicalGraph, pairs: Mapping[int, int] | None) -> Iterator[_Link]:
+    """Yield the links of a graph by what they join: ends are (1, row in the second graph) or (0, row in the first)."""
+
+    def end(row: int) -> tuple[int, int]:
+        return (1, row if pairs is None else pairs[row]) if pairs is None or row in pairs else (0, row)
+
+    for one in graph.links:
+        yield end(one.source), one.source_port, end(one.target), one.target_port, one.streaming, one.carry
+
+
+def _spelled(first: PhysicalGraph, second: PhysicalGraph, link: _Link) -> str:
+    source, out, target, into, streaming, carry = link
+    names = [(second if graph else first).templates[row].name for graph, row in (source, target)]
+    ends = [f"{name}.{port}" if port else name for name, port in zip(names, (out, into), strict=True)]
+    marks = [word for word, is_on in (("streaming", streaming), ("to the next iteration", carry)) if is_on]
+    return " -> ".join(ends) + (f" ({', '.join(marks)})" if marks else "")

@@ -1,0 +1,376 @@
+"""Draws the logical graph of a physical one: its logical nodes, in frames of the constructs around them.
+
+Nodes are where an editor drew them, as the note of `drawn_places` has it: in its proportions, moved apart where they
+would overlap. In a frame without such places the nodes are in columns, each right of those that it depends on. A frame
+is laid out first, and is then one node of the frame around it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.notes import Place, places_of
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+
+__all__ = [
+    "LogicalArrow",
+    "LogicalDrawing",
+    "LogicalFrame",
+    "LogicalShape",
+    "draw_logical",
+    "scale_for",
+    "separated",
+]
+
+
+# Rectangles near the places where they are wanted, without overlaps.
+
+Numbers = npt.NDArray[np.float64]
+
+_FITS = 0.75
+"""Share of the nodes that do not overlap only by the scale; the others are moved."""
+_SMALLEST, _LARGEST = 0.3, 2.5
+
+
+def scale_for(places: Numbers, wide: float, high: float) -> float:
+    """Return by how much distances between places grow so that most nodes of this size do not overlap.
+
+    Parameters
+    ----------
+    places : float array, shape (nodes, 2)
+        Middles of the nodes.
+    wide, high : float
+        Size of a node with the gap to the next one.
+    """
+    if len(places) <= 1:
+        return 1.0
+    needed = np.zeros(len(places))
+    with np.errstate(divide="ignore"):
+        for at, place in enumerate(places):
+            x, y = np.abs(places - place).T
+            apart = np.minimum(wide / x, high / y)
+            apart[at] = 0.0
+            needed[at] = apart.max()
+    at = int((len(needed) - 1) * _FITS)
+    return float(np.clip(np.sort(needed)[at], _SMALLEST, _LARGEST))
+
+
+def separated(places: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> Numbers:
+    """Return the middles of rectangles that are at least the gaps apart in one direction, and in their wanted order.
+
+    Of each two, the direction in which they are farther apart for their sizes keeps them apart. In this direction the
+    later one moves right or down if there is too little room. So no two overlap, in one pass for each direction.
+
+    Parameters
+    ----------
+    places : float array, shape (rectangles, 2)
+        Wanted middles.
+    sizes : float array, shape (rectangles, 2)
+        Widths and heights.
+    gaps : tuple of float
+        Least distance beside and below each other.
+    """
+    found = places.copy()
+    for axis in (0, 1):
+        order = np.argsort(places[:, axis], kind="stable")
+        for count, at in enumerate(order.tolist()):
+            before = order[:count]
+            needed = (sizes[before] + sizes[at]) / 2 + gaps
+            share = np.abs(places[before] - places[at]) / needed
+            is_beside = share[:, 0] >= share[:, 1]
+            held = is_beside if axis == 0 else ~is_beside
+            if held.any():
+                least = (found[before, axis] + needed[:, axis])[held].max()
+                found[at, axis] = max(found[at, axis], least)
+    return found
+
+
+NODE_WIDTH = 168.0
+NODE_HEIGHT = 48.0
+_COLUMN_GAP = 56.0
+_ROW_GAP = 20.0
+_PADDING = 18.0
+_HEADER = 26.0
+_WITHOUT_FRAME = ("chunk", "store")
+"""Levels of single nodes: the chunks of an array are its drops."""
+_DRAWN_GAPS = (40.0, 24.0)
+_MOST_DRAWN = 2000
+"""A frame with more nodes has them in columns: each two nodes that were drawn are compared."""
+_DISTINCT = 0.75
+"""Share of the nodes of a frame that must have a place of their own; else they were not drawn by hand."""
+
+
+class LogicalShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical node: the row of its template, and where it is."""
+
+    template: int
+    key: str
+    name: str
+    category: str
+    is_app: bool
+    x: float
+    y: float
+
+
+class LogicalFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """A construct around logical nodes, with the number of its instances in one of the construct around it."""
+
+    name: str
+    kind: str
+    size: int
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class LogicalArrow(msgspec.Struct, frozen=True, kw_only=True):
+    """A link between two logical nodes: rows of their templates."""
+
+    source: int
+    target: int
+    is_carry: bool
+    is_streaming: bool
+
+
+class LogicalDrawing(msgspec.Struct, frozen=True, kw_only=True):
+    """A drawing of a logical graph; frames that are around others come first."""
+
+    width: float
+    height: float
+    node_width: float
+    node_height: float
+    nodes: tuple[LogicalShape, ...]
+    frames: tuple[LogicalFrame, ...]
+    arrows: tuple[LogicalArrow, ...]
+
+
+@dataclass
+class _Block:
+    """A frame with what is in it, or a single node."""
+
+    template: int = -1
+    name: str = ""
+    kind: str = ""
+    size: int = 0
+    inside: list["_Block"] = field(default_factory=list)
+    x: float = 0.0
+    y: float = 0.0
+    width: float = NODE_WIDTH
+    height: float = NODE_HEIGHT
+    drawn: Place | None = None
+
+
+def draw_logical(graph: PhysicalGraph) -> LogicalDrawing:
+    """Return the drawing of the logical graph of a physical graph."""
+    whole, path_of = _tree(graph)
+    ends = {(link.source, link.target) for link in graph.links if not link.carry and link.source != link.target}
+    _take_places(whole, _scaled(places_of(graph)))
+    _lay_out(whole, path_of, sorted(ends), depth=0)
+    nodes: list[LogicalShape] = []
+    frames: list[LogicalFrame] = []
+    _place(graph, whole, nodes, frames)
+    arrows = [
+        LogicalArrow(source=link.source, target=link.target, is_carry=link.carry, is_streaming=link.streaming)
+        for link in graph.links
+    ]
+    return LogicalDrawing(
+        width=whole.width,
+        height=whole.height,
+        node_width=NODE_WIDTH,
+        node_height=NODE_HEIGHT,
+        nodes=tuple(sorted(nodes, key=lambda node: node.template)),
+        frames=tuple(frames),
+        arrows=tuple(arrows),
+    )
+
+
+def _tree(graph: PhysicalGraph) -> tuple[_Block, list[list[_Block]]]:
+    """Return the block of the whole graph, and for each template the blocks around it and its own, outermost first."""
+    whole = _Block()
+    known: dict[tuple[str, ...], _Block] = {(): whole}
+    path_of: list[list[_Block]] = []
+    for row, template in enumerate(graph.templates):
+        path: tuple[str, ...] = ()
+        blocks = []
+        for axis in template.axes:
+            if axis.kind in _WITHOUT_FRAME:
+                continue
+            around = known[path]
+            path = (*path, axis.construct)
+            if path not in known:
+                known[path] = _Block(name=axis.name, kind=axis.kind, size=axis.size)
+                around.inside.append(known[path])
+            blocks.append(known[path])
+        own = _Block(template=row)
+        known[path].inside.append(own)
+        path_of.append([*blocks, own])
+    return whole, path_of
+
+
+def _lay_out(
+    around: _Block, path_of: Sequence[Sequence[_Block]], ends: Sequence[tuple[int, int]], *, depth: int
+) -> None:
+    """Place what is in a block relative to it, and set its size."""
+    for block in around.inside:
+        if block.template < 0:
+            inner = {id(one) for one in block.inside}
+            own = [
+                pair
+                for pair in ends
+                if all(len(path_of[end]) > depth + 1 and id(path_of[end][depth + 1]) in inner for end in pair)
+            ]
+            _lay_out(block, path_of, own, depth=depth + 1)
+    number = {id(block): at for at, block in enumerate(around.inside)}
+    pairs = {(number[id(path_of[source][depth])], number[id(path_of[target][depth])]) for source, target in ends}
+    pairs = {pair for pair in pairs if pair[0] != pair[1]}
+    if _is_drawn(around, pairs):
+        _as_drawn(around)
+    else:
+        _in_columns(around, pairs, number)
+    _enclose(around, is_frame=depth > 0)
+
+
+def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, int]) -> None:
+    """Place what is in a block in columns, each right of those that it depends on."""
+    layer = _layers(len(around.inside), pairs)
+    columns = [
+        [block for at, block in enumerate(around.inside) if layer[at] == one]
+        for one in range(max(layer, default=-1) + 1)
+    ]
+    heights = [sum(block.height for block in column) + _ROW_GAP * (len(column) - 1) for column in columns]
+    tallest = max(heights, default=0.0)
+    left = 0.0
+    before: dict[int, float] = {}
+    for column, height in zip(columns, heights, strict=True):
+        column.sort(
+            key=lambda block: _mean([before[one] for one, two in pairs if two == number[id(block)] and one in before])
+        )
+        wide = max(block.width for block in column)
+        down = (tallest - height) / 2
+        for block in column:
+            block.x, block.y = left + (wide - block.width) / 2, down
+            before[number[id(block)]] = down + block.height / 2
+            down += block.height + _ROW_GAP
+        left += wide + _COLUMN_GAP
+
+
+def _scaled(places: dict[int, Place]) -> dict[int, Place]:
+    """Return the places in units of the drawing."""
+    if not 0 < len(places) <= _MOST_DRAWN:
+        return {}
+    wide, high = NODE_WIDTH + _DRAWN_GAPS[0], NODE_HEIGHT + _DRAWN_GAPS[1]
+    scale = scale_for(np.array(list(places.values()), dtype=np.float64), wide, high)
+    return {row: (x * scale, y * scale) for row, (x, y) in places.items()}
+
+
+def _take_places(block: _Block, places: dict[int, Place]) -> None:
+    """Set where blocks were drawn: a frame is in the middle of what is in it."""
+    block.drawn = places.get(block.template)
+    if block.template < 0:
+        for inner in block.inside:
+            _take_places(inner, places)
+        block.drawn = _middle([inner.drawn for inner in block.inside if inner.drawn is not None])
+
+
+def _middle(places: Sequence[Place]) -> Place | None:
+    if not places:
+        return None
+    xs, ys = zip(*places, strict=True)
+    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
+
+
+def _is_drawn(around: _Block, pairs: set[tuple[int, int]]) -> bool:
+    """Whether all that is in a block has a place; what the translator added gets one between its neighbours."""
+    blocks = around.inside
+    known = {at: block.drawn for at, block in enumerate(blocks) if block.drawn is not None}
+    if not known or len({(round(x), round(y)) for x, y in known.values()}) < len(known) * _DISTINCT:
+        return False
+    near: dict[int, list[Place]] = {}
+    for one, two in [*pairs, *((two, one) for one, two in pairs)]:
+        if one not in known and two in known:
+            near.setdefault(one, []).append(known[two])
+    for at, places in near.items():
+        xs, ys = zip(*sorted(places), strict=True)
+        blocks[at].drawn = _mean(xs), _mean(ys)
+    return len(blocks) <= _MOST_DRAWN and all(block.drawn is not None for block in blocks)
+
+
+def _as_drawn(around: _Block) -> None:
+    """Place what is in a block where it was drawn, without overlaps."""
+    blocks = around.inside
+    wanted = np.array([block.drawn for block in blocks], dtype=np.float64)
+    sizes = np.array([(block.width, block.height) for block in blocks], dtype=np.float64)
+    for block, (x, y) in zip(blocks, separated(wanted, sizes, _DRAWN_GAPS).tolist(), strict=True):
+        block.x, block.y = x - block.width / 2, y - block.height / 2
+
+
+def _enclose(around: _Block, *, is_frame: bool) -> None:
+    """Move what is in a block to its upper left corner, and set its size."""
+    blocks = around.inside
+    side, top, least = (_PADDING, _HEADER + _PADDING, NODE_WIDTH) if is_frame else (0.0, 0.0, 0.0)
+    left = min((block.x for block in blocks), default=0.0)
+    upper = min((block.y for block in blocks), default=0.0)
+    for block in blocks:
+        block.x += side - left
+        block.y += top - upper
+    around.width = max(max((block.x + block.width for block in blocks), default=0.0) + side, least)
+    around.height = max((block.y + block.height for block in blocks), default=top) + side
+
+
+def _layers(count: int, pairs: set[tuple[int, int]]) -> list[int]:
+    """Return the longest path to each block; of blocks that depend on each other, the first one begins."""
+    waiting = [sum(target == one for _, target in pairs) for one in range(count)]
+    layer = [0] * count
+    left = set(range(count))
+    while left:
+        ready = sorted(one for one in left if waiting[one] <= 0) or [min(left)]
+        for one in ready:
+            left.discard(one)
+            for source, target in pairs:
+                if source == one and target in left:
+                    layer[target] = max(layer[target], layer[one] + 1)
+                    waiting[target] -= 1
+    return layer
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _place(graph: PhysicalGraph, block: _Block, nodes: list[LogicalShape], frames: list[LogicalFrame]) -> None:
+    """Add what is in a block, which has its place, to the nodes and frames."""
+    for inner in block.inside:
+        inner.x += block.x
+        inner.y += block.y
+        left, top = inner.x, inner.y
+        if inner.template < 0:
+            frames.append(
+                LogicalFrame(
+                    name=inner.name,
+                    kind=inner.kind,
+                    size=inner.size,
+                    x=left,
+                    y=top,
+                    width=inner.width,
+                    height=inner.height,
+                )
+            )
+            _place(graph, inner, nodes, frames)
+            continue
+        template = graph.templates[inner.template]
+        nodes.append(
+            LogicalShape(
+                template=inner.template,
+                key=template.key,
+                name=template.app_name or template.name,
+                category=template.category,
+                is_app=template.kind is Kind.APP,
+                x=left,
+                y=top,
+            )
+        )

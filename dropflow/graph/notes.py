@@ -1,0 +1,169 @@
+"""How a graph was planned: a note that graph files and sessions keep, so that a clone is planned in the same way."""
+
+import platform
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.version import __version__
+
+__all__ = [
+    "DRAWN",
+    "FARTHEST",
+    "LOGICAL",
+    "PLANNING",
+    "SOFTWARE",
+    "LogicalNote",
+    "Place",
+    "logical_of",
+    "note_logical",
+    "note_planning",
+    "note_software",
+    "place_note",
+    "places_of",
+    "planning_of",
+    "software_of",
+    "with_more_settings",
+]
+
+
+PLANNING = "planning"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+def note_planning(graph: PhysicalGraph, options: Mapping[str, Any]) -> PhysicalGraph:
+    """Return the graph with a note of the options of its plan, by their names."""
+    return replace(graph, meta={**graph.meta, PLANNING: msgspec.json.encode(dict(options)).decode()})
+
+
+def planning_of(graph: PhysicalGraph) -> dict[str, Any]:
+    """Return the options of the plan of a graph, by their names; empty if they are not known."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(PLANNING, ""), type=dict[str, Any])
+    return {}
+
+
+# With which versions of programs a graph was run: a note that graph files and sessions keep.
+
+SOFTWARE = "software"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+def note_software(graph: PhysicalGraph) -> PhysicalGraph:
+    """Return the graph with a note of the versions of dropflow and Python in this process."""
+    versions = {"dropflow": __version__, "Python": platform.python_version()}
+    return replace(graph, meta={**graph.meta, SOFTWARE: msgspec.json.encode(versions).decode()})
+
+
+def software_of(graph: PhysicalGraph) -> dict[str, str]:
+    """Return the versions of programs by their names; empty if they were not recorded."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(SOFTWARE, ""), type=dict[str, str])
+    return {}
+
+
+# The logical graph that a physical graph was made from: a note, which graph files and sessions keep.
+#
+# With it a session can be run again with other values (``dropflow clone``). It has the file as it was
+# read, and the configuration and the settings that were applied to it.
+
+LOGICAL = "logical"
+"""Name of the note in `PhysicalGraph.meta`."""
+_LONGEST = 16 << 20
+_LONGEST_PACKED = 4 << 20
+
+
+class LogicalNote(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical graph and its values.
+
+    Attributes
+    ----------
+    document : bytes
+        The file.
+    configuration : str
+        Id or name of the configuration that was used; empty for the active one.
+    settings : tuple of str
+        ``NODE.PARAM=VALUE``, in the order in which they were applied.
+    """
+
+    document: bytes
+    configuration: str = ""
+    settings: tuple[str, ...] = ()
+
+
+class _Packed(msgspec.Struct):
+    zlib: bytes
+    configuration: str = ""
+    settings: tuple[str, ...] = ()
+
+
+def note_logical(document: bytes, *, configuration: str | None, settings: Mapping[str, Any] | Sequence[str]) -> str:
+    """Return the note of a logical graph; empty if the file is larger than 16 MiB, or than 4 MiB compressed."""
+    packed = zlib.compress(document, 6) if len(document) <= _LONGEST else b""
+    if not packed or len(packed) > _LONGEST_PACKED:
+        return ""
+    if isinstance(settings, Mapping):
+        settings = [f"{name}={_text(value)}" for name, value in settings.items()]
+    note = _Packed(packed, configuration or "", tuple(settings))
+    return msgspec.json.encode(note).decode()
+
+
+def logical_of(graph: PhysicalGraph) -> LogicalNote | None:
+    """Return the logical graph that a graph was made from; None if it is not known."""
+    with suppress(msgspec.MsgspecError, zlib.error):
+        note = msgspec.json.decode(graph.meta.get(LOGICAL, ""), type=_Packed)
+        unpack = zlib.decompressobj()
+        document = unpack.decompress(note.zlib, _LONGEST)
+        if unpack.eof:
+            return LogicalNote(document=document, configuration=note.configuration, settings=note.settings)
+    return None
+
+
+def with_more_settings(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    """Return settings with further ones, which replace those of the same parameters."""
+    replaced = {_address(setting) for setting in more}
+    return (*(setting for setting in known if _address(setting) not in replaced), *more)
+
+
+def _address(setting: str) -> str:
+    return setting.partition("=")[0].strip().removeprefix("global.")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# Where an editor drew the logical nodes: a note of a physical graph, which graph files and sessions
+# keep.
+#
+# The note is JSON: ``[x, y]`` by the key of each template, in whole units of the editor.
+
+DRAWN = "drawn"
+"""Name of the note in `PhysicalGraph.meta`."""
+FARTHEST = 1e6
+"""Coordinates beyond this are not used: they would make all nodes invisibly small."""
+
+Place = tuple[float, float]
+
+
+def place_note(places: Mapping[str, Place]) -> str:
+    """Return the note of places by the key of their logical node."""
+    return msgspec.json.encode({key: (round(x), round(y)) for key, (x, y) in places.items()}).decode()
+
+
+def places_of(graph: PhysicalGraph) -> dict[int, Place]:
+    """Return where templates were drawn, by row. A note that cannot be read is like none: it is only about looks."""
+    found: dict[str, Place] = {}
+    with suppress(msgspec.MsgspecError):
+        found = msgspec.json.decode(graph.meta.get(DRAWN, "{}"), type=dict[str, Place])
+    rows = {template.key: row for row, template in enumerate(graph.templates)}
+    return {
+        rows[key]: place
+        for key, place in found.items()
+        if key in rows and all(abs(number) <= FARTHEST for number in place)
+    }

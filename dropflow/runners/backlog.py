@@ -1,0 +1,174 @@
+"""The attempts that a worker process has, by what they are expected to cost, and how many more it can be given."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dropflow.clock import Clock
+from dropflow.engine.api import LONG_SECONDS, Task
+from dropflow.graph.templates import Template
+
+__all__ = [
+    "AHEAD_SECONDS",
+    "MOST_AHEAD",
+    "NO_ROOM",
+    "Backlog",
+    "ExpectedSeconds",
+    "PoolClock",
+    "Room",
+]
+
+
+# The time of a pool's thread, which does not count the time in which this process was stopped.
+
+_LATE_SECONDS = 0.5
+
+
+class PoolClock:
+    """Advances once per turn of the pool's thread. A suspended laptop must not look like workers that hang.
+
+    Parameters
+    ----------
+    clock : Clock
+        Real time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = 0.0
+        """Seconds."""
+        self._clock = clock
+        self._read = clock.monotonic()
+
+    def advance(self, timeout: float | None) -> None:
+        """Add the time since the last call, but at most a little more than the `timeout` that the thread waited."""
+        read = self._clock.monotonic()
+        passed, self._read = read - self._read, read
+        self.now += passed if timeout is None else min(passed, timeout + _LATE_SECONDS)
+
+
+MOST_AHEAD = 512
+"""The most attempts that a worker is given ahead."""
+AHEAD_SECONDS = 0.02
+"""What the attempts that a worker is given ahead cost together. A message to a worker and its answer take the pool and
+the session 0.3 ms, however many attempts are in them."""
+
+
+class Room(NamedTuple):
+    """What a worker can be given: the greater the better.
+
+    Attributes
+    ----------
+    seconds : float
+        What the attempts may cost together. The first of them may cost more.
+    attempts : int
+        How many it may be given; 0 for none.
+    """
+
+    seconds: float
+    attempts: int
+
+
+NO_ROOM = Room(-1.0, 0)
+
+
+class Backlog:
+    """What the attempts that a worker has are expected to cost. None waits behind one that takes long, or may."""
+
+    __slots__ = ("_costs", "_longs", "_sum")
+
+    def __init__(self) -> None:
+        self._costs: dict[int, float] = {}
+        self._sum, self._longs = 0.0, 0
+        """Of the short attempts together, and the number of the long ones."""
+
+    def add(self, number: int, cost: float) -> None:
+        """Add an attempt by its number; `cost` is inf if nothing is known."""
+        self._costs[number] = cost
+        if cost >= LONG_SECONDS:
+            self._longs += 1
+        else:
+            self._sum += cost
+
+    def remove(self, number: int) -> None:
+        """Remove an attempt."""
+        cost = self._costs.pop(number)
+        if cost >= LONG_SECONDS:
+            self._longs -= 1
+        else:
+            # Sums of floats are not exact.
+            self._sum = self._sum - cost if self._costs else 0.0
+
+    @property
+    def has_long(self) -> bool:
+        """Whether one of the attempts takes long, or may."""
+        return self._longs > 0
+
+    @property
+    def room(self) -> Room:
+        """How many attempts can be added."""
+        count = len(self._costs)
+        if self._longs or count >= MOST_AHEAD:
+            return NO_ROOM
+        spare = AHEAD_SECONDS - self._sum
+        if spare > 0.0:
+            return Room(spare, MOST_AHEAD - count)
+        return Room(0.0, 1) if count == 1 else NO_ROOM  # so that the next one is there when this one ends
+
+
+# How long the next attempts of a session are expected to take, and how much to write, from those that
+# have ended.
+
+_UNKNOWN = float("inf")
+_WEIGHT = 0.3
+"""What the last attempt counts in the mean."""
+_SECONDS_PER_BYTE = AHEAD_SECONDS / (4 << 20)
+"""What a worker is given ahead writes 4 MB at most. That is held until others read it: with 20 ms for attempts of any
+size, ten times as many values of 0.5 MB were held as the order of execution needs."""
+
+
+class ExpectedSeconds:
+    """Exponentially weighted means of the seconds of attempts, and of the bytes that they write, by template.
+
+    An attempt of a template that none has ended of takes as long as other applications, or other data, did last. The
+    two are apart: data without producers take nearly no time, and say nothing about applications.
+
+    Parameters
+    ----------
+    templates : sequence of Template
+        Those of the session.
+    """
+
+    __slots__ = ("_kinds", "_of_kind", "_of_template", "_written")
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self._kinds = [int(template.kind) for template in templates]
+        self._of_kind = dict.fromkeys(self._kinds, _UNKNOWN)
+        self._of_template = [_UNKNOWN] * len(templates)
+        self._written = [0.0] * len(templates)
+
+    def note(self, template: int, seconds: float, written: int = 0) -> None:
+        """Add the time of an attempt that has ended, and the bytes that it wrote."""
+        kind = self._kinds[template]
+        before = self._of_template[template]
+        self._written[template] = written if before == _UNKNOWN else _mean(self._written[template], written)
+        self._of_template[template] = _mean(self._of_template[template], seconds)
+        self._of_kind[kind] = _mean(self._of_kind[kind], seconds)
+
+    def of(self, template: int) -> float:
+        """Return the seconds that an attempt is expected to take; inf if nothing is known."""
+        seconds = self._of_template[template]
+        return self._of_kind[self._kinds[template]] if seconds == _UNKNOWN else seconds
+
+    def cost(self, template: int) -> float:
+        """Return what an attempt counts when a worker is given it ahead: its seconds, and some for what it writes.
+
+        What it writes alone does not make it a long one, behind which no other attempt waits.
+        """
+        return self.of(template) + min(self._written[template] * _SECONDS_PER_BYTE, AHEAD_SECONDS)
+
+    def together(self, tasks: Iterable[Task]) -> float:
+        """Return what attempts count together when a worker is given them ahead."""
+        return sum(self.cost(task.template) for task in tasks)
+
+
+def _mean(before: float, seconds: float) -> float:
+    return seconds if before == _UNKNOWN else before + _WEIGHT * (seconds - before)

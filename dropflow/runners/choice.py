@@ -1,0 +1,295 @@
+"""The runner of a session: threads for applications that wait; for the others worker processes, threads or an engine.
+
+The modules of engines import their packages, so they are imported when a session needs them.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dropflow.apps.component_findings import with_time_limit
+from dropflow.apps.execute import LocalExecutor
+from dropflow.apps.registry import app_class
+from dropflow.data.shm_directory import WorkspaceParts
+from dropflow.data.workspace import Workspace
+from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Runner, StreamOpened, Task, members
+from dropflow.engine.host_memory import host_memory
+from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.graph.notes import planning_of
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind, ResourceNeeds, Template
+from dropflow.runners.capacity import Capacity, unusual_needs
+from dropflow.runners.content_relay import ContentRelay
+from dropflow.runners.dispatcher import RunnerQueue
+from dropflow.runners.engine import Engine
+from dropflow.runners.external import ExternalRunner
+from dropflow.runners.external_store import ContentStore
+from dropflow.runners.inline import InlineRunner, MixedRunner
+from dropflow.runners.pool import ProcessRunner, WorkerPool
+from dropflow.runners.runner_choice import RUNNERS, RunnerChoice, parse_runner
+from dropflow.runners.threads import ThreadRunner
+from dropflow.stopping import GRACE_SECONDS
+
+__all__ = [
+    "RUNNERS",
+    "LimitedRunner",
+    "capacity_notes",
+    "make_runner",
+]
+
+
+# Limits how many processors the attempts of a session use at a time: the degree of parallelism that a
+# plan was given.
+#
+# It is a runner around any other one. What would exceed the limit waits here, in the order of
+# priorities, and none overtakes another one that waits. Data, which take no processor, do not wait.
+
+_NOTHING = ResourceNeeds(0)
+
+
+class LimitedRunner:
+    """Gives the attempts of a session to another runner as long as they use at most so many processors.
+
+    Parameters
+    ----------
+    runner : Runner
+        Where attempts run.
+    spec : ExecutorSpec
+        Its templates say what their attempts declare.
+    cpus : int
+        The limit. An attempt that declares more runs alone.
+    """
+
+    def __init__(self, runner: Runner, spec: ExecutorSpec, cpus: int) -> None:
+        self.window = runner.window
+        self._runner = runner
+        self._is_app = tuple(template.kind is Kind.APP for template in spec.templates)
+        self._capacity = Capacity(cpus)
+        # Guards the queue and what is taken: results come from any thread.
+        self._lock = threading.Lock()
+        self._queue = RunnerQueue(0, spec, self._answer)
+        self._deliver: ResultSink = self._answer
+        self._taken: dict[tuple[int, int], ResourceNeeds] = {}
+        """What the attempts that were given to the runner take; of a chain, its last one."""
+
+    def _answer(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
+        """Deliver the answers for attempts that wait here."""
+        self._deliver(results)
+
+    def start(self, deliver: ResultSink) -> None:
+        """Start the runner."""
+        self._deliver = deliver
+        self._runner.start(self._take_results)
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Submit what fits, and queue the rest."""
+        with self._lock:
+            begin = [task for task in tasks if not self._is_app[task.template]]
+            self._queue.add([task for task in tasks if self._is_app[task.template]])
+            begin += self._admitted()
+        if begin:
+            self._runner.submit(begin)
+
+    def _admitted(self) -> list[Task]:
+        """Remove and return the first attempts of the queue that fit, and note what they take."""
+        found: list[Task] = []
+        for queue in (self._queue.suspects, self._queue.pending):
+            while queue:
+                needs = self._capacity.admitted(ResourceNeeds(self._queue.needs_of(queue[0]).cpus))
+                if not self._capacity.fits(needs):
+                    return found
+                self._capacity.take(needs)
+                task = queue.popleft()
+                last = members(task)[-1]
+                self._taken[last.drop, last.attempt] = needs
+                found.append(task)
+        return found
+
+    def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
+        self._deliver(results)
+        with self._lock:
+            for result in results:
+                if isinstance(result, AttemptResult):
+                    self._capacity.free(self._taken.pop((result.drop, result.attempt), _NOTHING))
+            begin = self._admitted()
+        if begin:
+            self._runner.submit(begin)
+
+    @property
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts run."""
+        return self._runner.running
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Stop an attempt, or answer it if it waits here."""
+        with self._lock:
+            self._queue.abort(drop, attempt)
+        self._runner.abort(drop, attempt, grace)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`."""
+        self._runner.hold(is_held=is_held)
+        with self._lock:
+            self._queue.hold(is_held=is_held)
+            begin = self._admitted()
+        if begin:
+            self._runner.submit(begin)
+
+    def give_back(self) -> Sequence[Task]:
+        """Return what waits here and in the runner."""
+        returned = self._runner.give_back()
+        with self._lock:
+            for task in returned:
+                last = members(task)[-1]
+                self._capacity.free(self._taken.pop((last.drop, last.attempt), _NOTHING))
+            return (*self._queue.give_back(), *returned)
+
+    def interrupt(self) -> None:
+        """Interrupt the runner."""
+        self._runner.interrupt()
+
+    def close(self) -> None:
+        """Forget what waits, and close the runner."""
+        with self._lock:
+            self._queue.clear()
+        self._runner.close()
+
+
+_WAITING_THREADS = 64
+
+
+def make_runner(
+    graph: PhysicalGraph,
+    workspace: Workspace,
+    kind: str = "processes",
+    workers: int | None = None,
+    *,
+    pool: WorkerPool | None = None,
+    until: float = 0.0,
+    folder: str = "",
+    parts: int | None = None,
+) -> Runner:
+    """Return the runner of one session.
+
+    If the plan of the graph was given a degree of parallelism, the session uses at most so many processors at a time
+    for each part that it has.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        Of the session's repository.
+    kind : str
+        One of `RUNNERS`, an engine with its address, or a function that makes a runner: see `parse_runner`. Unless it
+        is ``inline``, applications that only wait run in threads of their own.
+    workers : int, optional
+        Threads or processes; by default one per core that this process may use. Of an engine that is there, how many
+        attempts it gets at a time; by default as many as its workers take.
+    pool : WorkerPool, optional
+        Worker processes to share with other sessions, for the kind ``processes``; by default the session has its own.
+    until : float
+        Walltime, in seconds since the epoch; 0 for none.
+    folder : str
+        Working directory of worker processes; by default ``files`` in the session directory.
+    parts : int, optional
+        How many parts of the graph the session has; by default all of them.
+
+    Raises
+    ------
+    BadParameterError
+        There is no such kind.
+    MissingDependencyError
+        The package of an engine is not installed.
+    BadGraphError
+        It cannot run the MPI jobs or the streams of the graph.
+    """
+    choice = parse_runner(kind)
+    choice.refuse_unusable(graph)
+    spec = ExecutorSpec(
+        session=workspace.session,
+        directory=workspace.directory,
+        templates=tuple(with_time_limit(template) for template in graph.templates),
+        links=graph.links,
+        prefix=graph.prefix,
+        folder=folder,
+        durable=workspace.durable,
+        until=until,
+        tag=workspace.tag,
+    )
+    runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
+    dop = planning_of(graph).get("dop")
+    if not isinstance(dop, int) or dop < 1 or choice.kind == "inline":
+        return runner
+    return LimitedRunner(runner, spec, dop * (graph.parts if parts is None else max(parts, 1)))
+
+
+def _unlimited(
+    graph: PhysicalGraph,
+    spec: ExecutorSpec,
+    workspace: Workspace,
+    choice: RunnerChoice,
+    *,
+    workers: int | None,
+    pool: WorkerPool | None,
+) -> Runner:
+    """Return the runner of one session, whatever its plan was given."""
+    ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+    # The ranks of a job come one after the other, and all of them wait until the job has ended.
+    threads = max(_WAITING_THREADS, 2 * ranks)
+    if choice.kind == "inline":
+        return InlineRunner(LocalExecutor(spec))
+    count = workers or len(os.sched_getaffinity(0))
+    waits = [template.kind is Kind.APP and _waits(template) for template in graph.templates]
+    if all(waits):
+        return ThreadRunner(LocalExecutor(spec), threads=threads)
+    computing: Runner
+    if choice.kind == "threads":
+        computing = ThreadRunner(LocalExecutor(spec), threads=count, templates=spec.templates)
+    elif choice.kind == "processes":
+        computing = pool.runner(spec) if pool is not None else ProcessRunner(spec, workers=count)
+    elif choice.is_engine:
+        computing = _external(graph, spec, workspace, choice, workers)
+        # Initial contents are on this host.
+        waits = [found or template.kind is Kind.DATA for found, template in zip(waits, graph.templates, strict=True)]
+    else:
+        computing = choice.factory()(spec, workers)
+    if not any(waits):
+        return computing
+    return MixedRunner(waiting=ThreadRunner(LocalExecutor(spec), threads=threads), computing=computing, waits=waits)
+
+
+def _external(
+    graph: PhysicalGraph, spec: ExecutorSpec, workspace: Workspace, choice: RunnerChoice, workers: int | None
+) -> ExternalRunner:
+    count = workers or len(os.sched_getaffinity(0))
+    engine: Engine
+    if choice.kind == "dask":
+        from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - see above
+
+        engine = DaskEngine(choice.address, count)
+    else:
+        from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - see above
+
+        engine = RayEngine(choice.address, workers if choice.address else count)
+    places = graph.places
+    engine = ContentRelay(engine, WorkspaceParts(workspace), ContentStore(choice.contents) if choice.contents else None)
+    return ExternalRunner(engine, spec, most=workers, places=places, place_of=graph.part if places else None)
+
+
+def capacity_notes(graph: PhysicalGraph, kind: str, workers: int | None = None) -> tuple[str, ...]:
+    """Return a note on each application that declares more processors or memory than its runner has, or no size."""
+    if parse_runner(kind).kind not in ("threads", "processes"):
+        return ()  # one attempt at a time, or hosts that are not known here
+    used = [graph.templates[row] for row in np.unique(graph.template).tolist()]
+    return unusual_needs(used, workers or len(os.sched_getaffinity(0)), host_memory().limit.bytes)
+
+
+def _waits(template: Template) -> bool:
+    """Whether the attempts of a node only wait. The class of a node on other hosts may not be installed here."""
+    try:
+        return app_class(template).waits
+    except (UnknownComponentError, MissingDependencyError) as error:
+        if error.of_host:
+            return False
+        raise

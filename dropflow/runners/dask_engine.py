@@ -1,0 +1,498 @@
+"""Batches as tasks of Dask, on a cluster that is there, or on one in this process.
+
+Dask's scheduler decides which worker runs a batch, and shows it under the name of its node. A worker plugin holds the
+`Host` of the session in each worker. Workers get it when they have been checked, and not from the scheduler as they
+come: one that cannot load a plugin of the scheduler ends. Messages that are not batches (aborts, recalls, pings) go
+around the queue of tasks, by ``Client.run``.
+
+Dask repeats the tasks of a lost worker by itself, which would hide the loss from the session, and run one attempt
+twice. Its scheduler reports the loss before it repeats anything: then the batch is cancelled, and the session decides.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from pydoc import locate
+from typing import Any
+
+import msgspec
+from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
+from distributed.comm import get_address_host
+
+from dropflow.engine.api import ExecutorSpec
+from dropflow.errors import DropflowError, LinkError, WorkerDiedError, WorkerStartError
+from dropflow.exception_text import summary_of
+from dropflow.runners.engine import (
+    AttemptKey,
+    Batch,
+    BatchAnswer,
+    EngineEvents,
+    WorkerView,
+    decode_answer,
+    decode_answers,
+    decode_batch,
+    decode_spec,
+    encode,
+)
+from dropflow.runners.external import refuse_silent
+from dropflow.runners.external_host import (
+    Host,
+    HostView,
+    OwnDirectory,
+    look,
+    probe_file,
+    refuse_other_versions,
+    share_directory,
+    view_of,
+)
+
+__all__ = [
+    "DaskEngine",
+]
+
+
+_LOG = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 10.0
+_WORKER_SECONDS = 60.0
+"""How long a cluster may take to have its first worker."""
+_CLOSE_SECONDS = 8.0
+_VERSION = "dropflow.version.__version__"
+
+
+class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
+    """The host of one session in each worker of Dask.
+
+    Parameters
+    ----------
+    name : str
+        Name of the plugin.
+    spec : bytes
+        The `ExecutorSpec`.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from it.
+    is_shared : bool
+        Whether workers use the session directory, or have directories of their own.
+    """
+
+    def __init__(self, name: str, spec: bytes, factory: str, *, is_shared: bool) -> None:
+        self.name = name
+        self._spec, self._factory, self._is_shared = spec, factory, is_shared
+        self.host: Host | None = None
+
+    def setup(self, worker: Worker) -> None:
+        """Make the host. Its processes start with the first batch."""
+        self.host = Host(
+            decode_spec(self._spec),
+            workers=worker.state.nthreads,
+            name=worker.address,
+            factory=self._factory,
+            own=None if self._is_shared else OwnDirectory(worker.local_directory),
+        )
+
+    async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
+        """Stop what runs."""
+        if self.host is not None:
+            await asyncio.to_thread(self.host.close)
+
+
+def _host(worker: Worker, name: str) -> Host:
+    return worker.plugins[name].host  # type: ignore[no-any-return]
+
+
+async def _begin(plugin: SessionPlugin, dask_worker: Worker) -> None:
+    await dask_worker.plugin_add(plugin, name=plugin.name, catch_errors=False)
+
+
+async def _leave(name: str, dask_worker: Worker) -> None:
+    if name in dask_worker.plugins:
+        await dask_worker.plugin_remove(name=name)
+
+
+def _run(name: str, data: bytes) -> bytes:
+    worker = get_worker()
+    if name not in worker.plugins:  # it has come just now
+        batch = decode_batch(data)
+        return encode(BatchAnswer(batch.number, worker.address, (), batch.tasks))
+    return _host(worker, name).run(data)
+
+
+def _abort(name: str, attempts: Sequence[AttemptKey], grace: float, dask_worker: Worker) -> None:
+    _host(dask_worker, name).abort([(drop, attempt) for drop, attempt in attempts], grace)
+
+
+async def _recall(name: str, numbers: Sequence[int], dask_worker: Worker) -> bytes:
+    return await asyncio.to_thread(_host(dask_worker, name).recall, numbers)
+
+
+def _discard(name: str, number: int, dask_worker: Worker) -> None:
+    _host(dask_worker, name).discard(number)
+
+
+def _ping(name: str, dask_worker: Worker) -> None:
+    _host(dask_worker, name).ping()
+
+
+async def _serve(name: str, data: bytes, dask_worker: Worker) -> bytes:
+    return await asyncio.to_thread(_host(dask_worker, name).serve, data)
+
+
+async def _look(path: str, token: str, dask_worker: Worker) -> Mapping[str, Any]:
+    # Not as a `HostView`, whose fields may be others in another version.
+    view = await asyncio.to_thread(look, path, token, dask_worker.local_directory, str(dask_worker.name))
+    return msgspec.structs.asdict(view)
+
+
+class DaskEngine:
+    """`dropflow.runners.engine.Engine` of Dask.
+
+    Parameters
+    ----------
+    address : str
+        Of a scheduler, such as ``tcp://host:8786``; empty for a cluster in this process.
+    workers : int
+        How many attempts a cluster in this process runs at a time.
+    """
+
+    name = "Dask"
+
+    def __init__(self, address: str, workers: int) -> None:
+        self._address, self._count = address, workers
+        self._plugin = f"dropflow-{secrets.token_hex(4)}"
+        self._cluster: LocalCluster | None = None
+        self._client: Any = None
+        self._events: EngineEvents | None = None
+        self._directory = ""
+        self._closing = False
+        self._is_shared = True
+        self._session: SessionPlugin | None = None
+        # Of the thread of the client's loop.
+        self._futures: dict[int, Any] = {}
+        self._number_of: dict[str, int] = {}
+        self._batches: dict[int, tuple[Batch, Collection[str]]] = {}
+        """The batches that Dask has, and the only workers that may run each; none for any."""
+        self._views: dict[str, HostView] = {}
+        self._slots: dict[str, int] = {}
+        self._unusable: set[str] = set()
+        self._tasks: set[Any] = set()
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the scheduler, or start a cluster, and check its workers."""
+        self._events, self._directory = events, spec.directory
+        self._connect()
+        try:
+            workers: Sequence[WorkerView] = self._call(self._prepare(spec, factory), _CONNECT_SECONDS + _WORKER_SECONDS)
+        except TimeoutError as error:
+            raise LinkError(
+                f"the workers of the Dask cluster did not answer in {_WORKER_SECONDS:g} s", where=self._address
+            ) from error
+        return workers
+
+    def _connect(self) -> None:
+        if not self._address:
+            # In this process: workers that are processes of their own would import the script that calls this.
+            self._cluster = LocalCluster(
+                n_workers=1,
+                threads_per_worker=self._count,
+                processes=False,
+                dashboard_address=None,
+                # Otherwise its HTTP servers listen on all interfaces, and warn if another cluster has port 8787.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                worker_dashboard_address="127.0.0.1:0",
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        else:
+            refuse_silent("dask", self._address, _CONNECT_SECONDS)
+        try:
+            self._client = Client(self._cluster or self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise LinkError(
+                f"there is no Dask scheduler that answers: {summary_of(error)}",
+                where=self._address,
+                hint="give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
+            ) from error
+
+    async def _prepare(self, spec: ExecutorSpec, factory: str) -> Sequence[WorkerView]:
+        """Check the workers, and give each a host."""
+        client = self._client
+        try:
+            await client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+        except TimeoutError as error:
+            text = f"the Dask cluster has no workers, and none came in {_WORKER_SECONDS:g} s"
+            raise WorkerStartError(text, where=self._address, hint="start one: dask worker ADDRESS") from error
+        views = await _views_of(client, self._directory, ())
+        refuse_other_versions(self.name, views)
+        self._is_shared = share_directory(views)
+        self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
+        client.subscribe_topic("all", self._on_event)
+        self._views = await _begun(client, self._session, views)
+        return await self._workers()
+
+    async def _workers(self) -> Sequence[WorkerView]:
+        """Return the workers that can be used now."""
+        slots: Mapping[str, int] = await self._client.nthreads()
+        come = slots.keys() - self._views.keys() - self._unusable
+        self._unusable |= come
+        await asyncio.gather(*map(self._add, come))
+        if come:  # it took a while
+            slots = await self._client.nthreads()
+        for address in self._views.keys() - slots.keys():
+            del self._views[address]
+        self._slots |= slots
+        self._unusable = (self._unusable & slots.keys()) - self._views.keys()
+        return [
+            WorkerView(
+                address,
+                count,
+                (get_address_host(address), self._views[address].host),
+                0 if self._is_shared else self._views[address].room,
+                self._views[address].alias,
+            )
+            for address, count in slots.items()
+            if address in self._views
+        ]
+
+    async def _add(self, address: str) -> None:
+        """Use a worker that has come, if it can take part."""
+        assert self._session is not None  # noqa: S101 - `_prepare` has made it
+        try:
+            views = await _views_of(self._client, self._directory, [address])
+            refuse_other_versions(self.name, views)
+            if self._is_shared and not share_directory(views):
+                raise WorkerStartError(f"{address} cannot use the session directory: {views[address].problem}")
+            self._views |= await _begun(self._client, self._session, views)
+        except DropflowError as error:
+            _LOG.warning("a worker of Dask that has come is not used: %s", error.text)
+
+    async def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """Process what the scheduler reports on its workers."""
+        _, message = event
+        action = message.get("action") if isinstance(message, Mapping) else None
+        if self._closing or action not in ("add-worker", "remove-worker"):
+            return
+        worker = str(message["worker"])
+        if action == "remove-worker":
+            self._views.pop(worker, None)
+            keys = (*message["processing-tasks"], *message["lost-computed-tasks"])
+            numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
+            # A worker has a task more than it runs. Which one waits there is no fault of its attempt.
+            begun = self._slots.pop(worker, len(numbers))
+            for number in numbers[:begun]:
+                self._lose(number, f"the Dask worker {worker} has left the cluster")
+            for number in numbers[begun:]:
+                if number in self._batches:
+                    self._take_back(number, self._batches[number][0])
+            for number, (batch, only) in tuple(self._batches.items()):
+                if only and self._views.keys().isdisjoint(only):
+                    self._take_back(number, batch)
+        with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
+            self._report().workers(await self._workers())
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
+        """Make a batch a task of Dask."""
+        key = f"{name}-{self._plugin[9:]}-{batch.number}"
+        self._post(lambda: self._follow(batch, key, workers, only=only))
+
+    def call(self, worker: str, data: bytes) -> "Future[bytes]":
+        """Call the host of a worker, in the thread of the client's loop."""
+        return asyncio.run_coroutine_threadsafe(self._served(worker, data), self._client.loop.asyncio_loop)
+
+    async def _served(self, worker: str, data: bytes) -> bytes:
+        found = await self._client.run(_serve, self._plugin, data, workers=[worker], on_error="return")
+        answer = found.get(worker)
+        if isinstance(answer, bytes):
+            return answer
+        raise answer if isinstance(answer, Exception) else WorkerDiedError(f"the Dask worker {worker} has left")
+
+    async def _follow(self, batch: Batch, key: str, workers: Sequence[str], *, only: bool) -> None:
+        """Submit a batch, and report its answer."""
+        number = batch.number
+        chosen = [one for one in workers if one in self._views]
+        if only and not chosen:
+            self._report().lost(number, f"the Dask worker {', '.join(workers)} has left the cluster")
+            return
+        if not self._views:
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
+            return
+        is_hint = bool(chosen) and not self._unusable and not only
+        if not chosen and self._unusable:
+            chosen = list(self._views)
+        client = self._client
+        try:
+            future = client.submit(
+                _run,
+                self._plugin,
+                encode(batch),
+                key=key,
+                pure=False,
+                workers=chosen or None,
+                allow_other_workers=is_hint,
+            )
+            self._futures[number], self._number_of[key] = future, number
+            self._batches[number] = batch, () if is_hint else chosen
+            answer = decode_answer(await future)
+        except ImportError:
+            # A worker without dropflow has come and got it, before it was checked.
+            self._take_back(number, batch)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of Dask, or of the worker
+            if number in self._futures or client.status == "closed":
+                self._lose(number, summary_of(error))
+        else:
+            if number in self._futures:
+                self._report().answered(answer, True)
+        finally:
+            self._futures.pop(number, None)
+            self._batches.pop(number, None)
+            self._number_of.pop(key, None)
+
+    def _take_back(self, number: int, batch: Batch) -> None:
+        """Have the attempts of a batch that no worker has begun wait again."""
+        future = self._futures.pop(number, None)
+        if future is not None:
+            self._batches.pop(number, None)
+            self._spawn(future.cancel(force=True))
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
+
+    def _lose(self, number: int, why: str) -> None:
+        future = self._futures.pop(number, None)
+        self._batches.pop(number, None)
+        if future is not None:
+            self._spawn(future.cancel(force=True))
+            self._spawn(self._run_all(_discard, number))
+        self._report().lost(number, why)
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, on any worker."""
+        self._post(lambda: self._run_all(_abort, list(attempts), grace))
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        if numbers:
+            self._post(lambda: self._collect(list(numbers)))
+
+    async def _collect(self, numbers: Sequence[int]) -> None:
+        for data in (await self._run_all(_recall, numbers)).values():
+            if isinstance(data, bytes):
+                for answer in decode_answers(data):
+                    self._report().answered(answer, False)
+
+    def discard(self, number: int) -> None:
+        """Cancel the task of a batch, and stop what runs of it."""
+
+        async def cancel() -> None:
+            future = self._futures.pop(number, None)
+            if future is not None:
+                self._spawn(self._run_all(_discard, number))
+                await future.cancel(force=True)
+
+        self._post(cancel)
+
+    def ping(self) -> None:
+        """Tell all workers that the session is alive, and check the connection."""
+        if self._client.status == "closed" and not self._closing:
+            self._report().broken(f"the connection to its scheduler at {self._address} was lost")
+            return
+        self._post(lambda: self._run_all(_ping))
+
+    async def _run_all(self, function: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+        """Call a function in the event loop of all workers that have a host."""
+        workers = list(self._views) if self._unusable else None
+        try:
+            found: Mapping[str, Any] = await self._client.run(
+                function, self._plugin, *arguments, workers=workers, on_error="return"
+            )
+        except Exception:  # noqa: BLE001 - the scheduler is away: `ping` notices that
+            return {}
+        return found
+
+    def _report(self) -> EngineEvents:
+        assert self._events is not None  # noqa: S101 - it has been started
+        return self._events
+
+    def _spawn(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _post(self, make: Callable[[], Awaitable[Any]]) -> None:
+        """Run a coroutine in the thread of the client's loop, and do not wait for it."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            self._client.loop.add_callback(lambda: self._spawn(make()))
+
+    def _call(self, work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop).result(seconds)
+
+    def close(self) -> None:
+        """Stop what runs, and leave the cluster; end it if `start` started it."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._client is not None:
+            with contextlib.suppress(Exception):  # the scheduler may be away
+                self._call(self._leave(), _CLOSE_SECONDS)
+            with contextlib.suppress(Exception):
+                self._client.close(timeout=_CLOSE_SECONDS)
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close(timeout=_CLOSE_SECONDS)
+
+    async def _leave(self) -> None:
+        if self._client.status == "running":
+            self._client.unsubscribe_topic("all")
+            for future in self._futures.values():
+                self._spawn(future.cancel(force=True))
+            self._futures.clear()
+            await self._run_all(_leave)
+
+
+async def _quietly(work: Awaitable[Any]) -> None:
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await work
+
+
+async def _views_of(client: Any, directory: str, workers: Collection[str]) -> dict[str, HostView]:
+    """Return what workers find: these, or all.
+
+    Raises
+    ------
+    DropflowError
+        One of them has no dropflow, or does not answer.
+    """
+    with probe_file(directory) as (path, token):
+        found: Mapping[str, Any] = await client.run(
+            _look, path, token, workers=list(workers) or None, on_error="return"
+        )
+    # Where another version could not look: this function of Python is there in any case.
+    strange = [address for address, view in found.items() if isinstance(view, Exception)]
+    versions = await client.run(locate, _VERSION, workers=strange, on_error="return") if strange else {}
+    views = {}
+    for address, view in found.items():
+        if isinstance(view, OSError):
+            raise WorkerStartError(
+                f"the Dask worker {address} does not answer: {summary_of(view)}", hint="see its log, or stop it"
+            )
+        views[address] = view_of(f"Dask worker {address}", view, versions.get(address))
+    return views
+
+
+async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostView]) -> dict[str, HostView]:
+    """Have workers make their hosts; return the views of those that are still there.
+
+    Raises
+    ------
+    WorkerStartError
+        One of them cannot, such as for a lack of disk space.
+    """
+    if not views:
+        return {}
+    found = await client.run(_begin, session, workers=list(views), on_error="return")
+    for address, answer in found.items():
+        if isinstance(answer, Exception) and not isinstance(answer, OSError):
+            raise WorkerStartError(
+                f"the Dask worker {address} cannot begin: {summary_of(answer)}", hint="see its log, or stop it"
+            )
+    return {address: view for address, view in views.items() if address in found and found[address] is None}

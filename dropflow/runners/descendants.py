@@ -1,0 +1,178 @@
+"""Ending all processes that an attempt or a worker process has started, also those that are daemons by now.
+
+A process leaves its group and session with ``setsid``, and its parent by a double fork. It cannot leave a parent that
+adopts orphans (a *subreaper*, which each worker process is). Processes of a dead worker are found by a variable of
+their environment, which few programs remove.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable
+
+import psutil
+
+from dropflow.clock import SystemClock
+
+__all__ = [
+    "IDLE",
+    "WORKER_VARIABLE",
+    "Marker",
+    "adopt_orphans",
+    "descendants_of",
+    "end_descendants",
+    "end_worker",
+]
+
+
+WORKER_VARIABLE = "DROPFLOW_WORKER"
+"""Environment variable with the name of the worker process that a process descends from."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE = 2.0
+"""Seconds to wait for processes that cannot be killed: they hang in the kernel, or belong to another user."""
+_PAUSE = 0.002
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end, so that `end_descendants` finds all of them."""
+    with contextlib.suppress(AttributeError, OSError):  # not Linux: children of living children are found anyway
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants() -> None:
+    """Kill and reap all descendants of this process. Takes a microsecond if there are none."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return
+
+    def find() -> list[psutil.Process]:
+        _reap_all()
+        return descendants_of(os.getpid())
+
+    _kill_until_gone(find)
+
+
+def descendants_of(process: int) -> list[psutil.Process]:
+    """Return the children of a process, their children, and so on.
+
+    Unlike `psutil.Process.children`, it compares no times: that leaves out children which seem older than their parent,
+    as they do after the clock of the system was set back by a second.
+    """
+    children: dict[int, list[psutil.Process]] = {}
+    for each in psutil.process_iter(["ppid"]):
+        children.setdefault(each.info["ppid"], []).append(each)
+    found = children.get(process, [])
+    for each in found:  # grows
+        found += children.get(each.pid, [])
+    return found
+
+
+def end_worker(leader: int, name: str) -> None:
+    """Kill a worker process and all that it has started; its own process is not reaped.
+
+    Parameters
+    ----------
+    leader : int
+        Process id of the worker, which leads its session. It has not been reaped, so no other process has this id.
+    name : str
+        Its value of `WORKER_VARIABLE`.
+    """
+    _kill_until_gone(lambda: [process for process in psutil.process_iter() if _belongs_to(process, leader, name)])
+
+
+def _belongs_to(process: psutil.Process, leader: int, name: str) -> bool:
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return os.getsid(process.pid) == leader or process.environ().get(WORKER_VARIABLE) == name
+    except (OSError, psutil.Error):  # it has ended, or belongs to another user
+        return False
+
+
+def _kill_until_gone(find: Callable[[], Iterable[psutil.Process]]) -> None:
+    """Kill the processes that `find` returns, until it returns none: each may start others before it ends."""
+    clock, pause = SystemClock(), threading.Event()
+    deadline = clock.monotonic() + _PATIENCE
+    while (found := list(find())) and clock.monotonic() < deadline:
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        pause.wait(_PAUSE)
+
+
+def _reap_all() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+# A page of memory that a worker process shares with its pool: its current and last attempt, and its
+# heartbeats.
+#
+# The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
+
+IDLE = -1
+"""In place of the number of an attempt: the worker has none."""
+
+# Native alignment: each field is written and read by one instruction, so a reader never sees half of a write.
+_NUMBER = struct.Struct("@q")
+_BEAT = struct.Struct("@Q")
+_BEAT_AT = 8
+_LAST_AT = 16
+
+
+class Marker:
+    """Both sides of the page.
+
+    Parameters
+    ----------
+    descriptor : int
+        Of a file of `SIZE` zero bytes; may be closed afterwards.
+    """
+
+    SIZE = mmap.PAGESIZE
+
+    def __init__(self, descriptor: int) -> None:
+        self._page = mmap.mmap(descriptor, self.SIZE)
+
+    @property
+    def current(self) -> int:
+        """Number of the attempt that the worker is at, or was at when it died; `IDLE` for none."""
+        return int(_NUMBER.unpack_from(self._page, 0)[0])
+
+    @current.setter
+    def current(self, number: int) -> None:
+        _NUMBER.pack_into(self._page, 0, number)
+
+    @property
+    def last(self) -> int:
+        """Number of the last attempt that the worker began; `IDLE` for none."""
+        return int(_NUMBER.unpack_from(self._page, _LAST_AT)[0])
+
+    def clear(self) -> None:
+        """Write that no attempt has begun yet."""
+        self.current = IDLE
+        _NUMBER.pack_into(self._page, _LAST_AT, IDLE)
+
+    def begin(self, number: int) -> None:
+        """Make an attempt the current one, and the last that was begun."""
+        _NUMBER.pack_into(self._page, _LAST_AT, number)
+        _NUMBER.pack_into(self._page, 0, number)
+
+    @property
+    def beats(self) -> int:
+        """How often the worker's heartbeat thread has run."""
+        return int(_BEAT.unpack_from(self._page, _BEAT_AT)[0])
+
+    def beat(self) -> None:
+        """Increment the number of heartbeats."""
+        _BEAT.pack_into(self._page, _BEAT_AT, self.beats + 1)
+
+    def close(self) -> None:
+        """Unmap the page."""
+        self._page.close()

@@ -1,0 +1,164 @@
+"""What another engine does for a session: it runs batches of attempts in its workers."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import msgspec
+
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
+from dropflow.runners.listed_content import ContentEntry
+
+__all__ = [
+    "AttemptKey",
+    "AttemptLog",
+    "Batch",
+    "BatchAnswer",
+    "Engine",
+    "EngineEvents",
+    "WorkerView",
+    "decode_answer",
+    "decode_answers",
+    "decode_batch",
+    "decode_spec",
+    "encode",
+]
+
+
+AttemptKey = tuple[int, int]
+"""Drop and attempt."""
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Attempts that one worker of the engine gets together. `number` is unique in its runner."""
+
+    number: int
+    tasks: tuple[Task, ...]
+
+
+class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The log of an attempt on a worker with a directory of its own: its path there, and its bytes."""
+
+    drop: int
+    attempt: int
+    oid: str
+    path: str
+    size: int
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of a batch so far: results, and the attempts that have not begun and were taken back.
+
+    An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine, and is empty
+    if none has begun the batch. If it has a
+    directory of its own, paths are relative to that one, and there are the listings of contents, by their paths, and
+    the logs.
+    """
+
+    number: int
+    worker: str
+    results: tuple[AttemptResult, ...] = ()
+    returned: tuple[Task, ...] = ()
+    listings: tuple[tuple[str, tuple[ContentEntry, ...]], ...] = ()
+    logs: tuple[AttemptLog, ...] = ()
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host.
+
+    If it has a directory of its own, because it cannot use that of the session, `room` is how many bytes it may keep.
+    `alias` is the name that the operator gave it, such as that of ``dask worker --name``.
+    """
+
+    name: str
+    slots: int
+    hosts: tuple[str, ...] = ()
+    room: int = 0
+    alias: str = ""
+
+
+class EngineEvents(msgspec.Struct, frozen=True):
+    """What an engine reports to its runner. Each is called from any thread, and returns immediately."""
+
+    answered: Callable[[BatchAnswer, bool], None]
+    """A batch was answered; the last argument is whether it has ended."""
+    lost: Callable[[int, str], None]
+    """A batch will not be answered any more, and why: "the Dask worker tcp://... was removed"."""
+    workers: Callable[[Sequence[WorkerView]], None]
+    """The workers that there are now."""
+    broken: Callable[[str], None]
+    """The engine cannot be reached any more, and why."""
+
+
+class Engine(Protocol):
+    """Runs batches. All methods but `start` and `close` return immediately; they are called by one thread."""
+
+    name: str
+    """For messages, such as ``Dask``."""
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the engine, or start it, and return its workers.
+
+        If one of them cannot use the session directory, all of them get directories of their own.
+
+        Parameters
+        ----------
+        spec : ExecutorSpec
+            What workers build an executor from.
+        factory : str
+            ``package.module:function`` that makes an `Executor` from the spec.
+        events : EngineEvents
+            Where it reports to.
+
+        Raises
+        ------
+        DropflowError
+            It cannot be reached, or its workers cannot run attempts of this session, such as for another version of
+            dropflow.
+        """
+        ...
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
+        """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
+
+        With `only`, no other one runs it: it is lost if they have left. `name` is what people see on the pages of the
+        engine.
+        """
+        ...
+
+    def call(self, worker: str, data: bytes) -> Future[bytes]:
+        """Have the `dropflow.runners.external_host.Host` of a worker `serve` a message; return its answer, or an error.
+
+        It does not wait for batches. From any thread.
+        """
+        ...
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, wherever they are. They are answered all the same."""
+        ...
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the workers of batches answer with what has ended, and return what has not begun."""
+        ...
+
+    def discard(self, number: int) -> None:
+        """Forget a batch, and stop what runs of it. It is not answered."""
+        ...
+
+    def ping(self) -> None:
+        """Tell all workers that the session is alive. They stop its attempts if they hear nothing for a minute."""
+        ...
+
+    def close(self) -> None:
+        """Stop what runs, and leave the engine; end it if `start` started it. Idempotent."""
+        ...
+
+
+# How batches, their answers and the specs of sessions are sent to the workers of an engine: as
+# msgpack.
+
+encode = msgspec.msgpack.Encoder().encode
+decode_batch = msgspec.msgpack.Decoder(Batch).decode
+decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode
+decode_answers = msgspec.msgpack.Decoder(list[BatchAnswer]).decode
+decode_spec = msgspec.msgpack.Decoder(ExecutorSpec).decode

@@ -1,0 +1,592 @@
+"""The side of a session in a worker of an engine: worker processes of ours, which run the batches that come there.
+
+The worker of the engine waits in `Host.run` until the attempts of a batch are answered. It does not run them itself:
+they need a process that may be killed, with a working directory of its own, and whose output is that of one attempt.
+
+A host without a message for `LEASE_SECONDS` stops its attempts: the process of its session was killed.
+"""
+
+import contextlib
+import os
+import platform
+import re
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task, members
+from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, StorageError, WorkerDiedError
+from dropflow.exception_text import summary_of
+from dropflow.failure import Failure
+from dropflow.ids import drop_file_name
+from dropflow.runners.engine import AttemptKey, AttemptLog, Batch, BatchAnswer, decode_batch, encode
+from dropflow.runners.external_contents import FILE_KINDS
+from dropflow.runners.inline import aborted
+from dropflow.runners.listed_content import ContentEntry
+from dropflow.runners.pool import WorkerPool
+from dropflow.runners.worker_files import WorkerFiles, room_below
+from dropflow.version import __version__
+
+__all__ = [
+    "LEASE_SECONDS",
+    "PYTHON",
+    "Host",
+    "HostView",
+    "OwnDirectory",
+    "look",
+    "probe_file",
+    "refuse_other_versions",
+    "share_directory",
+    "view_of",
+]
+
+
+# Batches and answers in a worker that has a directory of its own: which paths they have on the way.
+
+
+class _Exported(msgspec.Struct, frozen=True):
+    """A result as it leaves the worker."""
+
+    result: AttemptResult
+    listings: tuple[tuple[str, tuple[ContentEntry, ...]], ...]
+    log: AttemptLog | None
+
+
+class OwnDirectory:
+    """The directory of a worker of an engine for one session.
+
+    Parameters
+    ----------
+    base : str
+        Where it is made; empty for the directory of temporary files.
+
+    Raises
+    ------
+    StorageError
+        It cannot be made.
+    """
+
+    def __init__(self, base: str = "") -> None:
+        self._files = WorkerFiles(base)
+        self._number = 0
+        # Results are exported once, in any thread of the engine.
+        self._lock = threading.Lock()
+        self._exported: dict[int, dict[AttemptKey, _Exported]] = {}
+        self._oids: dict[AttemptKey, str] = {}
+
+    def spec(self, spec: ExecutorSpec) -> ExecutorSpec:
+        """Return what executors here are built from."""
+        return msgspec.structs.replace(spec, directory=self._files.path, is_detached=True, durable=False)
+
+    def serve(self, data: bytes) -> bytes:
+        """Do what the session asks for; see `WorkerFiles.serve`."""
+        return self._files.serve(data)
+
+    def incoming(self, number: int, tasks: Sequence[Task]) -> list[Task]:
+        """Return attempts of a batch with the paths that their inputs have here."""
+        with self._lock:
+            self._exported[number] = {}
+            self._oids.update(((one.drop, one.attempt), one.oid) for task in tasks for one in members(task))
+        return [self._moved(task) for task in tasks]
+
+    def outgoing(self, answer: BatchAnswer) -> BatchAnswer:
+        """Return an answer with relative paths, listings and logs."""
+        with self._lock:
+            known = self._exported.setdefault(answer.number, {})
+            for result in answer.results:
+                key = result.drop, result.attempt
+                if key not in known:
+                    known[key] = self._export(result)
+            found = [known[result.drop, result.attempt] for result in answer.results]
+        return msgspec.structs.replace(
+            answer,
+            results=tuple(one.result for one in found),
+            listings=tuple(listing for one in found for listing in one.listings),
+            logs=tuple(one.log for one in found if one.log is not None),
+        )
+
+    def end(self, number: int) -> None:
+        """Forget a batch that has ended."""
+        with self._lock:
+            for key in self._exported.pop(number, {}):
+                self._oids.pop(key, None)
+
+    def close(self) -> None:
+        """Remove the directory. Idempotent."""
+        self._files.close()
+
+    def _moved(self, task: Task) -> Task:
+        inputs = tuple(
+            msgspec.structs.replace(each, handle=self._absolute(each.handle))
+            if each.handle is not None and each.handle.kind in FILE_KINDS
+            else each
+            for each in task.inputs
+        )
+        return msgspec.structs.replace(task, inputs=inputs)
+
+    def _absolute(self, handle: Handle) -> Handle:
+        return msgspec.structs.replace(handle, location=self._files.absolute(handle.location))
+
+    def _export(self, result: AttemptResult) -> _Exported:
+        listings = []
+        handles = dict(result.handles)
+        try:
+            for drop, handle in result.handles.items():
+                if handle.kind in FILE_KINDS:
+                    entries = self._files.listing(handle.location)
+                    location, final = self._files.relative(handle.location), self._files.relative(handle.final)
+                    handles[drop] = msgspec.structs.replace(handle, location=location, final=final)
+                    listings.append((location, entries))
+        except DropflowError as error:
+            result = msgspec.structs.replace(result, failure=Failure.of(error), skipped=())
+            handles, listings = {}, []
+        return _Exported(msgspec.structs.replace(result, handles=handles), tuple(listings), self._log(result))
+
+    def _log(self, result: AttemptResult) -> AttemptLog | None:
+        """Return the log of an attempt, which is moved away: that of another attempt of the drop is a new one."""
+        oid = self._oids.get((result.drop, result.attempt))
+        if oid is None:
+            return None
+        self._number += 1
+        path = f"tmp/log-{self._number}"
+        with contextlib.suppress(OSError):  # it has none
+            os.rename(f"{self._files.path}/logs/{drop_file_name(oid)}.log", self._files.absolute(path))  # noqa: PTH104
+            (entry,) = self._files.listing(path)
+            return AttemptLog(result.drop, result.attempt, oid, path, entry.size)
+        return None
+
+
+LEASE_SECONDS = 60.0
+PYTHON = platform.python_version()
+_DISCARD_GRACE = 0.5
+_MOST_REMEMBERED = 10_000
+
+
+class HostView(msgspec.Struct, frozen=True):
+    """What a worker of an engine finds before it runs anything.
+
+    Attributes
+    ----------
+    version : str
+        Of dropflow there.
+    host : str
+        Name of its host.
+    problem : str
+        Why it cannot use the session directory; empty if it can.
+    room : int
+        How many bytes it may keep in a directory of its own.
+    alias : str
+        The name that its operator gave it.
+    python : str
+        Version of Python there.
+    """
+
+    version: str
+    host: str
+    problem: str
+    room: int = 0
+    alias: str = ""
+    python: str = PYTHON
+
+
+def look(probe: str, token: str, base: str = "", alias: str = "") -> HostView:
+    """Return whether a worker can use the session directory: it reads the file `probe`, and writes one beside it.
+
+    Parameters
+    ----------
+    probe : str
+        Path of a file that the session has written into its private directory.
+    token : str
+        What is in it.
+    base : str
+        Where the worker may have a directory of its own; empty for the directory of temporary files.
+    alias : str
+        The name that the operator of the engine gave the worker.
+    """
+    problem = ""
+    try:
+        if Path(probe).read_text(encoding="utf-8") != token:
+            problem = f"{probe} is another file there"
+        else:
+            own = Path(f"{probe}-{socket.gethostname()}-{os.getpid()}")
+            own.write_text(token, encoding="utf-8")
+            own.unlink()
+    except OSError as error:
+        problem = f"{error.filename or probe}: {error.strerror or error}"
+    return HostView(__version__, socket.gethostname(), problem, room_below(base), alias)
+
+
+class _Work:
+    """A batch that is here."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.number = batch.number
+        self.open = {(one.drop, one.attempt) for task in batch.tasks for one in members(task)}
+        self.results: list[AttemptResult] = []
+        self.returned: list[Task] = []
+        self.over = threading.Event()
+
+
+class Host:
+    """Runs the batches of one session in one process of an engine. Its methods are called from any thread.
+
+    Parameters
+    ----------
+    spec : ExecutorSpec
+        What its worker processes build their executor from.
+    workers : int
+        How many attempts run at a time.
+    name : str
+        Name of the worker of the engine.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from the spec.
+    own : OwnDirectory, optional
+        Its own directory, if it cannot use that of the session. It is removed with the host.
+    open_runner : callable, optional
+        Returns the runner for a spec, and what closes it; by default that of a new pool of worker processes.
+    clock : Clock, optional
+        Tells how long the session has been silent; by default that of the machine.
+    """
+
+    def __init__(
+        self,
+        spec: ExecutorSpec,
+        *,
+        workers: int,
+        name: str,
+        factory: str,
+        own: OwnDirectory | None = None,
+        open_runner: Callable[[ExecutorSpec], tuple[Runner, Callable[[], None]]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._own = own
+        self._spec = spec if own is None else own.spec(spec)
+        self._workers, self._factory = workers, factory
+        self._open_runner = open_runner or self._open_pool
+        self.name = name
+        self._logs = Path(self._spec.directory, "logs", f"{socket.gethostname()}-{os.getpid()}")
+        # Guards what is below: threads of the engine and the thread of the pool meet here.
+        self._lock = threading.Lock()
+        self._close_runner: Callable[[], None] = lambda: None
+        self._runner: Runner | None = None
+        self._batches: dict[int, _Work] = {}
+        self._work_of: dict[AttemptKey, _Work] = {}
+        self._stopped: dict[AttemptKey | int, None] = {}
+        """Attempts and batches that were stopped before they came here, the oldest first."""
+        self._closed = threading.Event()
+        self._is_watched = False
+        self._clock = clock or SystemClock()
+        self._pinged = self._clock.monotonic()
+
+    def run(self, data: bytes) -> bytes:
+        """Run a batch, and return its answer, when all its attempts are over or have been taken back.
+
+        Raises
+        ------
+        WorkerDiedError
+            The host was closed, or the batch discarded.
+        """
+        batch = decode_batch(data)
+        work = _Work(batch)
+        tasks: Sequence[Task] = batch.tasks
+        if self._own is not None:
+            tasks = self._own.incoming(batch.number, batch.tasks)
+        with self._lock:
+            if self._closed.is_set() or batch.number in self._stopped:
+                raise self._lost()
+            self.ping()  # before the lease is watched, which the first batch begins
+            runner = self._open()
+            self._batches[batch.number] = work
+            self._work_of.update(dict.fromkeys(work.open, work))
+            stopped = [key for key in work.open if key in self._stopped]
+        # Outside of the lock: a pool may wait until its thread, which takes the lock, has read earlier messages. So
+        # `close` may come first. A runner that is closed begins nothing, and `close` ends the batch after it.
+        try:
+            runner.submit(tasks)
+            for key in stopped:
+                runner.abort(*key, _DISCARD_GRACE)
+        except OSError:  # it was closed meanwhile
+            work.over.set()
+        work.over.wait()
+        with self._lock:
+            self._batches.pop(batch.number, None)
+            if work.open:
+                raise self._lost()
+            answer = self._answer(work)
+        return encode(self._sent(answer, is_last=True))
+
+    def serve(self, data: bytes) -> bytes:
+        """Write, read and remove contents in the host's own directory, as the session asks.
+
+        Raises
+        ------
+        WorkerDiedError
+            The host was closed, or uses the session directory.
+        """
+        if self._own is None or self._closed.is_set():
+            raise self._lost()
+        self.ping()
+        with self._lock:
+            self._watch_session()
+        return self._own.serve(data)
+
+    def abort(self, attempts: Iterable[AttemptKey], grace: float) -> None:
+        """Stop attempts that are here, or come later."""
+        with self._lock:
+            runner = self._runner
+            found = []
+            for drop, attempt in attempts:
+                if (drop, attempt) in self._work_of:
+                    found.append((drop, attempt))
+                else:
+                    self._remember((drop, attempt))
+        _abort(runner, found, grace)
+
+    def recall(self, numbers: Iterable[int]) -> bytes:
+        """Take back what has not begun, if one of these batches is here; return the answers so far, as a list."""
+        with self._lock:
+            runner = self._runner
+            if runner is None or self._batches.keys().isdisjoint(numbers):
+                return encode([])
+        # What a worker process was given ahead comes back a moment after the hold, and leaves with the next call.
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            runner.hold(is_held=True)
+            returned = runner.give_back()
+            runner.hold(is_held=False)
+            with self._lock:
+                for task in returned:
+                    self._take_back(task)
+        with self._lock:
+            answers = [self._answer(work) for work in self._batches.values()]
+        return encode([self._sent(answer) for answer in answers])
+
+    def discard(self, number: int) -> None:
+        """Stop what runs of a batch, and do not wait for it."""
+        with self._lock:
+            work, runner = self._batches.get(number), self._runner
+            if work is None:
+                self._remember(number)
+                return
+            keys = list(work.open)
+            for key in keys:
+                self._work_of.pop(key, None)
+            work.over.set()
+        _abort(runner, keys, _DISCARD_GRACE)
+
+    def ping(self) -> None:
+        """Note that the session is alive."""
+        self._pinged = self._clock.monotonic()
+
+    def close(self) -> None:
+        """Stop everything; batches are answered with an error. Idempotent. Takes a second or two."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            runner, self._runner = self._runner, None
+        if runner is not None:
+            self._close_runner()
+        if self._own is not None:
+            self._own.close()
+        with self._lock:
+            for work in self._batches.values():
+                work.over.set()
+
+    def _open(self) -> Runner:
+        """Return the runner, with its worker processes, which the first batch starts."""
+        if self._runner is None:
+            self._runner, self._close_runner = self._open_runner(self._spec)
+            self._runner.start(self._take_results)
+            self._watch_session()
+        return self._runner
+
+    def _watch_session(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            threading.Thread(target=self._watch, name="session-lease", daemon=True).start()
+
+    def _open_pool(self, spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
+        """Return the runner of a new pool, and what closes the pool."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        pool = WorkerPool(self._workers, logs=self._logs, factory=self._factory)
+
+        def close() -> None:
+            pool.close()
+            with contextlib.suppress(OSError):  # there are logs in it
+                self._logs.rmdir()
+
+        return pool.runner(spec), close
+
+    def _watch(self) -> None:
+        """Close the host when nothing has been heard of its session for too long."""
+        while (left := self._pinged + LEASE_SECONDS - self._clock.monotonic()) > 0.0:
+            if self._closed.wait(left):
+                return
+        self.close()
+
+    def _take_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
+        with self._lock:
+            if self._closed.is_set():
+                return  # the close may have ended these attempts: that is no failure of theirs
+            for result in results:
+                if isinstance(result, AttemptResult):  # streams are refused before a session begins
+                    work = self._leave((result.drop, result.attempt))
+                    if work is not None:
+                        work.results.append(result)
+
+    def _take_back(self, task: Task) -> None:
+        work = self._leave((task.drop, task.attempt))
+        if work is None:
+            return
+        if (task.drop, task.attempt) in self._stopped:
+            work.results.append(aborted(task.drop, task.attempt))
+        else:
+            # Those that follow it have been answered.
+            work.returned.append(msgspec.structs.replace(task, then=()) if task.then else task)
+
+    def _leave(self, key: AttemptKey) -> _Work | None:
+        work = self._work_of.pop(key, None)
+        if work is not None:
+            work.open.discard(key)
+            if not work.open:
+                work.over.set()
+        return work
+
+    def _answer(self, work: _Work) -> BatchAnswer:
+        return BatchAnswer(work.number, self.name, tuple(work.results), tuple(work.returned))
+
+    def _sent(self, answer: BatchAnswer, *, is_last: bool = False) -> BatchAnswer:
+        """Return an answer as it leaves the worker."""
+        if self._own is None:
+            return answer
+        found = self._own.outgoing(answer)
+        if is_last:
+            self._own.end(answer.number)
+        return found
+
+    def _remember(self, stopped: AttemptKey | int) -> None:
+        self._stopped[stopped] = None
+        if len(self._stopped) > _MOST_REMEMBERED:
+            del self._stopped[next(iter(self._stopped))]
+
+    def _lost(self) -> WorkerDiedError:
+        return WorkerDiedError(f"the batch was stopped on the worker {self.name}")
+
+
+def _abort(runner: Runner | None, attempts: Iterable[AttemptKey], grace: float) -> None:
+    if runner is not None:
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            for drop, attempt in attempts:
+                runner.abort(drop, attempt, grace)
+
+
+# The check that all workers of an engine can use the directory of a session, before anything runs.
+
+_HINT = f"install dropflow {__version__} in the environment of the workers"
+_NO_MODULE = re.compile(r"No module named '?[\w.]+'?")
+_SHOWN = 3
+_TOKEN_BYTES = 16
+
+
+@contextmanager
+def probe_file(directory: str) -> Iterator[tuple[str, str]]:
+    """Write a file into the private directory of a session; yield its path and what is in it.
+
+    Raises
+    ------
+    StorageError
+        It cannot be written.
+    """
+    token = secrets.token_hex(_TOKEN_BYTES)
+    path = Path(directory, "tmp", f"probe-{token[:8]}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(token, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the session directory cannot be written: {error.strerror}", where=directory) from error
+    try:
+        yield str(path), token
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def refuse_other_versions(engine: str, views: Mapping[str, HostView]) -> None:
+    """Raise if workers of an engine have another version of dropflow, or of Python.
+
+    Code and objects of Python that a graph carries can only be read by the minor version that wrote them.
+
+    Parameters
+    ----------
+    views : mapping of str to HostView
+        What each worker has found.
+
+    Raises
+    ------
+    ConflictError
+        They have.
+    """
+    others = {name: view.version for name, view in views.items() if view.version != __version__}
+    if others:
+        raise ConflictError(
+            f"{_listed(others)} of {engine} have another version of dropflow than this process ({__version__})",
+            hint=f"{_HINT}, or theirs here",
+        )
+    others = {name: view.python for name, view in views.items() if _minor(view.python) != _minor(PYTHON)}
+    if others:
+        raise ConflictError(
+            f"{_listed(others)} of {engine} have another version of Python than this process ({PYTHON})",
+            hint=f"start the workers with Python {_minor(PYTHON)}, or this command with theirs",
+        )
+
+
+def view_of(worker: str, found: object, version: object = None) -> HostView:
+    """Return what a worker of an engine has answered when it was to look.
+
+    Parameters
+    ----------
+    worker : str
+        The worker, as ``Dask worker tcp://...``.
+    found : mapping or Exception
+        Its answer: the fields of a `HostView`.
+    version : str, optional
+        Its version of dropflow, if it could be asked in another way.
+
+    Raises
+    ------
+    MissingDependencyError
+        It cannot import dropflow.
+    ConflictError
+        Its version of dropflow answers something else.
+    """
+    # Engines put exceptions into others, such as `Exception("ModuleNotFoundError(...)")`. A package that dropflow needs
+    # may be what is missing.
+    if isinstance(found, Exception) and (missing := _NO_MODULE.search(str(found))):
+        raise MissingDependencyError(f"the {worker} cannot import dropflow: {missing[0]}", hint=_HINT) from found
+    try:
+        return msgspec.convert(found, HostView)
+    except msgspec.ValidationError as error:
+        text = summary_of(found if isinstance(found, Exception) else error).partition("\n")[0]
+        has = f"has dropflow {version}, and " if isinstance(version, str) else ""
+        raise ConflictError(
+            f"the {worker} {has}cannot run this version of dropflow ({__version__}): {text}", hint=_HINT
+        ) from error
+
+
+def share_directory(views: Mapping[str, HostView]) -> bool:
+    """Return whether all workers can use the session directory."""
+    return not any(view.problem for view in views.values())
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _listed(found: Mapping[str, str]) -> str:
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return "; ".join(f"{name} ({text})" for name, text in sorted(found.items())[:_SHOWN]) + more

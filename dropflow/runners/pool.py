@@ -1,0 +1,626 @@
+"""Worker processes that several sessions share: started once, fed in batches, replaced when they die.
+
+One thread owns all sockets and all bookkeeping; other threads only queue a command for it and wake it. Which worker
+gets which attempts is decided in `dropflow.runners.dispatcher`.
+
+The death of a worker fails the one attempt that it was at, or was at last (the marker in shared memory says which).
+Attempts that were over, but whose results had not been sent, fail as innocent. What the worker had been given ahead
+goes back into the queue. The pool notices a death by a descriptor of the process itself, not by the end of the socket,
+which a descendant of the worker may hold, and then ends those descendants. Workers that hang are killed
+(`dropflow.runners.worker_process`).
+
+Starts of workers that fail are tried again after a pause (`dropflow.runners.pool`). If several have
+failed in a row and there is no worker, each further one that fails also fails the attempts that waited for it. Attempts
+that come later wait for the next start.
+
+See `dropflow.runners.worker` for the other side.
+"""
+
+import contextlib
+import itertools
+import logging
+import math
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from dropflow.clock import Clock, SystemClock
+from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamOpened, Task
+from dropflow.engine.drop_log import DropLog
+from dropflow.engine.host_memory import host_memory
+from dropflow.errors import DropflowError, InternalError, ResultLostError, WorkerStartError
+from dropflow.exception_text import summary_of
+from dropflow.failure import Failure
+from dropflow.runners.backlog import MOST_AHEAD, PoolClock
+from dropflow.runners.descendants import IDLE
+from dropflow.runners.dispatcher import Dispatcher, RunnerQueue
+from dropflow.runners.worker_messages import (
+    ExecutorFailed,
+    FromWorker,
+    OutputOpened,
+    Returned,
+    TaskResults,
+    WorkerReady,
+)
+from dropflow.runners.worker_process import (
+    SLOW_SECONDS,
+    Assigned,
+    OomKiller,
+    WorkerEnd,
+    WorkerMonitor,
+    WorkerProcess,
+    counter_files,
+)
+from dropflow.stopping import GRACE_SECONDS, stopped_after
+
+__all__ = [
+    "OutputLogs",
+    "PooledRunner",
+    "ProcessRunner",
+    "StartBackoff",
+    "WorkerPool",
+]
+
+
+# When to start worker processes, after starts that failed.
+
+_MOST = 6
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 30.0
+_LONGEST_WAIT = 1.0
+"""The longest pause while attempts wait and there is no process."""
+
+
+class StartBackoff:
+    """Counts the starts that failed in a row: processes that ended before they ran an attempt. Does no I/O.
+
+    The end of a process that was ready and had no attempt is no failed start, however many end.
+    """
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.not_before = 0.0
+        """When the next start may be tried."""
+        self.failure: Failure | None = None
+        """Why worker processes cannot be started, once enough starts have failed."""
+
+    def note_failure(self, how: str, now: float) -> None:
+        """Count a failed start: the next one waits twice as long."""
+        self.not_before = now + min(_FIRST_PAUSE * 2**self.failed, _LONGEST_PAUSE)
+        self.failed += 1
+        if self.failed >= _MOST:
+            self.failure = Failure.of(
+                WorkerStartError(
+                    f"worker processes cannot be started, {self.failed} starts failed in a row: the last one {how}",
+                    hint="correct the cause that the process printed, or use --runner threads",
+                )
+            )
+
+    def shorten_pause(self, now: float) -> None:
+        """Try the next start soon, because attempts wait and there is no process."""
+        self.not_before = min(self.not_before, now + _LONGEST_WAIT)
+
+    def note_success(self) -> None:
+        """Forget the failed starts: a process has run an attempt."""
+        self.failed, self.not_before, self.failure = 0, 0.0, None
+
+
+# Where the output of worker processes goes that Python did not write: the logs of attempts, or of the
+# worker.
+
+_LOG_LIMIT = 1_000_000
+
+
+class OutputLogs:
+    """Writes the output of workers to files. Used by the pool's thread.
+
+    Parameters
+    ----------
+    directory : Path
+        For the output outside of attempts, ``worker-<n>.log``.
+    dispatcher : Dispatcher
+        Which runners there are.
+    clock : Clock
+        For the time of a line.
+    """
+
+    def __init__(self, directory: Path, dispatcher: Dispatcher, clock: Clock) -> None:
+        self._directory = directory
+        self._dispatcher = dispatcher
+        self._clock = clock
+
+    def add_line(self, number: int, task: Task, text: str) -> None:
+        """Add a line about the end of its worker process to the log of an attempt of a runner."""
+        runner = self._dispatcher.find(number)
+        if runner is not None:
+            log = DropLog(f"{runner.spec.directory}/logs", task.oid, runner.spec.log_limit)
+            log.line("ERROR", text, self._clock.now())
+            log.close()
+
+    def write(self, worker: WorkerProcess, *, running: int | None = None) -> None:
+        """Write what a worker has written to the logs of its attempts, or to its own outside of attempts.
+
+        The log of the attempt that is `running` belongs to the worker until the attempt is over.
+        """
+        for number, content in worker.output.take(but=running):
+            folder, name, limit = str(self._directory), f"worker-{worker.number}", _LOG_LIMIT
+            if number in worker.assigned:
+                at, task = worker.assigned[number]
+                runner = self._dispatcher.find(at)
+                if runner is not None:
+                    folder, name, limit = f"{runner.spec.directory}/logs", task.oid, runner.spec.log_limit
+            log = DropLog(folder, name, limit)
+            log.write_bytes(content)
+            log.close()
+
+
+_LOG = logging.getLogger(__name__)
+
+_READ = 1 << 20
+_PAUSE_SECONDS = 0.2
+"""How often memory is looked at while attempts wait for it. The end of an attempt wakes the pool at once."""
+_CLOSE_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+"""How long to wait for the end of a worker that was killed when the pool is closed."""
+
+
+class WorkerPool:
+    """A fixed number of worker processes.
+
+    Parameters
+    ----------
+    workers : int
+        How many processes.
+    logs : Path
+        Directory for what they print outside of attempts, ``worker-<n>.log``; must exist when the first runner starts.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from a spec.
+    """
+
+    def __init__(self, workers: int, *, logs: Path, factory: str = "dropflow.apps.execute:build") -> None:
+        self.size = workers
+        self._runner_numbers = itertools.count()
+        self._worker_numbers = itertools.count()
+        self._workers: list[WorkerProcess] = []
+        self._clock = SystemClock()
+        self._time = PoolClock(self._clock)
+        self._dispatcher = Dispatcher(self._workers, self._time, factory, memory=host_memory())
+        self._monitor = WorkerMonitor(self._workers, self._dispatcher.limit_of, self._abandon)
+        self._output_logs = OutputLogs(logs, self._dispatcher, self._clock)
+        self._oom_killer = OomKiller(counter_files())
+        self._backoff = StartBackoff()
+        self._broken: Failure | None = None
+        self._commands: deque[Callable[[Dispatcher], None]] = deque()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._woken, selectors.EVENT_READ, self._clear_wake)
+        # Guards the start of the thread and the sockets against a close from another thread: the number of a closed
+        # socket may already be that of another file.
+        self._lock = threading.Lock()
+        self._closing = False
+        self._closed = False
+        self._has_sockets = True
+        self._thread = threading.Thread(target=self._serve, name="worker-processes", daemon=True)
+
+    def runner(self, spec: ExecutorSpec) -> "PooledRunner":
+        """Return a runner for one session. ``files`` and ``logs`` exist in its directory when it starts."""
+        return PooledRunner(self, next(self._runner_numbers), spec)
+
+    def start(self) -> None:
+        """Start the workers; they become ready while tasks already queue. Again is no error."""
+        with self._lock:
+            if self._thread.ident is None and not self._closed:
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the workers and the thread; idempotent. Workers get a second to stop what they do."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._thread.ident is not None:
+            self.command(self._begin_close)
+            self._thread.join()
+        self._oom_killer.close()
+        self._selector.close()
+        with self._lock:
+            self._has_sockets = False
+            self._wake.close()
+            self._woken.close()
+
+    def command(self, command: Callable[[Dispatcher], None]) -> bool:
+        """Call `command` in the pool's thread; return False if the pool is closed. From any thread."""
+        self._commands.append(command)
+        with self._lock:
+            if self._has_sockets:
+                with contextlib.suppress(BlockingIOError):  # the thread has enough to wake up for
+                    self._wake.send(b"!")
+            return self._has_sockets
+
+    # Everything below runs in the pool's thread.
+
+    def _serve(self) -> None:
+        while not self._closing:
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 - sessions that wait for workers must not wait forever
+                _LOG.exception("the thread of worker processes failed: this is a bug of dropflow")
+                self._give_up(error)
+        self._dispatcher.close()
+        self._end_workers()
+
+    def _turn(self) -> None:
+        timeout = self._timeout()
+        ready = self._selector.select(timeout)
+        self._time.advance(timeout)
+        for key, _ in ready:
+            key.data()
+        while self._commands:
+            self._commands.popleft()(self._dispatcher)
+        if not self._closing:
+            now = self._time.now
+            self._monitor.kill_aborted(now)
+            if self._has_attempts and now >= self._monitor.next_check:
+                self._monitor.kill_hanging(now)
+                self._oom_killer.check()
+            self._start_missing(now)
+            if self._broken is not None:
+                self._dispatcher.fail_waiting(self._broken)
+            self._dispatcher.assign(now)
+            self._dispatcher.recall(now)
+            for worker in self._workers:
+                self._flush(worker)
+        self._dispatcher.note_running()
+
+    def _begin_close(self, _: Dispatcher) -> None:
+        self._closing = True
+
+    def _give_up(self, error: Exception) -> None:
+        """Fail everything that the workers have or wait for, now and from now on."""
+        self._broken = Failure.of(InternalError(f"the thread of worker processes failed: {summary_of(error)}"))
+        workers = self._workers.copy()
+        self._workers.clear()
+        for worker in workers:
+            self._unregister(worker.link, worker.exit, worker.output.descriptor)
+            lost = [
+                (number, AttemptResult(task.drop, task.attempt, failure=self._broken))
+                for number, task in worker.assigned.values()
+            ]
+            worker.close()
+            self._dispatcher.deliver(lost)
+        self._dispatcher.fail_waiting(self._broken)
+        self._dispatcher.remove_left()
+
+    def _timeout(self) -> float | None:
+        """Seconds until something is to be done though nothing happens; None if nothing is."""
+        deadlines = [worker.deadline for worker in self._workers if worker.deadline is not None]
+        if any(worker.is_idle for worker in self._workers):
+            waiting = (worker for worker in self._workers if len(worker.assigned) > 1 and not worker.is_recalled)
+            deadlines += [worker.since + SLOW_SECONDS for worker in waiting]
+        if self._dispatcher.next_due < math.inf:
+            deadlines.append(self._dispatcher.next_due)
+        if self._dispatcher.is_paused:
+            deadlines.append(self._time.now + _PAUSE_SECONDS)
+        if self._may_start:
+            deadlines.append(self._backoff.not_before)
+        if self._has_attempts:
+            deadlines.append(self._monitor.next_check)
+        return max(0.0, min(deadlines) - self._time.now) if deadlines else None
+
+    def _clear_wake(self) -> None:
+        self._woken.recv(_READ)
+
+    @property
+    def _has_attempts(self) -> bool:
+        """Whether attempts wait or are with a worker."""
+        return self._dispatcher.has_waiting or any(worker.assigned for worker in self._workers)
+
+    # Starting workers.
+
+    @property
+    def _may_start(self) -> bool:
+        """Whether workers are missing and one may be tried; after a failed start only one at a time."""
+        if self._broken is not None or len(self._workers) >= self.size:
+            return False
+        return not self._backoff.failed or all(worker.is_started for worker in self._workers)
+
+    def _start_missing(self, now: float) -> None:
+        if not self._workers and self._dispatcher.has_waiting:
+            self._backoff.shorten_pause(now)
+        while self._may_start and self._backoff.not_before <= now:
+            try:
+                worker = WorkerProcess(next(self._worker_numbers))
+            except OSError as error:
+                self._note_failed_start(f"was refused by the system: {error.strerror or error}", now)
+                return
+            self._workers.append(worker)
+            self._selector.register(worker.link, selectors.EVENT_READ, partial(self._receive, worker))
+            self._selector.register(worker.exit, selectors.EVENT_READ, partial(self._reap, worker))
+            self._selector.register(worker.output.descriptor, selectors.EVENT_READ, partial(self._read_output, worker))
+
+    def _note_failed_start(self, how: str, now: float) -> None:
+        """Count a failed start, and fail the attempts that waited for it if enough have failed in a row."""
+        self._backoff.note_failure(how, now)
+        if self._backoff.failure is not None and not self._workers:
+            self._dispatcher.fail_waiting(self._backoff.failure)
+
+    # Talking to workers.
+
+    def _receive(self, worker: WorkerProcess) -> bool:
+        """Process the data that a worker has sent; return False if there were none."""
+        if worker not in self._workers:
+            return False
+        try:
+            data = worker.link.recv(_READ)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            # The worker has closed its end, so nothing can be sent to it.
+            self._unregister(worker.link)
+            worker.kill()
+            return False
+        worker.buffer.add(data)
+        for body in worker.buffer.frames():
+            self._on_message(worker, msgspec.msgpack.decode(body, type=FromWorker))
+        return True
+
+    def _on_message(self, worker: WorkerProcess, message: FromWorker) -> None:
+        if isinstance(message, TaskResults):
+            if worker.output.by_attempt:
+                self._output_logs.write(worker, running=worker.current())
+            self._backoff.note_success()
+            self._dispatcher.take_results(worker, message.results)
+            self._dispatcher.remove_left()
+        elif isinstance(message, Returned):
+            worker.is_recalled = False
+            self._dispatcher.requeue(worker, message.numbers)
+            self._dispatcher.remove_left()
+        elif isinstance(message, WorkerReady):
+            worker.is_started = True
+        elif isinstance(message, OutputOpened):
+            self._dispatcher.deliver_stream(message.runner, message.opened)
+        elif isinstance(message, ExecutorFailed):
+            self._dispatcher.fail_runner(message.runner, message.text)
+
+    def _flush(self, worker: WorkerProcess) -> None:
+        while worker.outgoing:
+            try:
+                sent = worker.link.send(memoryview(worker.outgoing)[:_READ])
+            except BlockingIOError:
+                break
+            except OSError:
+                worker.outgoing.clear()  # it is dead, or dying
+                break
+            del worker.outgoing[:sent]
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.outgoing else 0)
+        key = self._selector.get_map().get(worker.link)
+        if key is not None and key.events != wanted:
+            self._selector.modify(worker.link, wanted, key.data)
+
+    def _read_output(self, worker: WorkerProcess) -> None:
+        # The worker stays at this attempt while there is something in the pipe, so all of it is this attempt's.
+        if worker in self._workers and not worker.output.read(worker.current()):
+            self._unregister(worker.output.descriptor)  # all its ends are closed
+
+    # The end of workers.
+
+    def _reap(self, worker: WorkerProcess) -> None:
+        """Fail the attempts that a dead worker had begun, and queue again what it had been given ahead."""
+        current = worker.current()
+        worker.kill()  # the processes that it has started
+        while self._receive(worker):
+            pass  # what it had sent before
+        worker.output.read_all(current)
+        self._unregister(worker.link, worker.exit, worker.output.descriptor)
+        self._workers.remove(worker)
+        end = worker.reap(self._oom_killer)
+        self._take_back(worker, end)
+        worker.close()
+        self._dispatcher.remove_left()
+
+    def _abandon(self, worker: WorkerProcess) -> None:
+        """Treat a worker that was killed and does not end as if it had ended."""
+        self._unregister(worker.link, worker.exit, worker.output.descriptor)
+        self._workers.remove(worker)
+        self._take_back(worker, WorkerEnd(-signal.SIGKILL, is_over=False, output=worker.output.end))
+        threading.Thread(target=worker.close, name=f"unkillable-{worker.number}", daemon=True).start()
+        self._dispatcher.remove_left()
+
+    def _take_back(self, worker: WorkerProcess, end: WorkerEnd) -> None:
+        """Fail the attempts that a worker had begun, the last one with its end, and queue the others again."""
+        begun, has_attempts = worker.begun(), bool(worker.assigned)
+        self._output_logs.write(worker)
+        failed = [worker.assigned.pop(number) for number in begun]
+        self._dispatcher.requeue(worker, tuple(reversed(worker.assigned)))
+        if failed:
+            # The attempt that it was killed for may have ended just before.
+            if worker.kill_reason is not None and worker.seen == begun[-1]:
+                self._fail_begun(failed, worker.kill_reason, worker.kill_reason.text)
+            else:
+                self._fail_begun(failed, end.error(), f"the worker process {end.reason}")
+        elif not worker.is_started or has_attempts:
+            # It did not come to the first attempt that it was given. Without a limit that could go on forever.
+            self._note_failed_start(end.text, self._time.now)
+
+    def _fail_begun(self, failed: Sequence[Assigned], error: DropflowError, reason: str) -> None:
+        """Fail the attempts that a worker began: the last one with `error`, and those before it as innocent."""
+        number, last = failed[-1]
+        self._output_logs.add_line(number, last, reason)
+        lost = Failure.of(ResultLostError(f"the result was lost before it was sent: {reason}"))
+        results = [(at, AttemptResult(task.drop, task.attempt, failure=lost)) for at, task in failed[:-1]]
+        results.append((number, AttemptResult(last.drop, last.attempt, failure=Failure.of(error))))
+        self._dispatcher.deliver(results)
+
+    def _unregister(self, *watched: socket.socket | int) -> None:
+        for each in watched:
+            if each in self._selector.get_map():
+                self._selector.unregister(each)
+
+    def _end_workers(self) -> None:
+        for worker in self._workers:
+            self._unregister(worker.link, worker.exit, worker.output.descriptor)
+            worker.link.close()
+        deadline = self._clock.monotonic() + _CLOSE_SECONDS
+        for worker in self._workers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, deadline - self._clock.monotonic()))
+            worker.output.read_all(IDLE)
+            self._output_logs.write(worker)
+            # In a thread: a process that waits for the kernel does not end, and must not keep others from ending.
+            closing = threading.Thread(target=worker.close, name=f"close-{worker.number}", daemon=True)
+            closing.start()
+            closing.join(_KILL_SECONDS)
+        self._workers.clear()
+
+
+_ANSWER_SECONDS = 5.0
+"""How long a session waits for the thread of the pool."""
+
+
+class PooledRunner:
+    """`dropflow.engine.api.Runner` of one session, in the worker processes of a pool.
+
+    Parameters
+    ----------
+    pool : WorkerPool
+        Where its attempts run.
+    number : int
+        Of the runner, unique in the pool.
+    spec : ExecutorSpec
+        What workers build its executor from.
+    """
+
+    def __init__(self, pool: WorkerPool, number: int, spec: ExecutorSpec) -> None:
+        self.window = 2 * MOST_AHEAD * pool.size
+        self._pool = pool
+        self._queue = RunnerQueue(number, spec, _discard)
+        self._started = self._closed = False
+
+    @property
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts workers run, and the numbers of these."""
+        return self._queue.running
+
+    def start(self, deliver: ResultSink) -> None:
+        """Take part in the pool."""
+        self._queue.deliver = deliver
+        self._started = True
+        self._pool.start()
+        self._pool.command(lambda dispatcher: dispatcher.enter(self._queue))
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Queue `tasks`; if there are none, wake the pool only if it waits for that."""
+        batch = tuple(tasks)
+        if not batch and self._queue.not_before == -math.inf:
+            return  # set before the results are delivered that this answers
+        self._pool.command(lambda _: self._queue.add(batch))
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
+        self._pool.command(lambda dispatcher: dispatcher.abort(self._queue, drop, attempt, grace))
+
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`; workers return those that they were given ahead."""
+        self._pool.command(lambda dispatcher: dispatcher.hold(self._queue, is_held=is_held))
+
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that no worker has been given; none if the thread of the pool is busy for seconds."""
+        if self._closed or not self._started:
+            return ()
+        given: Future[tuple[Task, ...]] = Future()
+
+        def answer(_: Dispatcher) -> None:
+            if given.set_running_or_notify_cancel():
+                given.set_result(self._queue.give_back())
+
+        if not self._pool.command(answer):
+            return ()
+        try:
+            return given.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            return () if given.cancel() else given.result()
+
+    def interrupt(self) -> None:
+        """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
+
+    def close(self) -> None:
+        """Leave the pool, once no worker has an attempt of this runner any more; idempotent.
+
+        A worker that the system does not end, because it hangs in the kernel, is not waited for.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._started and self._pool.command(lambda dispatcher: dispatcher.leave(self._queue)):
+            self._queue.has_left.wait(stopped_after(_CLOSE_SECONDS))
+
+
+def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:
+    """Stand in for the sink of a runner that has not been started."""
+
+
+# Attempts run in worker processes that belong to one session.
+
+
+class ProcessRunner:
+    """A runner with its own pool of worker processes.
+
+    Parameters
+    ----------
+    spec : ExecutorSpec
+        What each worker builds its executor from. ``files`` and ``logs`` exist in its directory.
+    workers : int
+        How many processes.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from the spec.
+    """
+
+    def __init__(self, spec: ExecutorSpec, *, workers: int, factory: str = "dropflow.apps.execute:build") -> None:
+        self._pool = WorkerPool(workers, logs=Path(spec.directory, "logs"), factory=factory)
+        self._runner = self._pool.runner(spec)
+        self.window = self._runner.window
+
+    def start(self, deliver: ResultSink) -> None:
+        """Start the workers; they become ready while tasks already queue."""
+        self._runner.start(deliver)
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Queue `tasks`."""
+        self._runner.submit(tasks)
+
+    @property
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts workers run, and the numbers of these."""
+        return self._runner.running
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Forget an attempt that waits, or have its worker stop it; that is killed after `grace` seconds."""
+        self._runner.abort(drop, attempt, grace)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`."""
+        self._runner.hold(is_held=is_held)
+
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that no worker has been given."""
+        return self._runner.give_back()
+
+    def interrupt(self) -> None:
+        """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
+
+    def close(self) -> None:
+        """End the workers; idempotent. They get a second to stop what they do."""
+        self._pool.close()

@@ -1,0 +1,500 @@
+"""Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one on this machine.
+
+Each actor has the `Host` of the session with one worker process. Ray counts its processor as long as the session runs.
+A task of Ray takes no message that stops one attempt and gives it time to clean up. An actor does; if it does not,
+it is killed and replaced.
+"""
+
+import contextlib
+import itertools
+import logging
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dropflow.engine.api import ExecutorSpec
+from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
+from dropflow.exception_text import summary_of
+from dropflow.runners.engine import (
+    AttemptKey,
+    Batch,
+    BatchAnswer,
+    EngineEvents,
+    WorkerView,
+    decode_answer,
+    decode_answers,
+    decode_spec,
+    encode,
+)
+from dropflow.runners.external import refuse_silent
+from dropflow.runners.external_host import (
+    PYTHON,
+    Host,
+    HostView,
+    OwnDirectory,
+    look,
+    probe_file,
+    refuse_other_versions,
+    share_directory,
+    view_of,
+)
+from dropflow.standard_output import native_output_on_stderr
+
+__all__ = [
+    "RayEngine",
+]
+
+
+_LOG = logging.getLogger(__name__)
+
+_START_SECONDS = 90.0
+"""How long Ray may take to start the first actor."""
+_CONNECT_SECONDS = 10.0
+_CLOSE_SECONDS = 4.0
+_CALLS = 8
+"""Calls that an actor processes at a time: two batches, and messages beside them."""
+_MOST_REPLACED = 100
+"""How many actors are replaced that end before they have run a batch."""
+
+
+class HostActor:
+    """The host of a session in a process of Ray.
+
+    Parameters
+    ----------
+    name : str
+        Name of the actor.
+    spec : bytes
+        The `ExecutorSpec`.
+    factory : str
+        ``package.module:function`` that makes an `Executor` from it.
+    """
+
+    def __init__(self, name: str, spec: bytes, factory: str) -> None:
+        self._name, self._spec, self._factory = name, spec, factory
+        self._host: Host | None = None
+
+    def look(self, path: str, token: str) -> dict[str, Any]:
+        """Return what `dropflow.runners.external_host.look` finds."""
+        # Not as a `HostView`, whose fields may be others in another version.
+        return msgspec.structs.asdict(look(path, token, alias=ray.get_runtime_context().get_node_id()))
+
+    def begin(self, is_shared: bool) -> None:  # noqa: FBT001 - Ray passes it on
+        """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
+        own = None if is_shared else OwnDirectory()
+        self._host = Host(decode_spec(self._spec), workers=1, name=self._name, factory=self._factory, own=own)
+
+    def run(self, data: bytes) -> bytes:
+        """Run a batch."""
+        return self._begun().run(data)
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts."""
+        self._begun().abort(attempts, grace)
+
+    def recall(self, numbers: Sequence[int]) -> bytes:
+        """Take back what has not begun."""
+        return self._begun().recall(numbers)
+
+    def ping(self) -> None:
+        """Note that the session is alive."""
+        self._begun().ping()
+
+    def serve(self, data: bytes) -> bytes:
+        """Write, read and remove contents."""
+        return self._begun().serve(data)
+
+    def close(self) -> None:
+        """Stop everything."""
+        if self._host is not None:
+            self._host.close()
+
+    def _begun(self) -> Host:
+        if self._host is None:
+            raise WorkerDiedError("the actor has not begun")
+        return self._host
+
+
+class _Actor:
+    """An actor, as this side sees it."""
+
+    def __init__(self, name: str, node: Mapping[str, Any], handle: Any) -> None:
+        self.name = name
+        self.node = node
+        self.handle = handle
+        self.batches: dict[int, Batch] = {}
+        self.ended_in = 0
+        """The batch that it ran when it ended."""
+        self.hosts: tuple[str, ...] = ()
+        """Names of its host, once it has answered."""
+        self.room = 0
+        self.has_run = False
+        self.alias = ""
+        """The name of its node, if it has one."""
+
+
+class RayEngine:
+    """`dropflow.runners.engine.Engine` of Ray.
+
+    Parameters
+    ----------
+    address : str
+        Of a cluster: ``auto``, or ``host:6379``; empty for a new one on this machine. A connection that this process
+        has already is used in any case.
+    workers : int or None
+        How many actors; None for one for each processor of the cluster.
+    """
+
+    name = "Ray"
+
+    def __init__(self, address: str, workers: int | None) -> None:
+        self._address, self._count = address, workers
+        self._events: EngineEvents | None = None
+        self._is_ours = self._closing = False
+        self._numbers = itertools.count(1)
+        # Guards what is below: the thread of the runner and threads of Ray, which report ends, meet here.
+        self._lock = threading.RLock()
+        self._actors: dict[str, _Actor] = {}
+        self._actor_of: dict[int, _Actor] = {}
+        self._replaced = 0
+        self._spec, self._factory, self._directory = b"", "", ""
+        self._is_shared = True
+
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+        """Connect to the cluster, or start one, and start the actors."""
+        self._events, self._directory = events, spec.directory
+        self._spec, self._factory = encode(spec), factory
+        self._connect()
+        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        if not nodes:
+            raise WorkerStartError(
+                "the Ray cluster has no processors", where=self._address, hint="start a node: ray start --address ..."
+            )
+        # By turns, so that fewer actors than processors are spread over the nodes.
+        spread = [node for turn in _turns(nodes) for node in turn]
+        with self._lock:
+            started = [self._start_actor(node) for node in spread[: self._count or len(spread)]]
+        self._check(started)
+        return self._views()
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        # Connected by "auto" itself, Ray 2.60 ended the actors of a session on a cluster of two nodes.
+        address = _resolved(self._address)
+        if address:
+            refuse_silent("ray", address, _CONNECT_SECONDS)
+        quiet = {"log_to_driver": False, "configure_logging": False}
+        try:
+            # What Ray and its processes print is no answer of a command.
+            with _signal_handlers_kept(), contextlib.redirect_stdout(sys.stderr), native_output_on_stderr():
+                if address:
+                    ray.init(address=address, **quiet)
+                else:
+                    ray.init(num_cpus=self._count, include_dashboard=False, **quiet)
+        except Exception as error:  # Ray raises a plain one if its processes do not start in time
+            where = self._address or "on this machine"
+            if "Version mismatch" in str(error):
+                found = re.findall(r"(Ray|Python): (\S+)", str(error))[:2]
+                raise ConflictError(
+                    f"the Ray cluster has {' and '.join(' '.join(one) for one in found)}, and this process Ray "
+                    f"{ray.__version__} and Python {PYTHON}",
+                    where=where,
+                    hint="run the command in an environment with the versions of the cluster",
+                ) from error
+            raise LinkError(
+                f"there is no Ray cluster that answers: {summary_of(error)}",
+                where=where,
+                hint="give the address that 'ray start' prints, as in --runner ray=host:6379, or ray=auto on its hosts",
+            ) from error
+        self._is_ours = True
+
+    def _start_actor(self, node: Mapping[str, Any]) -> _Actor:
+        """Start an actor, on this node if there is a free processor."""
+        name = f"{node['NodeManagerAddress']}#{next(self._numbers)}"
+        options = {
+            "num_cpus": 1,
+            "max_concurrency": _CALLS,
+            "max_restarts": 0,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
+        }
+        handle = ray.remote(**options)(HostActor).remote(name, self._spec, self._factory)
+        actor = self._actors[name] = _Actor(name, node, handle)
+        return actor
+
+    def _check(self, actors: Sequence[_Actor]) -> None:
+        """Wait for actors, and refuse those that cannot use the session directory.
+
+        Ray may not have the processors for all of them now. One that starts later is checked then.
+        """
+        with probe_file(self._directory) as (path, token):
+            looks = {actor.handle.look.remote(path, token): actor for actor in actors}
+            ready, late = ray.wait(list(looks), num_returns=len(looks), timeout=_START_SECONDS / 9)
+            if not ready:
+                ready, late = ray.wait(late, num_returns=1, timeout=_START_SECONDS)
+            views = {}
+            for ref in ready:
+                name = f"Ray actor {looks[ref].name}"
+                try:
+                    found = ray.get(ref)
+                except ray.exceptions.RayError as error:
+                    found = error
+                views[looks[ref].name] = view_of(name, found)
+        if not views:
+            raise WorkerStartError(
+                f"Ray has not started an actor in {_START_SECONDS:g} s",
+                where=self._address,
+                hint="its processors may be taken by other programs: see ray status",
+            )
+        refuse_other_versions(self.name, views)
+        self._is_shared = share_directory(views)
+        try:
+            ray.get([looks[ref].handle.begin.remote(self._is_shared) for ref in ready], timeout=_START_SECONDS)
+        except ray.exceptions.RayError as error:
+            raise WorkerStartError(f"a Ray actor cannot make its directory: {summary_of(error)}") from error
+        nodes = _nodes()
+        for ref in ready:
+            self._use(looks[ref], views[looks[ref].name], nodes)
+        for ref in late:
+            self._look_again(looks[ref])
+
+    def _look_again(self, actor: _Actor) -> None:
+        """Use an actor once it has started and can use the session directory."""
+        probe = probe_file(self._directory)
+        path, token = probe.__enter__()
+
+        def looked(done: Any) -> None:
+            with contextlib.suppress(OSError):
+                probe.__exit__(None, None, None)
+            try:
+                view = view_of(f"Ray actor {actor.name}", done.result())
+                refuse_other_versions(self.name, {actor.name: view})
+                if self._is_shared and view.problem:
+                    raise WorkerStartError(view.problem)
+            except (ray.exceptions.RayError, DropflowError) as error:
+                # Ray may start it on a node that has ended a moment ago. Another one is elsewhere.
+                has_ended = isinstance(error, ray.exceptions.RayActorError) and not error.actor_init_failed
+                why = error.text if isinstance(error, DropflowError) else summary_of(error).partition("\n")[0]
+                if not has_ended:
+                    _LOG.warning("an actor of Ray that has started late is not used: %s", why)
+                self._remove(actor, f"it cannot be used: {why}", replace=has_ended)
+                return
+            begun = actor.handle.begin.remote(self._is_shared).future()
+            begun.add_done_callback(lambda done: self._begun(actor, view, done))
+
+        actor.handle.look.remote(path, token).future().add_done_callback(looked)
+
+    def _begun(self, actor: _Actor, view: HostView, done: Any) -> None:
+        if done.exception() is not None:
+            self._remove(actor, "it cannot be used", replace=False)
+            return
+        self._use(actor, view, _nodes())
+        self._report().workers(self._views())
+
+    def _use(self, actor: _Actor, view: HostView, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+        host = view.host
+        # It is on another node if that for which it was started has no free processor, or has ended.
+        actor.node = nodes.get(view.alias, actor.node)
+        address, name = str(actor.node["NodeManagerAddress"]), str(actor.node.get("NodeName", ""))
+        actor.alias = "" if name == address else name  # Ray gives the address if there is no name
+        actor.room = 0 if self._is_shared else view.room
+        actor.hosts = (address, host)
+        if host == socket.gethostname():
+            actor.hosts += ("localhost", "127.0.0.1")
+
+    def _views(self) -> list[WorkerView]:
+        with self._lock:
+            return [
+                WorkerView(one.name, 1, one.hosts, one.room, one.alias) for one in self._actors.values() if one.hosts
+            ]
+
+    def submit(
+        self,
+        batch: Batch,
+        name: str,  # noqa: ARG002 - Ray shows actors
+        workers: Sequence[str],
+        *,
+        only: bool = False,
+    ) -> None:
+        """Call an actor: the one with the fewest batches, among them one of `workers`."""
+        with self._lock:
+            usable = [one for one in self._actors.values() if one.hosts and (not only or one.name in workers)]
+            if not usable:
+                missing = f"the Ray actor {', '.join(workers)} has ended" if only else "there is no Ray actor now"
+                self._report().lost(batch.number, missing)
+                return
+            wanted = [one for one in usable if one.name in workers]
+            actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
+            actor.batches[batch.number] = batch
+            self._actor_of[batch.number] = actor
+        future = actor.handle.run.remote(encode(batch)).future()
+        future.add_done_callback(lambda done: self._ended(actor, batch.number, done))
+
+    def call(self, worker: str, data: bytes) -> "Future[bytes]":
+        """Call an actor."""
+        answer: Future[bytes] = Future()
+        with self._lock:
+            actor = self._actors.get(worker)
+        if actor is None:
+            answer.set_exception(WorkerDiedError(f"the Ray actor {worker} has ended"))
+            return answer
+
+        def pass_on(done: Any) -> None:
+            if answer.set_running_or_notify_cancel():
+                error = done.exception()
+                if error is None:
+                    answer.set_result(done.result())
+                else:
+                    answer.set_exception(error)
+
+        actor.handle.serve.remote(data).future().add_done_callback(pass_on)
+        return answer
+
+    def _ended(self, actor: _Actor, number: int, done: Any) -> None:
+        """Report how a call of an actor has ended. Called by threads of Ray."""
+        error = done.exception()
+        has_ended = isinstance(error, ray.exceptions.RayActorError)
+        with self._lock:
+            if has_ended and not actor.ended_in:
+                actor.ended_in = min(actor.batches)
+            batch = actor.batches.pop(number)
+            is_known = self._actor_of.pop(number, None) is not None
+        if error is None:
+            actor.has_run = True
+            if is_known:
+                self._report().answered(decode_answer(done.result()), True)
+            return
+        if has_ended:
+            self._remove(actor, "its process has ended")
+        if is_known and has_ended and number > actor.ended_in:
+            # It has waited there. That is no fault of its attempts.
+            self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
+        elif is_known:
+            why = summary_of(error).partition("\n")[0]
+            self._report().lost(number, f"the Ray actor {actor.name} ended: {why}")
+
+    def _remove(self, actor: _Actor, why: str, *, replace: bool = True) -> None:
+        """Forget an actor that has ended, and start another one in its place."""
+        with self._lock:
+            if self._closing or self._actors.pop(actor.name, None) is None:
+                return
+            self._replaced = 0 if actor.has_run else self._replaced + 1
+            other = None
+            if replace and self._replaced < _MOST_REPLACED:
+                with contextlib.suppress(Exception):  # the connection to Ray is lost
+                    other = self._start_actor(actor.node)
+            is_empty = not self._actors
+        self._report().workers(self._views())
+        if other is not None:
+            self._look_again(other)
+        elif is_empty:
+            self._report().broken(f"the last actor cannot be replaced: {why}")
+
+    def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
+        """Stop attempts, in any actor."""
+        for actor in self._all():
+            actor.handle.abort.remote(list(attempts), grace)
+
+    def recall(self, numbers: Sequence[int]) -> None:
+        """Have the actors of batches answer with what has ended, and return what has not begun."""
+        with self._lock:
+            actors = {
+                self._actor_of[number].name: self._actor_of[number] for number in numbers if number in self._actor_of
+            }
+        for actor in actors.values():
+            actor.handle.recall.remote(list(numbers)).future().add_done_callback(self._recalled)
+
+    def _recalled(self, done: Any) -> None:
+        if done.exception() is None:
+            for answer in decode_answers(done.result()):
+                self._report().answered(answer, False)
+
+    def discard(self, number: int) -> None:
+        """Kill the actor of a batch, which does not stop it, and replace it."""
+        with self._lock:
+            actor = self._actor_of.pop(number, None)
+        if actor is not None:
+            with contextlib.suppress(Exception):  # it has ended
+                ray.kill(actor.handle)
+
+    def ping(self) -> None:
+        """Tell all actors that the session is alive, and check the connection."""
+        if not ray.is_initialized() and not self._closing:
+            self._report().broken("the connection to it was closed")
+            return
+        for actor in self._all():
+            actor.handle.ping.remote()
+
+    def _all(self) -> list[_Actor]:
+        with self._lock:
+            return [actor for actor in self._actors.values() if actor.hosts]
+
+    def _report(self) -> EngineEvents:
+        assert self._events is not None  # noqa: S101 - it has been started
+        return self._events
+
+    def close(self) -> None:
+        """Stop what runs and end the actors; end the cluster if `start` started it."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            actors = list(self._actors.values())
+            self._actor_of.clear()
+        if ray.is_initialized():
+            with contextlib.suppress(Exception):  # Ray may be away
+                calls = [actor.handle.close.remote() for actor in actors if actor.hosts]
+                ray.wait(calls, num_returns=len(calls), timeout=_CLOSE_SECONDS)
+            for actor in actors:
+                with contextlib.suppress(Exception):
+                    ray.kill(actor.handle)
+            if self._is_ours:
+                with _signal_handlers_kept():
+                    ray.shutdown()
+
+
+def _resolved(address: str) -> str:
+    """Return the host and port of a cluster: of ``auto``, those of the one that was started last on this host."""
+    if address != "auto":
+        return address
+    with contextlib.suppress(Exception):  # not a public function of Ray
+        from ray._private.services import canonicalize_bootstrap_address  # noqa: PLC0415 - see above
+
+        return str(canonicalize_bootstrap_address(address) or address)
+    return address
+
+
+def _nodes() -> Mapping[str, Mapping[str, Any]]:
+    """Return the nodes of the cluster, by their identifiers."""
+    return {node["NodeID"]: node for node in ray.nodes()}
+
+
+def _turns(nodes: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the nodes that have a first processor, then those that have a second one, and so on."""
+    for turn in itertools.count(1):
+        found = [node for node in nodes if node["Resources"]["CPU"] >= turn]
+        if not found:
+            return
+        yield found
+
+
+@contextlib.contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Keep the handlers of this process: Ray replaces the one of SIGTERM by one that exits."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)

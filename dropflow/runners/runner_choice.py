@@ -1,0 +1,148 @@
+"""The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``, ``package.module:function``."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError, install_hint
+from dropflow.exception_text import summary_of
+
+__all__ = [
+    "ENGINES",
+    "RUNNERS",
+    "RunnerChoice",
+    "parse_runner",
+]
+
+
+if TYPE_CHECKING:
+    from dropflow.engine.api import ExecutorSpec, Runner
+    from dropflow.graph.physical import PhysicalGraph
+
+
+RUNNERS = ("inline", "threads", "processes", "dask", "ray")
+ENGINES = ("dask", "ray")
+"""Those that have an address: ``dask=tcp://host:8786``."""
+_CONTENTS = ",contents="
+_PACKAGES = {"dask": ("distributed", "dask-runner"), "ray": ("ray", "ray")}
+
+RunnerFactory = Callable[["ExecutorSpec", int | None], "Runner"]
+"""Makes a runner of the user, from what executors are built from and the wanted number of workers."""
+
+
+class RunnerChoice(msgspec.Struct, frozen=True):
+    """A runner.
+
+    Attributes
+    ----------
+    kind : str
+        One of `RUNNERS`; ``custom`` for a function that makes one.
+    address : str
+        Of the engine; empty for a new one on this machine. Of a custom runner, ``package.module:function``.
+    contents : str
+        URL of a store for contents, where workers of the engine cannot use the session directory; empty for none.
+    """
+
+    kind: str
+    address: str = ""
+    contents: str = ""
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether another engine runs the attempts."""
+        return self.kind in ENGINES
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all attempts run on this machine, so that contents can be in its shared memory."""
+        return not self.address
+
+    def refuse_unusable(self, graph: "PhysicalGraph") -> None:
+        """Raise if this runner cannot run a graph, before anything runs.
+
+        Raises
+        ------
+        MissingDependencyError
+            The package of the engine, or of its store for contents, is not installed.
+        BadParameterError
+            The store for contents has a URL that cannot be one.
+        BadGraphError
+            The graph has streams or MPI jobs that this runner cannot run.
+        """
+        from dropflow.apps.template_cache import streaming_links  # noqa: PLC0415 - all components; names need none
+
+        if self.kind in _PACKAGES:
+            package, extra = _PACKAGES[self.kind]
+            if importlib.util.find_spec(package) is None:
+                raise MissingDependencyError(
+                    f"--runner {self.kind} needs the package {package}, which is not installed",
+                    hint=install_hint(extra),
+                )
+        if self.contents:
+            from dropflow.runners.external_store import check_store  # noqa: PLC0415 - imports the engine
+
+            check_store(self.contents)
+        if self.is_engine and (rows := streaming_links(graph)):
+            link = graph.links[rows[0]]
+            reader, data = graph.templates[link.target].name, graph.templates[link.source].name
+            more = f", and {len(rows) - 1} more links" if len(rows) > 1 else ""
+            raise BadGraphError(
+                f"{reader!r} reads {data!r} while it is written{more}, and the runner {self.kind!r} has no streams",
+                where=graph.name,
+                hint="choose the runner processes or threads, or nodes; or clear 'streaming' of these links",
+            )
+        ranks = max((one.size for template in graph.templates for one in template.axes if one.kind == "mpi"), default=1)
+        if self.kind == "inline" and ranks > 1:
+            text = f"the runner 'inline' runs one attempt at a time, and an MPI job has {ranks} ranks that run at once"
+            raise BadGraphError(text, hint="choose the runner threads or processes")
+
+    def factory(self) -> RunnerFactory:
+        """Return the function of a custom runner.
+
+        Raises
+        ------
+        BadParameterError
+            It cannot be imported.
+        """
+        module, _, function = self.address.partition(":")
+        try:
+            found: RunnerFactory = getattr(importlib.import_module(module), function)
+        except Exception as error:
+            raise BadParameterError(
+                f"the runner {self.address!r} cannot be imported: {summary_of(error)}",
+                hint="give the name of a function that can be imported, as in package.module:function",
+            ) from error
+        return found
+
+
+def parse_runner(text: str) -> RunnerChoice:
+    """Return the runner that a text names.
+
+    Raises
+    ------
+    BadParameterError
+        It names none, or the address cannot be that of its engine.
+    """
+    name, has_contents, contents = text.partition(_CONTENTS)
+    kind, has_address, address = name.partition("=")
+    if has_contents and not (kind in ENGINES and "://" in contents):
+        raise BadParameterError(
+            f"the runner {text!r} has no URL for contents, or cannot use one",
+            hint=f"give an engine and a URL that its workers reach, as in dask=tcp://host:8786{_CONTENTS}s3://bucket/directory",
+        )
+    if kind in RUNNERS and (kind in ENGINES or not has_address) and bool(address) == bool(has_address):
+        if address:
+            from dropflow.runners.external import check_address  # noqa: PLC0415 - imports the engine
+
+            check_address(kind, address)
+        return RunnerChoice(kind, address, contents)
+    module, has_function, function = text.partition(":")
+    if has_function and function.isidentifier() and all(part.isidentifier() for part in module.split(".")):
+        return RunnerChoice("custom", text)
+    raise BadParameterError(
+        f"there is no runner {text!r}",
+        hint=f"one of {', '.join(RUNNERS)}, dask=ADDRESS, ray=ADDRESS, or package.module:function",
+    )

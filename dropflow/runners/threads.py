@@ -1,0 +1,280 @@
+"""Attempts run in threads of this process: for work that waits, and for code that releases the GIL."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dropflow.clock import SystemClock
+from dropflow.engine.api import (
+    LONG_SECONDS,
+    AttemptResult,
+    Executor,
+    PriorityQueue,
+    ResultSink,
+    StreamOpened,
+    Task,
+    largest_needs,
+    members,
+    not_begun,
+    with_input,
+)
+from dropflow.engine.host_memory import host_memory
+from dropflow.errors import InternalError
+from dropflow.exception_text import summary_of
+from dropflow.failure import Failure
+from dropflow.graph.templates import ResourceNeeds, Template, needs_of
+from dropflow.runners.capacity import Capacity
+from dropflow.runners.inline import aborted
+from dropflow.stopping import GRACE_SECONDS
+
+__all__ = [
+    "ThreadRunner",
+]
+
+
+_CLOSE_SECONDS = 1.0
+"""How long all threads together may take to end."""
+_ANSWER_SECONDS = 0.05
+"""How long to wait for a session that takes a result: it has other things to do, too."""
+_PLAIN = ResourceNeeds()
+
+
+class ThreadRunner:
+    """A fixed number of threads that share one queue.
+
+    The first attempt of the queue begins when the processors and the memory that it declares are free; no other one
+    overtakes it.
+
+    Parameters
+    ----------
+    executor : Executor
+        Shared by the threads; closed with the runner.
+    threads : int
+        How many attempts run at a time.
+    templates : sequence of Template
+        Those of the session, with what their attempts declare. Without it, each takes one thread and no memory.
+    """
+
+    def __init__(self, executor: Executor, *, threads: int, templates: Sequence[Template] = ()) -> None:
+        self.window = 4 * threads
+        self._executor = executor
+        self._capacity = Capacity(threads, host_memory().limit.bytes)
+        self._needs = tuple(self._capacity.admitted(needs_of(template)) for template in templates)
+        # Guards the queue, the capacity and what is below. Threads wait at it for an attempt that may begin.
+        self._changed = threading.Condition()
+        self._queue: PriorityQueue[Task] = PriorityQueue(lambda task: task.priority)
+        self._waiting: set[tuple[int, int]] = set()
+        self._running: dict[tuple[int, int], _ThreadAttempt] = {}
+        self._closed = self._is_held = False
+        self._answers = 0
+        """How often the session has submitted attempts, or none."""
+        self._clock = SystemClock()
+        self._threads = [self._thread() for _ in range(threads)]
+        self._deliver: ResultSink = _discard
+
+    def start(self, deliver: ResultSink) -> None:
+        """Start the threads."""
+        self._deliver = deliver
+        self._executor.on_stream_opened = lambda opened: deliver([opened])
+        self._executor.on_overdue = self._give_up
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Queue `tasks`."""
+        with self._changed:
+            self._answers += 1
+            if not tasks:
+                self._changed.notify_all()
+            self._waiting.update((one.drop, one.attempt) for task in tasks for one in members(task))
+            self._queue.extend(tasks)
+            self._changed.notify(len(tasks))
+
+    @property
+    def running(self) -> Mapping[int, int]:
+        """The drops whose attempts threads run."""
+        return {drop: 0 for drop, _ in tuple(self._running)}
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Remove an attempt from the queue, and answer it; or stop it if it can be stopped."""
+        with self._changed:
+            is_waiting = (drop, attempt) in self._waiting
+            self._waiting.discard((drop, attempt))
+            is_running = (drop, attempt) in self._running
+            # The attempts that follow it are answered now, too, if it is not one of a chain that has begun.
+            first = next((task for task in self._queue if (task.drop, task.attempt) == (drop, attempt)), None)
+            rest = self._leave(first.then) if is_waiting and first is not None else []
+            if is_waiting:
+                self._changed.notify_all()  # others may have waited behind it
+        if is_running:
+            self._executor.abort(drop, attempt, grace)
+        elif is_waiting:
+            # A thread may come to it only after a long time.
+            self._deliver([aborted(drop, attempt), *rest])
+
+    def hold(self, *, is_held: bool) -> None:
+        """Start no attempts while `is_held`."""
+        with self._changed:
+            self._is_held = is_held
+            self._changed.notify_all()
+
+    def give_back(self) -> Sequence[Task]:
+        """Return the attempts that wait and have not begun. They are not answered; those that follow them are."""
+        with self._changed:
+            tasks = [task for task in self._queue if (task.drop, task.attempt) in self._waiting]
+            self._queue.clear()
+            self._waiting.difference_update((task.drop, task.attempt) for task in tasks)
+            rest = self._leave([one for task in tasks for one in task.then])
+        if rest:
+            self._deliver(rest)
+        return tasks
+
+    def interrupt(self) -> None:
+        """Do nothing: the session's thread is free to process its cancel, and aborts follow."""
+
+    def close(self) -> None:
+        """Stop the attempts that can be stopped and end the threads; idempotent.
+
+        A thread whose attempt cannot be stopped (it waits or computes outside of Python) is left behind as a daemon.
+        """
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True  # from now on no attempt begins
+            running, threads = tuple(self._running), tuple(self._threads)
+            self._changed.notify_all()
+        for drop, attempt in running:
+            self._executor.abort(drop, attempt)
+        deadline = self._clock.monotonic() + _CLOSE_SECONDS
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - self._clock.monotonic()))
+        self._executor.close()
+
+    def _thread(self) -> threading.Thread:
+        return threading.Thread(target=self._work, name="runner", daemon=True)
+
+    def _give_up(self, overdue: AttemptResult) -> None:
+        """Deliver the result of an attempt that cannot be stopped, and replace its thread."""
+        with self._changed:
+            stuck = self._end(overdue.drop, overdue.attempt)
+            if stuck is None or self._closed:
+                return
+            rest = self._leave(stuck.following)
+            self._threads.remove(stuck.thread)
+            other = self._thread()
+            self._threads.append(other)
+            other.start()
+        self._deliver([overdue, *rest])
+
+    def _work(self) -> None:
+        task = self._begin()
+        while task is not None:
+            result = self._run(task)
+            with self._changed:
+                answers = self._answers
+                ended = self._running.pop((task.drop, task.attempt), None)
+                if ended is None:
+                    return  # it took too long, and another thread has replaced this one
+                task, rest = self._next(ended, result)
+            self._deliver([result, *rest])
+            if task is None and result.seconds >= LONG_SECONDS:
+                self._await_successors(answers)
+            task = task or self._begin()
+
+    def _await_successors(self, answers: int) -> None:
+        """Wait until the session has taken a result, if others wait: a successor may be more urgent than they are."""
+        with self._changed:
+            if (first := self._first()) is not None and first.priority:
+                self._changed.wait_for(lambda: self._answers > answers or self._closed, _ANSWER_SECONDS)
+
+    def _next(self, ended: "_ThreadAttempt", result: AttemptResult) -> tuple[Task | None, list[AttemptResult]]:
+        """Return the next attempt of a chain, which begins; or None, and the answers for those that are left."""
+        following = ended.following
+        if following and not self._closed and not self._is_held and not self._should_yield(ended, following[0]):
+            key = (following[0].drop, following[0].attempt)
+            task = with_input(following[0], result) if key in self._waiting else None
+            if task is not None:
+                self._waiting.discard(key)
+                self._running[key] = replace(ended, following=following[1:])
+                return task, []
+        self._free(ended)
+        return None, self._leave(following)
+
+    def _should_yield(self, running: "_ThreadAttempt", following: Task) -> bool:
+        """Return whether a chain of long attempts should end, because one of greater priority waits."""
+        if self._clock.monotonic() - running.since < LONG_SECONDS:
+            return False
+        first = self._first()
+        return first is not None and first.priority > following.priority
+
+    def _leave(self, tasks: Sequence[Task]) -> list[AttemptResult]:
+        """Return the answers for attempts of a chain that are not begun. Those that were aborted have been answered."""
+        left = [task for task in tasks if (task.drop, task.attempt) in self._waiting]
+        self._waiting.difference_update((task.drop, task.attempt) for task in left)
+        return not_begun(left)
+
+    def _begin(self) -> Task | None:
+        """Wait for an attempt that may begin, and note that it does; return None when the runner is closed."""
+        with self._changed:
+            while not self._closed:
+                task = self._first()
+                needs = _PLAIN if task is None or not self._needs else self._needs_of(task)
+                if task is None or self._is_held or not self._capacity.fits(needs):
+                    self._changed.wait()
+                    continue
+                self._queue.popleft()
+                self._waiting.discard((task.drop, task.attempt))
+                running = _ThreadAttempt(threading.current_thread(), needs, task.then, self._clock.monotonic())
+                self._running[task.drop, task.attempt] = running
+                self._capacity.take(needs)
+                return task
+        return None
+
+    def _needs_of(self, task: Task) -> ResourceNeeds:
+        if not task.then:
+            return self._needs[task.template]
+        return largest_needs(self._needs[one.template] for one in members(task))
+
+    def _first(self) -> Task | None:
+        """Return the first attempt of the queue, after removing those that were aborted."""
+        while self._queue:
+            task = self._queue.first
+            if (task.drop, task.attempt) in self._waiting:
+                return task
+            self._queue.popleft()
+        return None
+
+    def _end(self, drop: int, attempt: int) -> "_ThreadAttempt | None":
+        """Note that an attempt has ended; return what ran, or None if its thread was replaced."""
+        ended = self._running.pop((drop, attempt), None)
+        if ended is not None:
+            self._free(ended)
+        return ended
+
+    def _free(self, ended: "_ThreadAttempt") -> None:
+        """Free what an attempt, or a chain, has taken."""
+        self._capacity.free(ended.needs)
+        # The thread itself takes the next attempt. If this one took several processors, others can begin, too.
+        self._changed.notify(ended.needs.cpus - 1 + bool(ended.needs.memory))
+
+    def _run(self, task: Task) -> AttemptResult:
+        try:
+            return self._executor.execute(task)
+        except BaseException as error:  # noqa: BLE001 - the session waits for this result
+            failure = Failure.of(InternalError(f"the attempt could not be run: {summary_of(error)}"))
+            return AttemptResult(task.drop, task.attempt, failure=failure)
+
+
+@dataclass(frozen=True)
+class _ThreadAttempt:
+    """An attempt that runs: its thread, what it has taken, those that follow it, and when its chain began."""
+
+    thread: threading.Thread
+    needs: ResourceNeeds
+    following: tuple[Task, ...]
+    since: float
+
+
+def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:
+    """Stand in for the sink of a runner that has not been started."""

@@ -1,0 +1,135 @@
+"""The session of a graph on this machine: with a runner, a journal, and the repository of its contents."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from dropflow.apps.template_cache import fusible_templates, streaming_links
+from dropflow.clock import Clock
+from dropflow.data.file import RemoveOutdated
+from dropflow.data.repository import LocalRepository
+from dropflow.engine.api import Exchange, Runner
+from dropflow.engine.attempt_times import AttemptTimes
+from dropflow.engine.content_table import Continuation
+from dropflow.engine.inbox import Inbox
+from dropflow.engine.journal import Journal, JournalHeader
+from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
+from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session_inputs import SessionInput
+from dropflow.engine.statistics import Statistics
+from dropflow.graph.codec import digest
+from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
+from dropflow.times.octets import TIMES_FILE
+
+__all__ = [
+    "make_session",
+]
+
+
+def make_session(
+    graph: PhysicalGraph,
+    repository: LocalRepository,
+    runner: Runner,
+    *,
+    clock: Clock,
+    exchange: Exchange | None = None,
+    epoch: int = 0,
+    view: int = 0,
+    instruments: Sequence[Instrument] = (),
+    on_statistics: Callable[[Statistics], None] | None = None,
+    inbox: Inbox[SessionInput] | None = None,
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+    continuation: Continuation | None = None,
+    until: float = 0.0,
+    on_idle: Callable[[], None] | None = None,
+    check_invariants: bool = False,
+) -> Session:
+    """Return a session that has not started, in the directory of its repository.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed: a whole graph, or what one node holds of it.
+    repository : LocalRepository
+        Owner of the contents; its workspace has the name and the directory of the session.
+    runner : Runner
+        Where attempts run.
+    clock : Clock
+        Time.
+    exchange : Exchange, optional
+        Where the other nodes of the session are.
+    epoch : int
+        Deployment of the session, where managers deployed it.
+    view : int
+        View of the session, where managers deployed it.
+    instruments : sequence of Instrument
+        Observers.
+    on_statistics : callable, optional
+        Called with new statistics at intervals.
+    inbox : Inbox, optional
+        Queue of the events of runner, exchange and other threads; a new one by default.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have.
+    continuation : Continuation, optional
+        What is known of a session that continues. Its journal is replaced.
+    until, on_idle :
+        See `Session`.
+    check_invariants : bool
+        Walk the whole state of the core after each step; slow.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    StorageError
+        The journal cannot be written.
+    """
+    directory, name = Path(repository.workspace.directory), repository.workspace.session
+    streams = streaming_links(graph)
+    if continuation is not None and continuation.outdated:
+        remove = RemoveOutdated(repository.workspace, continuation.outdated, continuation.contents.values())
+        instruments = (*instruments, remove)
+    header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
+    with ExitStack() as undo:
+        journal = Journal(
+            directory / "journal.dfj",
+            header,
+            replaces=continuation is not None,
+            durable=repository.workspace.durable,
+        )
+        undo.callback(journal.close)
+        times = AttemptTimes(directory / TIMES_FILE, graph.drops, clock, None if exchange is None else exchange.rows)
+        undo.callback(times.close)
+        session = Session(
+            graph,
+            repository,
+            runner,
+            session=name,
+            directory=str(directory),
+            clock=clock,
+            streams=streams,
+            chains=_chains(graph, exchange),
+            exchange=exchange,
+            journal=journal,
+            times=times,
+            instruments=instruments,
+            on_statistics=on_statistics,
+            inbox=inbox,
+            infrastructure_retries=infrastructure_retries,
+            continuation=continuation,
+            until=until,
+            on_idle=on_idle,
+            check_invariants=check_invariants,
+        )
+        undo.pop_all()
+    return session
+
+
+def _chains(graph: PhysicalGraph, exchange: Exchange | None) -> IntColumn | None:
+    """Return which application follows each one in a chain, among the drops that live here."""
+    remote = np.zeros(graph.drops, dtype=np.bool_)
+    if exchange is not None:
+        remote[exchange.remote] = True
+    return follower_column(graph, fusible_templates(graph), remote)

@@ -1,0 +1,544 @@
+"""Running one graph on this machine, in a session directory.
+
+The session directory is described in ``docs/reference/session-directory.md``.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostname
+from time import gmtime, strftime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.apps.component_findings import check
+from dropflow.clock import Clock, SystemClock
+from dropflow.data.repository import LocalRepository
+from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
+from dropflow.data.storage_errors import storage_error
+from dropflow.engine.content_table import Continuation
+from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES, has_attempts
+from dropflow.engine.session import Session
+from dropflow.engine.statistics import SessionResult, Statistics
+from dropflow.errors import ConflictError, NotFoundError, StorageError
+from dropflow.files import LOCK, SessionLock
+from dropflow.graph.codec import is_unfinished, save
+from dropflow.graph.notes import note_software
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.ids import safe_name
+from dropflow.problems import refuse_errors
+from dropflow.runners.choice import capacity_notes, make_runner
+from dropflow.runners.runner_choice import RUNNERS, parse_runner
+from dropflow.sessions.again import AGAIN_REASON, drops_to_repeat
+from dropflow.sessions.factory import make_session
+from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry, refuse_unwanted_settings, with_settings
+from dropflow.sessions.stopped import ContinuationPlan, StoppedSession, refuse_run
+from dropflow.states import SessionState
+
+__all__ = [
+    "RUNNERS",
+    "RunOptions",
+    "execute",
+    "new_directory",
+    "placement_notes",
+    "prepare_directory",
+    "refuse_unusable",
+    "resume",
+    "retry",
+    "run",
+    "run_again",
+    "summary",
+    "write_summary",
+]
+
+
+_GRAPH = "graph.dfg"
+_OURS = (
+    "journal.dfj",
+    "journal.dfj.new",
+    "files",
+    "logs",
+    "results",
+    "tmp",
+    "times.dft",
+    "graph.dfg.new",
+    "summary.json",
+    _GRAPH,
+)
+"""In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
+this process is killed meanwhile, the next one goes on with it."""
+_SHOWN_HOSTS = 8
+
+
+def run(
+    graph: PhysicalGraph,
+    *,
+    directory: Path,
+    runner: str = "processes",
+    workers: int | None = None,
+    clock: Clock | None = None,
+    on_session: Callable[[Session], None] | None = None,
+    on_statistics: Callable[[Statistics], None] | None = None,
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+    durable: bool = False,
+    until: float = 0.0,
+    check_invariants: bool = False,
+) -> SessionResult:
+    """Execute `graph` to its end, or until its walltime: then it is PAUSED, and can be resumed.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
+    runner : str
+        One of `RUNNERS`; ``dask=ADDRESS`` or ``ray=ADDRESS``; or ``package.module:function``, which makes one. Unless
+        it is ``inline``, applications that only wait run in threads of this process.
+    workers : int, optional
+        Threads or processes; by default one per core that this process may use.
+    on_session : callable, optional
+        Called with the session before it runs, to cancel it.
+    on_statistics : callable, optional
+        Called with new statistics at intervals.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have, apart from the tries of its application.
+    durable : bool
+        Whether journal and files are forced to the disk, so that the session can be resumed after the loss of power.
+    until : float
+        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
+    check_invariants : bool
+        Walk the whole state of the core after each step; slow.
+
+    Raises
+    ------
+    BadGraphError
+        A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
+        anything runs. Or the runner cannot run its streams or MPI jobs.
+    BadParameterError, MissingDependencyError
+        There is no such runner, or its package is not installed.
+    LinkError, WorkerStartError
+        Its engine cannot be reached, or has no workers.
+    ConflictError
+        Another process is at work in the directory.
+    StorageError
+        The session directory cannot be written.
+    """
+    refuse_unusable(graph, runner)
+    directory.mkdir(parents=True, exist_ok=True)
+    with SessionLock(directory):
+        graph = note_software(graph)
+        save(graph, directory / _GRAPH)
+        options = RunOptions(
+            runner=runner,
+            workers=workers,
+            clock=clock,
+            on_session=on_session,
+            on_statistics=on_statistics,
+            infrastructure_retries=infrastructure_retries,
+            durable=durable,
+            until=until,
+            check_invariants=check_invariants,
+        )
+        return execute(graph, directory, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a graph is executed on this machine. The fields are described at `run`."""
+
+    runner: str = "processes"
+    workers: int | None = None
+    clock: Clock | None = None
+    on_session: Callable[[Session], None] | None = None
+    on_statistics: Callable[[Statistics], None] | None = None
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES
+    durable: bool = False
+    until: float = 0.0
+    check_invariants: bool = False
+
+
+def execute(
+    graph: PhysicalGraph,
+    directory: Path,
+    options: RunOptions,
+    *,
+    continuation: Continuation | None = None,
+    notes: Sequence[str] = (),
+) -> SessionResult:
+    """Execute `graph`, which is saved in `directory`, to its end, and write the summary.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is executed.
+    directory : Path
+        Session directory, locked by this process.
+    options : RunOptions
+        How.
+    continuation : Continuation, optional
+        What an earlier process of the session has left.
+    notes : sequence of str
+        For the summary.
+
+    Raises
+    ------
+    StorageError
+        The session directory cannot be written.
+    """
+    time = options.clock or SystemClock()
+    choice = parse_runner(options.runner)
+    choice.refuse_unusable(graph)
+    shared_memory = SHARED_MEMORY if choice.shares_memory else None
+    repository = LocalRepository(
+        directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory
+    )
+    try:
+        session = make_session(
+            graph,
+            repository,
+            make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until),
+            clock=time,
+            on_statistics=options.on_statistics,
+            infrastructure_retries=options.infrastructure_retries,
+            continuation=continuation,
+            check_invariants=options.check_invariants,
+        )
+        capacity = capacity_notes(graph, options.runner, options.workers)
+        session.notes += [*placement_notes(graph, options.runner), *capacity, *notes]
+        if options.on_session is not None:
+            options.on_session(session)
+        result = session.run()
+    finally:
+        repository.close()
+    return write_summary(result, directory)
+
+
+def write_summary(result: SessionResult, directory: Path) -> SessionResult:
+    """Write the summary of a result, and return the result, with a note if that failed."""
+    path = directory / "summary.json"
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(summary(result)), indent=2))
+    except OSError as error:
+        # The results are kept, and the caller has the summary too: an error would cause a second run.
+        return msgspec.structs.replace(result, notes=(*result.notes, f"{storage_error('write', path, error)}"))
+    return result
+
+
+def refuse_unusable(graph: PhysicalGraph, runner: str = "processes") -> None:
+    """Raise if a graph cannot run here, before a directory is made for it.
+
+    Raises
+    ------
+    BadGraphError
+        A component is unknown, or a parameter cannot be used: all problems together; or the runner cannot run it.
+    BadParameterError, MissingDependencyError
+        There is no such runner, or its package is not installed.
+    """
+    refuse_errors(check(graph.templates, graph.links), name=graph.name)
+    parse_runner(runner).refuse_unusable(graph)
+
+
+def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[str, ...]:
+    """Return a note with the hosts of a placed graph if some of them are not this machine, else nothing.
+
+    For an engine the placement is a hint, which it gets.
+    """
+    if parse_runner(runner).is_engine:
+        return ()
+    here = {"localhost", "127.0.0.1", "::1", gethostname()}
+    others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
+    if not others:
+        return ()
+    more = f" and {len(others) - _SHOWN_HOSTS} more" if len(others) > _SHOWN_HOSTS else ""
+    return (f"the graph names other hosts ({', '.join(others[:_SHOWN_HOSTS])}{more}): everything runs on this machine",)
+
+
+def summary(result: SessionResult) -> dict[str, Any]:
+    """Return the result of a session as ``dropflow run --output json`` prints it."""
+    return {
+        "ok": result.status is SessionState.FINISHED,
+        "session": result.session,
+        "status": result.status.name,
+        "drops": result.drops,
+        "states": result.states,
+        "seconds": round(result.seconds, 3),
+        "failures": msgspec.to_builtins(result.failures),
+        "notes": list(result.notes),
+        "infrastructure_faults": result.infrastructure_faults,
+        "output": result.directory,
+    }
+
+
+def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Clock | None = None) -> Path:
+    """Create a new session directory: ``<root>/<graph>-<UTC time>``, by default in ``dropflow-runs``.
+
+    Raises
+    ------
+    StorageError
+        It cannot be created.
+    """
+    parent = Path("dropflow-runs").absolute() if root is None else root.absolute()
+    stamp = strftime("%Y%m%dT%H%M%S", gmtime((clock or SystemClock()).now()))
+    name = f"{safe_name(graph.name)}-{stamp}"
+    for number in range(1, 1000):
+        directory = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(directory, error) from error
+        return directory
+    raise StorageError("1000 directories of runs that started in this second exist already", where=str(parent))
+
+
+def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
+    """Prepare `directory` for a session: create it, or remove the files of a session and nothing else.
+
+    Parameters
+    ----------
+    overwrite : bool
+        Whether to remove an earlier session in which something has run.
+
+    Raises
+    ------
+    ConflictError
+        There are other files than those of a session, or an earlier session, or another process is at work there.
+    StorageError
+        It cannot be created or emptied.
+    """
+    path = directory.absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = sorted(entry.name for entry in path.iterdir())
+        unfinished = [name for name in found if is_unfinished(name, _GRAPH)]
+        foreign = [name for name in found if name not in (*_OURS, *unfinished, LOCK)]
+        if foreign:
+            raise ConflictError(
+                f"the directory has files that are not of a session: {', '.join(foreign[:3])}",
+                where=str(directory),
+                hint="give an empty or a new directory",
+            )
+        if _GRAPH not in found and any(name not in (*unfinished, LOCK) for name in found):
+            raise ConflictError(
+                "the directory is not empty, and has no session",
+                where=str(directory),
+                hint="give an empty or a new directory",
+            )
+        with SessionLock(path):
+            if not overwrite:
+                refuse_run(path)
+            for name in (*unfinished, *_OURS):
+                entry = path / name
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+    return path
+
+
+def _unwritable(directory: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"the session directory cannot be made: {error.strerror}", where=str(directory), hint="choose another --keep"
+    )
+
+
+# Continuing a run on this machine whose process was killed or cancelled.
+
+_DEFAULT = RunOptions()
+
+
+def resume(
+    directory: Path,
+    options: RunOptions = _DEFAULT,
+    *,
+    ignore_damage: bool = False,
+) -> SessionResult:
+    """Continue the session in `directory` to its end.
+
+    If the session has ended by itself, nothing runs, and the result is how it ended; but drops run that had no workers,
+    because an engine ended, and those that failed because of that.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory of a run whose process was killed at any moment, or that was cancelled.
+    options : RunOptions
+        How the drops are executed.
+    ignore_damage : bool
+        Take a journal that is damaged before its end up to the damage; what came later runs again.
+
+    Raises
+    ------
+    NotFoundError
+        There is no session in the directory.
+    ConflictError
+        Another process is at work in it.
+    BadFileError
+        The graph or the journal is damaged, or they do not belong together.
+    BadGraphError
+        A component is not installed any more.
+    StorageError
+        The session directory cannot be read or written.
+    """
+    path = directory.absolute()
+    if not path.is_dir():
+        raise NotFoundError("there is no such directory", where=str(directory))
+    with SessionLock(path):
+        stopped = StoppedSession.read(path, ignore_damage=ignore_damage)
+        stranded = stopped.stranded()
+        if stopped.is_over and not stranded:
+            return _ended(stopped, options.clock or SystemClock())
+        refuse_unusable(stopped.graph)
+        if stranded:
+            plan = stopped.plan(repeated=stopped.drops_of(stranded), failed=stranded, reason="there were no workers")
+        else:
+            plan = stopped.plan(reason=stopped.reason)
+        return execute(stopped.graph, path, options, continuation=plan.continuation, notes=plan.notes)
+
+
+def _ended(stopped: StoppedSession, clock: Clock) -> SessionResult:
+    """Return how a session ended, and do what its process did not, if it was killed after the end of the session."""
+    if (stopped.directory / "tmp").exists():
+        LocalRepository(stopped.directory, stopped.directory.name, clock).close()
+    result = stopped.result()
+    if not (stopped.directory / "summary.json").exists():
+        result = write_summary(result, stopped.directory)
+    hint = "; 'dropflow retry' tries failed drops again" if result.status is SessionState.FAILED else ""
+    return msgspec.structs.replace(result, notes=(*result.notes, f"the run had ended already: nothing was done{hint}"))
+
+
+# Trying the failed drops of a run on this machine again, or running it again from some drops, in the
+# same session.
+
+
+def retry(
+    directory: Path,
+    drops: Sequence[str] = (),
+    options: RunOptions = _DEFAULT,
+    *,
+    settings: Sequence[str] = (),
+) -> SessionResult:
+    """Run the failed drops in `directory` again, and the drops that failed or were cancelled because of them.
+
+    Completed drops are kept, as `dropflow.sessions.local_run.resume` keeps them; so are drops that were skipped.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory of a run that has ended.
+    drops : sequence of str
+        Text ids, or ends of them, of the drops in ERROR whose root causes are tried again; all by default.
+    options : RunOptions
+        How the drops are executed.
+    settings : sequence of str
+        ``name=value``: a parameter of the failed applications, for all of their instances that run from now on. With
+        ``node.name=value`` only of the node with that name.
+
+    Raises
+    ------
+    NotFoundError
+        There is no session in the directory, or no such drop.
+    ConflictError
+        No drop failed, or not those that are named; or another process is at work in the directory.
+    BadParameterError, UsageError
+        A setting does not fit the failed applications.
+    BadGraphError, BadFileError, StorageError
+        See `dropflow.sessions.local_run.resume`.
+    """
+    path = directory.absolute()
+    if not path.is_dir():
+        raise NotFoundError("there is no such directory", where=str(directory))
+    with SessionLock(path):
+        stopped = StoppedSession.read(path)
+        causes = _causes(stopped, drops)
+        graph = with_settings(stopped.graph, causes, settings)
+        plan = stopped.plan(
+            repeated=stopped.drops_of(causes),
+            failed=[drop for drop in causes if has_attempts(graph)[drop]],
+            reason=RETRY_REASON,
+        )
+        return _execute(stopped, graph, plan, options)
+
+
+def run_again(
+    directory: Path,
+    drops: Sequence[str],
+    options: RunOptions = _DEFAULT,
+    *,
+    settings: Sequence[str] = (),
+) -> SessionResult:
+    """Run drops of an ended run in `directory` again, and all that depends on them; the others stay as they are.
+
+    Completed drops whose contents are gone and are needed run again, too. What has not run, runs.
+
+    Parameters
+    ----------
+    directory : Path
+        Session directory of a run.
+    drops : sequence of str
+        Text ids, ends of them, or names of logical nodes, for all of their drops that have run.
+    options, settings :
+        As for `retry`; settings are parameters of the nodes of `drops`.
+
+    Raises
+    ------
+    ConflictError
+        Drops with one of the names have not run; an input from outside of the session is missing, or has changed since;
+        a setting would also hold for drops whose contents are only made again; or another process is at work in it.
+    NotFoundError, AmbiguousError
+        There is no session in the directory, or no such drop, or there are several.
+    BadParameterError, UsageError, BadGraphError, BadFileError, StorageError
+        See `retry`.
+    """
+    path = directory.absolute()
+    if not path.is_dir():
+        raise NotFoundError("there is no such directory", where=str(directory))
+    with SessionLock(path):
+        stopped = StoppedSession.read(path)
+        if stopped.replayed is None:
+            raise ConflictError(
+                "nothing of this run has run", where=str(directory), hint="'dropflow resume' runs it from its beginning"
+            )
+        table = stopped.replayed.core.drops
+        states = np.frombuffer(bytes(table.states), dtype=np.uint8)
+        again = drops_to_repeat(stopped.graph, states, table.error_causes(), drops, where=str(directory))
+        graph = with_settings(stopped.graph, again.starts, settings, what="run again")
+        plan = stopped.plan(again=again, reason=AGAIN_REASON)
+        assert plan.continuation is not None  # noqa: S101 - something has run
+        refuse_unwanted_settings(stopped.graph, graph, plan.continuation.known.reset, where=str(directory))
+        return _execute(stopped, graph, plan, options)
+
+
+def _execute(
+    stopped: StoppedSession, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions
+) -> SessionResult:
+    """Continue a session, whose directory is locked, with a graph that may have other parameters."""
+    refuse_unusable(graph)
+    saved = stopped.directory / "graph.dfg"
+    replaced = saved.with_name("graph.dfg.new")
+    if graph is not stopped.graph:
+        # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
+        save(graph, replaced)
+    result = execute(graph, stopped.directory, options, continuation=plan.continuation, notes=plan.notes)
+    if graph is not stopped.graph:
+        replaced.replace(saved)
+    return result
+
+
+def _causes(stopped: StoppedSession, drops: Sequence[str]) -> list[int]:
+    """Return the root causes that are tried again, ascending."""
+    table = None if stopped.replayed is None else stopped.replayed.core.drops
+    return causes_to_retry(
+        stopped.graph,
+        b"" if table is None else table.states,
+        {} if table is None else table.error_causes(),
+        drops,
+        what="run",
+        where=str(stopped.directory),
+        hint="'dropflow resume' continues a run that was killed or cancelled",
+    )

@@ -1,0 +1,148 @@
+"""The report of the directory of a run, from its graph, its journal, its times and its summary."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dropflow.api.records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
+from dropflow.api.requests import ResultList
+from dropflow.clock import SystemClock
+from dropflow.engine.journal import ReplayedSession, is_blank, replay
+from dropflow.engine.statistics import FailureReport, by_name, cause_reports, snapshot
+from dropflow.errors import UsageError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from dropflow.times.attempts import attempts_of
+from dropflow.times.measured_run import read_parts
+from dropflow.times.timeline import analyse
+from dropflow.web.report import SessionReport
+
+__all__ = [
+    "failure_infos",
+    "run_report",
+]
+
+
+class _Ending(msgspec.Struct, frozen=True):
+    """The fields of ``summary.json`` that a report shows."""
+
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+def run_report(directory: Path) -> SessionReport:
+    """Return the report of a run, also of one that was killed or still runs.
+
+    Raises
+    ------
+    NotFoundError, BadFileError
+        There is no run, or its files are damaged.
+    UsageError
+        It is the directory of a node, which has only a part of its session; or nothing has run.
+    """
+    graph, sections = read_parts([directory])
+    if (directory / "deployment.json").exists():
+        raise UsageError(
+            "this directory of a node has only its part of a session",
+            where=str(directory),
+            hint="name the session, and its manager with --to URL",
+        )
+    journal = directory / "journal.dfj"
+    if is_blank(journal):
+        raise UsageError("nothing has run in this directory", where=str(directory), hint="see dropflow run --keep")
+    replayed, attempts = replay(graph, journal), attempts_of(sections)
+    statistics = snapshot(replayed.core, 0.0)
+    ending = _ending(directory)
+    logical = tuple(
+        LogicalNodeInfo(
+            key=node.key,
+            name=node.name,
+            category=node.category,
+            is_app=node.is_app,
+            artificial=node.artificial,
+            drops=node.total,
+            states=by_name(node.counts),
+            order=order,
+            counts=node.drop_counts(),
+        )
+        for order, node in enumerate(statistics.nodes)
+    )
+    detail = SessionDetail(
+        session=directory.resolve().name,
+        graph=graph.name,
+        status=statistics.status.name,
+        drops=statistics.drops,
+        settled=statistics.settled,
+        counts=statistics.drop_counts,
+        started=replayed.started,
+        seconds=ending.seconds or max(attempts.end - attempts.start, 0.0),
+        nodes=("this machine",),
+        logical=logical,
+        notes=ending.notes,
+    )
+    return SessionReport(
+        detail=detail,
+        failures=failure_infos(cause_reports(graph, replayed.core, str(directory), replayed.failures)),
+        analysis=analyse(graph, attempts),
+        written=SystemClock().now(),
+        states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),
+        results=_results(graph, replayed),
+    )
+
+
+def _results(graph: PhysicalGraph, replayed: ReplayedSession) -> ResultList:
+    """Return the contents of leaves and of drops that persist, as the journal has them."""
+    is_leaf = np.diff(graph.successors.ptr) == 0
+    is_root = np.diff(graph.predecessors.ptr) == 0
+    found = []
+    for row, content in sorted(replayed.contents.items()):
+        template = graph.templates[graph.template[row]]
+        is_file = content.kind in ("file", "directory")
+        # As the results of a session of managers: not what other drops consumed, and not inputs from elsewhere.
+        is_result = is_leaf[row] or template.persist or is_file
+        if not is_result or (is_root[row] and not content.is_inside) or content.kind in ("null", "url"):
+            continue
+        found.append(
+            ResultInfo(
+                drop=row,
+                oid=oid(graph, row),
+                name=template.name,
+                node="",
+                path=content.location,
+                size=content.size,
+                checksum=content.checksum or None,
+                is_directory=content.kind == "directory",
+            )
+        )
+    return ResultList(results=tuple(found))
+
+
+def _ending(directory: Path) -> _Ending:
+    try:
+        return msgspec.json.decode((directory / "summary.json").read_bytes(), type=_Ending)
+    except (OSError, msgspec.DecodeError):
+        return _Ending()
+
+
+def failure_infos(reports: Sequence[FailureReport]) -> list[FailureInfo]:
+    """Return the failures of a run on this machine as those of a session."""
+    return [
+        FailureInfo(
+            drop=one.drop,
+            name=one.name,
+            node="",
+            code=one.code,
+            kind=one.kind,
+            text=one.text,
+            hint=one.hint,
+            detail=one.detail,
+            count=one.count,
+            took_along=one.took_along,
+            attempts=one.attempts,
+            drops=one.drops,
+            row=one.row,
+        )
+        for one in reports
+    ]

@@ -1,0 +1,167 @@
+"""Groups root causes whose texts are equal but for numbers: the same failure of forty instances is shown once.
+
+Pages, commands and reports all group by `causes`.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+
+from dropflow.api.records import DropInfo, FailureInfo, ResultInfo
+from dropflow.formatting import format_count, plural
+from dropflow.ids import safe_name
+from dropflow.states import DropState
+
+__all__ = [
+    "UNFINISHED",
+    "Cause",
+    "causes",
+    "order_of",
+    "result_paths",
+    "without_numbers",
+]
+
+
+_NUMBER = re.compile(r"(?:(?<!\w)-)?(?:0[xX][0-9a-fA-F]+|\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+_ANY = "{n}"
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Failures of one logical node whose texts are equal but for numbers.
+
+    Attributes
+    ----------
+    first : FailureInfo
+        The most harmful of them, which is shown.
+    rest : tuple of FailureInfo
+        The others.
+    count : int
+        Drops in ERROR because of any of them; of a lost node, the drops that are lost.
+    took_along : int
+        Those of them that did not fail by themselves.
+    """
+
+    first: FailureInfo
+    rest: tuple[FailureInfo, ...]
+    count: int
+    took_along: int = 0
+
+    @property
+    def text(self) -> str:
+        """What failed; where the failures have different numbers, ``{n}`` stands for them."""
+        columns = zip(*(_NUMBER.findall(one.text) for one in (self.first, *self.rest)), strict=False)
+        varies = iter([len(set(column)) > 1 for column in columns])
+        return _NUMBER.sub(lambda found: _ANY if next(varies, False) else found[0], self.first.text)
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether the failures have different numbers in their texts."""
+        return any(one.text != self.first.text for one in self.rest)
+
+    @property
+    def harm(self) -> str:
+        """How many drops failed, were taken along, or are lost."""
+        if not self.first.drop:
+            return f"{plural(self.count, 'drop')} lost" if self.count else ""
+        own = self.count - self.took_along
+        along = f"took {format_count(self.took_along)} along" if self.took_along else ""
+        return ", ".join(part for part in (f"{format_count(own)} failed" if own else "", along) if part)
+
+    @property
+    def keys(self) -> str:
+        """The failures as a list in JSON: the row of each drop, or the name of the lost node."""
+        failures = (self.first, *self.rest)
+        return json.dumps([one.row if one.row >= 0 else one.drop or one.name for one in failures])
+
+    @property
+    def row(self) -> str:
+        """Identifies the cause on a page, and does not change when more failures are added."""
+        return hashlib.blake2b(repr(_words(self.first)).encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def causes(failures: Sequence[FailureInfo]) -> tuple[Cause, ...]:
+    """Return `failures` grouped by their texts without numbers, the most harmful group first.
+
+    Within a group their order is kept.
+    """
+    alike: dict[tuple[str, ...], list[FailureInfo]] = {}
+    for failure in failures:
+        alike.setdefault(_words(failure), []).append(failure)
+    found = [
+        Cause(
+            first,
+            tuple(rest),
+            sum(failure.count for failure in (first, *rest)),
+            sum(failure.took_along for failure in (first, *rest)),
+        )
+        for first, *rest in alike.values()
+    ]
+    return tuple(sorted(found, key=lambda cause: -cause.count))
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with ``{n}`` for each number in it."""
+    return _NUMBER.sub(_ANY, text)
+
+
+def _words(failure: FailureInfo) -> tuple[str, ...]:
+    # Each lost node is a separate cause, even with the same text.
+    place = failure.node if not failure.drop else ""
+    text, hint = without_numbers(failure.text), without_numbers(failure.hint)
+    return (failure.name, failure.code, failure.kind, text, hint, place)
+
+
+# Orders in which a list of drops can be shown: the same on a node and merged from several.
+
+_Key = Callable[[DropInfo], tuple[int | str, int]]
+
+_VALUES: dict[str, Callable[[DropInfo], int | str]] = {
+    "row": lambda drop: drop.drop,
+    "id": lambda drop: drop.oid,
+    "name": lambda drop: drop.name.casefold(),
+    "state": lambda drop: DropState[drop.state].value,
+    "node": lambda drop: drop.node,
+    "attempt": lambda drop: drop.attempt,
+    "size": lambda drop: -1 if drop.size is None else drop.size,
+}
+
+
+def order_of(sort: str) -> tuple[_Key, bool]:
+    """Return the key of an order of `DropQuery.sort`, and whether it is reversed. Equal drops are in order of rows."""
+    value, is_reversed = _VALUES[sort.removeprefix("-")], sort.startswith("-")
+    return lambda drop: (value(drop), drop.drop), is_reversed
+
+
+# Paths of the results of a session in a directory or an archive: relative, distinct, and never
+# outside of it.
+
+UNFINISHED = ".dropflow-unfinished"
+"""Name of the directory for incomplete files; no result has it."""
+
+_OUTSIDE = "outside"
+
+
+def result_paths(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:
+    """Yield each result with a distinct relative path; if paths are equal, the node or the row is appended."""
+    taken: set[PurePosixPath] = set()
+    for result in results:
+        path = _confined(result.path)
+        if path in taken:
+            path = path.with_name(f"{path.name}~{safe_name(result.node, fallback='node')}")
+        while path in taken:
+            path = path.with_name(f"{path.name}~{result.drop}")
+        taken.add(path)
+        yield result, path
+
+
+def _confined(path: str) -> PurePosixPath:
+    """Return `path` without ``..``, and below ``outside`` if it led out of the directory."""
+    given = PurePosixPath(path.replace("\0", "_"))
+    parts = [part for part in given.parts if part not in ("/", "//", "..", ".")]
+    if given.is_absolute() or ".." in given.parts or (parts and parts[0] == UNFINISHED):
+        parts.insert(0, _OUTSIDE)
+    return PurePosixPath(*parts) if parts else PurePosixPath(_OUTSIDE, "unnamed")

@@ -1,0 +1,303 @@
+"""A report of a session: one HTML file with pictures and tables, without scripts, that needs no server.
+
+Its size does not grow with the number of drops: pictures are those of the logical graph and of at most 4,000 attempts,
+or of how many ran at a time, and tables end after some hundred rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.api.contents import Download
+from dropflow.api.records import FailureInfo, ManagerInfo, NodeInfo, SessionDetail
+from dropflow.api.requests import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
+from dropflow.api.state_records import DropStates, plain_states
+from dropflow.drop_counts import DropCounts, failed_words
+from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import UNKNOWN_STATE
+from dropflow.times.attempts import attempts_of, check_rows
+from dropflow.times.executed import executed_picture
+from dropflow.times.octets import read_sections
+from dropflow.times.statistics import NodeTraffic, TimesStatistics
+from dropflow.times.timeline import Analysis, analyse, statistics_of
+from dropflow.times.timeline_files import write_svg
+from dropflow.times.traffic import traffic_of, uncounted_nodes
+from dropflow.version import __version__
+from dropflow.web.cause_groups import Cause, causes
+from dropflow.web.frame import STATIC, PageLayout, PageTemplates
+from dropflow.web.views import GROUPS, grouped, segments, traffic_grid
+
+__all__ = [
+    "ReportSource",
+    "SessionReport",
+    "report_page",
+    "session_report",
+]
+
+
+_FOLDER = Path(__file__).with_name("templates")
+_STYLE_SHEETS = (STATIC / "dropflow.css", STATIC / "traffic.css", _FOLDER / "report.css")
+_MOST_SHAPES = 400
+_MOST_CAUSES = 50
+_MOST_NODES = 300
+_MOST_PARAMETERS = 40
+_PARAMETER = 2000
+_LETTER = 7.4
+
+
+class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report is made from.
+
+    Attributes
+    ----------
+    detail : SessionDetail
+        The session.
+    failures : sequence of FailureInfo
+        Its root causes.
+    analysis : Analysis
+        Its graph, its attempts, and what follows from them.
+    written : float
+        When the report is written, in seconds since the epoch.
+    versions : sequence of (str, str)
+        Programs and their versions, besides the dropflow that writes the report.
+    missing : tuple of str
+        Nodes that did not answer.
+    traffic : tuple of NodeTraffic
+        What was moved between nodes.
+    uncounted : tuple of str
+        Nodes that received contents which `traffic` may lack.
+    results : ResultList
+        Its results; none unless they were asked for.
+    states : uint8 array, shape (drops,), or None
+        `dropflow.states.DropState` of each drop, 255 for those that are not known; None unless they were asked for.
+    """
+
+    detail: SessionDetail
+    failures: Sequence[FailureInfo]
+    analysis: Analysis
+    written: float
+    versions: Sequence[tuple[str, str]] = ()
+    missing: tuple[str, ...] = ()
+    traffic: tuple[NodeTraffic, ...] = ()
+    uncounted: tuple[str, ...] = ()
+    results: ResultList = ResultList(results=())
+    states: npt.NDArray[np.uint8] | None = None
+
+    @property
+    def graph(self) -> PhysicalGraph:
+        """The graph that ran."""
+        return self.analysis.graph
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Failures by their text, the most harmful first."""
+        return causes(self.failures)
+
+    @property
+    def statistics(self) -> TimesStatistics:
+        """Times of attempts."""
+        return statistics_of(
+            self.analysis, most_steps=30, missing=self.missing, traffic=self.traffic, uncounted=self.uncounted
+        )
+
+    @property
+    def parameters(self) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+        """Names and parameters of logical nodes."""
+        for template in self.graph.templates[:_MOST_NODES]:
+            if template.arguments and not template.artificial:
+                pairs = tuple((one.name, _text(one.value)) for one in template.arguments[:_MOST_PARAMETERS])
+                yield template.name, pairs
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the report has not, because there is too much of it."""
+        count, found = len(self.graph.templates), []
+        if count > _MOST_SHAPES:
+            found.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")
+        if count > _MOST_NODES:
+            found.append(f"Tables have the first {_MOST_NODES} of {count:,} logical nodes.")
+        return tuple(found)
+
+
+def report_page(report: SessionReport) -> bytes:
+    """Return the report as HTML."""
+    drawing = None
+    if len(report.graph.templates) <= _MOST_SHAPES:
+        drawing = _Picture(draw_logical(report.graph), report.detail)
+    timeline = ""
+    if len(report.analysis.attempts):
+        stream = BytesIO()
+        write_svg(executed_picture(report.analysis), stream)
+        timeline = stream.getvalue().decode()
+    css = "".join(path.read_text() for path in _STYLE_SHEETS)
+    shown: Mapping[str, Any] = {
+        "report": report,
+        "detail": report.detail,
+        "drawing": drawing,
+        "timeline": timeline,
+        "css": css,
+        "most_causes": _MOST_CAUSES,
+        "most_nodes": _MOST_NODES,
+        "own_version": __version__,
+        "bar": _bar,
+    }
+    return _TEMPLATES.render("report", **shown).encode(errors="replace")
+
+
+def _bar(counts: DropCounts) -> list[tuple[str, str, float, float, int]]:
+    """Return style, word, start, width in per cent, and number of drops of each part of a bar."""
+    numbers = grouped(counts)
+    return [
+        (part.style, group.word, part.start, part.width, numbers[part.style])
+        for group, part in zip(GROUPS, segments(numbers), strict=True)
+        if numbers[part.style]
+    ]
+
+
+class _Picture:
+    """The logical graph as the report's template draws it."""
+
+    def __init__(self, drawing: LogicalDrawing, detail: SessionDetail) -> None:
+        self.drawing = drawing
+        self._counts = {node.key: node.counts for node in detail.logical}
+        self._places = {node.template: node for node in drawing.nodes}
+
+    def bar(self, key: str, width: float) -> list[tuple[str, float, float]]:
+        """Return the parts of the bar of a logical node: style, start and width."""
+        parts = _bar(self._counts.get(key, DropCounts()))
+        return [(style, start * width / 100, part * width / 100) for style, _, start, part, _ in parts]
+
+    def path(self, source: int, target: int) -> str:
+        """Return the line of an arrow; empty if one of its ends is not drawn."""
+        if source not in self._places or target not in self._places:
+            return ""
+        width, height = self.drawing.node_width, self.drawing.node_height
+        one, other = self._places[source], self._places[target]
+        x, y, end, level = one.x + width, one.y + height / 2, other.x, other.y + height / 2
+        if end < x:  # to the left: below both
+            low = max(y, level) + height
+            return f"M{x:.0f} {y:.0f}C{x + 40:.0f} {low:.0f} {end - 40:.0f} {low:.0f} {end:.0f} {level:.0f}"
+        bend = max((end - x) / 2, 20)
+        return f"M{x:.0f} {y:.0f}C{x + bend:.0f} {y:.0f} {end - bend:.0f} {level:.0f} {end:.0f} {level:.0f}"
+
+    def name(self, text: str, width: float) -> str:
+        """Return as much of a name as fits."""
+        most = max(int(width / _LETTER), 1)
+        return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _PARAMETER else f"{text[:_PARAMETER]}…"
+
+
+_TEMPLATES = PageTemplates(
+    _FOLDER,
+    layout=PageLayout(navigation=()),
+    names={"failed_words": failed_words, "traffic_grid": traffic_grid},
+)
+
+
+# The report of a session of a manager, from what any manager or client answers.
+
+_CAUSES = FailureQuery(limit=1000)
+
+
+class ReportSource(Protocol):
+    """The operations of a manager or a client that a report needs."""
+
+    def info(self) -> ManagerInfo:
+        """Return the record of the manager."""
+        ...
+
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Return all node managers."""
+        ...
+
+    def session(self, session: str) -> SessionDetail:
+        """Return one session."""
+        ...
+
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
+        """Return a page of the root causes."""
+        ...
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of attempts."""
+        ...
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph."""
+        ...
+
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+        """Return the results of a session."""
+        ...
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of all drops."""
+        ...
+
+
+def session_report(
+    source: ReportSource, session: str, *, has_results: bool = False, has_states: bool = False
+) -> SessionReport:
+    """Return the report of a session as it is now.
+
+    Parameters
+    ----------
+    source : ReportSource
+        A manager, or a client of one.
+    session : str
+        Its name.
+    has_results : bool
+        Whether results are read, too, which comparisons and origins need.
+    has_states : bool
+        Whether states of drops are read, too, which origins need.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such session.
+    ProtocolError
+        The times are of another graph.
+    """
+    info, detail = source.info(), source.session(session)
+    sections = list(read_sections(source.times(session).chunks, where=session))
+    graph, attempts = source.graph(session), attempts_of(sections)
+    check_rows(graph, attempts, session)
+    nodes = [(f"node {node.name}", node.version) for node in source.nodes() if node.name in detail.nodes]
+    return SessionReport(
+        detail=detail,
+        failures=source.failures(session, _CAUSES).failures,
+        analysis=analyse(graph, attempts),
+        written=info.time,
+        versions=[(f"{info.role} {info.name}", info.version), *nodes[:100]],
+        missing=tuple(sorted(section.node for section in sections if section.missing)),
+        traffic=traffic_of(graph, sections),
+        uncounted=uncounted_nodes(sections),
+        results=source.results(session) if has_results else ResultList(results=()),
+        states=_states_of(source.states(session), graph.drops) if has_states else None,
+    )
+
+
+def _states_of(found: DropStates, drops: int) -> npt.NDArray[np.uint8]:
+    """Return the state of each drop; 255 for those of nodes that did not answer."""
+    signs = np.full(drops, UNKNOWN_STATE, np.uint8)
+    signs[found.rows] = found.signs
+    return plain_states(signs)

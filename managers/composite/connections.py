@@ -1,0 +1,209 @@
+"""The connections of a composite to its children, which carry out the requests of its state machine."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dropflow.api.client import Client
+from dropflow.api.contents import Download
+from dropflow.api.http_client import joined
+from dropflow.clock import Clock
+from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
+from managers.api import Manager
+from managers.composite.machine import Disconnect, LogWarning
+from managers.composite.operations import ComputePlan, Discard, PlanResumption
+from managers.composite.witness import SendVote, VoterSent, WitnessListens
+from managers.deployment import Place, unpack
+from managers.keys import ClusterKey
+from managers.links import Links, ReceivedMessage
+from managers.machine_calls import Answered, Ask, Unanswered
+from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.planning import plan_deployment, usable_witness
+from managers.recovery.resume import plan_resumption
+
+__all__ = [
+    "ChildConnections",
+    "Job",
+    "WitnessLinks",
+    "answer_plan",
+]
+
+
+_LOG = logging.getLogger("dropflow.composite")
+_SHORTEST = 0.1
+"""Seconds for a request whose deadline passed while it waited for a thread."""
+
+Job = Callable[[], Answered | Unanswered]
+
+
+class ChildConnections:
+    """Clients of the children. Its methods are called in the thread of the owner.
+
+    Parameters
+    ----------
+    name : str
+        Of the composite, for the log.
+    connect : callable
+        Makes a client of the manager at a URL.
+    clock : Clock
+        For deadlines.
+    work : callable
+        Runs a job in another thread and gives its result to the machine.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[str], Manager], clock: Clock, *, work: Callable[[Job], None]
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._clock = clock
+        self._work = work
+        self._managers: dict[str, Manager] = {}
+
+    def effects(self) -> dict[type, Callable[[Any], None]]:
+        """Return what carries out the actions of each type."""
+        return {
+            Ask: self._ask,
+            ComputePlan: self._plan,
+            Disconnect: self._disconnect,
+            Discard: self._discard,
+            LogWarning: self._log,
+        }
+
+    def close(self) -> None:
+        """Close all connections."""
+        for url in list(self._managers):
+            self._disconnect(Disconnect(url))
+
+    def _ask(self, ask: Ask) -> None:
+        try:
+            if ask.url not in self._managers:
+                self._managers[ask.url] = self._connect(ask.url)
+        except Exception as error:  # noqa: BLE001 - the machine waits for an answer
+            unanswered = Unanswered(ask.id, _own(ask, error))
+            self._work(lambda: unanswered)
+        else:
+            self._work(partial(self._answer, self._managers[ask.url], ask))
+
+    def _plan(self, action: ComputePlan) -> None:
+        self._work(partial(answer_plan, action, self._clock))
+
+    def _disconnect(self, action: Disconnect) -> None:
+        manager = self._managers.pop(action.url, None)
+        # Closing a client ends its connections; closing a manager would end its sessions.
+        if isinstance(manager, Client):
+            manager.close()
+
+    def _discard(self, action: Discard) -> None:
+        # Of an answer that came too late, a download has to be ended.
+        if isinstance(action.value, Download):
+            action.value.close()
+
+    def _log(self, action: LogWarning) -> None:
+        _LOG.warning("%s: %s", self._name, action.text)
+
+    # In the thread of a job.
+
+    def _answer(self, manager: Manager, ask: Ask) -> Answered | Unanswered:
+        if isinstance(manager, Client):
+            manager = manager.within(max(ask.deadline - self._clock.monotonic(), _SHORTEST))
+        try:
+            value = getattr(manager, ask.operation)(**ask.arguments)
+            return Answered(ask.id, unpack(joined(value.chunks)) if ask.operation == "deployment" else value)
+        except Exception as error:  # noqa: BLE001 - the machine waits for an answer
+            return Unanswered(ask.id, _own(ask, error))
+
+
+def answer_plan(action: ComputePlan, clock: Clock) -> Answered | Unanswered:
+    """Compute the deployment that a machine asked for, which takes seconds for millions of drops."""
+    plan = action.plan
+    try:
+        if isinstance(plan, PlanResumption):
+            deployment = plan_resumption(
+                plan.graph,
+                plan.parts,
+                plan.request,
+                plan.nodes,
+                now=clock.now(),
+                after=plan.after,
+                witness=usable_witness(plan.nodes, plan.witness),
+            )
+        else:
+            deployment = plan_deployment(
+                plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
+            )
+    except DropflowError as error:
+        return Unanswered(action.id, error)
+    return Answered(action.id, deployment)
+
+
+def _own(ask: Ask, error: Exception) -> DropflowError:
+    """Return the error of a request as a `DropflowError`."""
+    if isinstance(error, DropflowError):
+        return error
+    _LOG.error("%s of %s failed", ask.operation, ask.url, exc_info=error)
+    wrapped = InternalError(f"the call failed: {type(error).__name__}: {error}", hint="please report it")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+# The links of an island or master, over which it votes about the views of sessions.
+
+_log = logging.getLogger(__name__)
+
+
+class WitnessLinks:
+    """Passes votes between the nodes and the machine of a composite.
+
+    Parameters
+    ----------
+    name : str
+        Of the composite.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(self, name: str, *, clock: Clock) -> None:
+        # A node may have the name of the composite, and links are known by name.
+        self._name = f"{name} (witness)"
+        self._clock = clock
+        self._links: Links | None = None
+
+    def listen(self, bind: str, advertise: str, key: ClusterKey | None, *, post: Callable[[object], None]) -> None:
+        """Listen to nodes, and give the machine its place and their messages by `post`.
+
+        Raises
+        ------
+        UsageError
+            The address is malformed, or leaves this host without a key.
+        LinkError
+            The address cannot be listened on.
+        """
+
+        def on_message(received: ReceivedMessage) -> None:
+            message = received.message
+            if isinstance(message, ViewMessage | PartDone | SessionDone):
+                post(VoterSent(received.peer, received.incarnation, message))
+
+        self._links = links = Links(
+            self._name, bind=bind, advertise=advertise, key=key, on_message=on_message, clock=self._clock
+        )
+        post(WitnessListens(Place(self._name, links.address, links.incarnation)))
+
+    def effects(self) -> dict[type, Callable[[Any], None]]:
+        """Return what carries out the actions of each type."""
+        return {SendVote: self._send}
+
+    def close(self) -> None:
+        """Close the links. Idempotent."""
+        if self._links is not None:
+            self._links.close()
+
+    def _send(self, action: SendVote) -> None:
+        if self._links is None:
+            return
+        try:
+            self._links.send(action.peer, action.message, urgent=True)
+        except (LinkError, UsageError) as error:
+            _log.info("node %s could not be sent a vote: %s", action.peer, error)

@@ -1,0 +1,556 @@
+"""An island or a master as a state machine: it owns children, sessions and deployments, and does no I/O."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from math import inf
+from typing import Any, Literal
+
+import msgspec
+
+from dropflow.api.records import Child, ManagerStatus, NodeInfo, Role, SessionDetail, SessionInfo
+from dropflow.api.requests import MemberRequest
+from dropflow.errors import DropflowError, NotFoundError, UsageError
+from dropflow.states import UNKNOWN, SessionState
+from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, canonical, nodes_of
+from managers.composite.deployments import Deployments, Resumptions
+from managers.composite.members import MemberChanges
+from managers.composite.merging import SessionPart, as_info
+from managers.composite.operations import SECONDS, Gather, Question, Replies, Requests, Routine, Routines, Until
+from managers.composite.session_cache import SessionCache
+from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
+from managers.composite.witness import VoterSent, Witness, WitnessListens
+from managers.machine_calls import Answered, Ask, Call, Return, Unanswered
+from managers.membership import LOST_AFTER, SUSPECT_AFTER
+from managers.planning import usable_witness
+
+__all__ = [
+    "ChildConfigured",
+    "ChildDeparted",
+    "CompositeMachine",
+    "Disconnect",
+    "Gathered",
+    "LogWarning",
+    "WitnessReplacement",
+]
+
+
+# Has this manager become the witness of sessions whose witness is lost: part of `CompositeMachine`.
+#
+# The nodes of a session find that its witness is lost, and show that in their reports. A manager
+# above all of them then asks a member for a view with itself as the witness. If several do, one of
+# them is refused.
+
+_LOOK_SECONDS = 1.0
+"""How often is looked for sessions without a witness."""
+_AGAIN = 30.0
+"""Seconds until a member is asked again after that failed."""
+_TRIES = 3
+"""How often a member is asked in one view of a session."""
+_REMEMBERED = 10_000
+_GOING = (SessionState.RUNNING.name, SessionState.PAUSED.name)
+
+
+class WitnessReplacement:
+    """Finds sessions that lack a witness, and asks their members.
+
+    Parameters
+    ----------
+    role : str
+        Of the composite.
+    children, cache, sessions, members, witness, time :
+        The parts of the composite.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        children: Children,
+        cache: SessionCache,
+        sessions: Sessions,
+        members: MemberChanges,
+        witness: Witness,
+        time: MachineTime,
+    ) -> None:
+        self._role: Role = role
+        self._children = children
+        self._cache = cache
+        self._sessions = sessions
+        self._members = members
+        self._witness = witness
+        self._time = time
+        self._looked = -_LOOK_SECONDS
+        self._tried: dict[tuple[str, int, int], tuple[int, float]] = {}
+        """How often was asked in each view of each deployment, and when that may be done again."""
+
+    def wanted(self) -> list[SessionDetail]:
+        """Return the sessions whose witness this manager is to become now."""
+        if self._witness.place is None or self._time.now < self._looked + _LOOK_SECONDS:
+            return []
+        self._looked = self._time.now
+        found = []
+        for name in self._cache.sessions():
+            session = self._sessions.merged(name) if self._cache.lacks_witness(name) else None
+            if session is not None and self._is_wanted(session):
+                self._note_try(session)
+                found.append(session)
+        return found
+
+    def replace(self, session: SessionDetail) -> Routine[None]:
+        """Ask a member for a view in which this manager is the witness."""
+        place = self._witness.place
+        if place is None:
+            return
+        invitation = self._witness.invite(session.session, session.epoch)
+        member = MemberRequest(
+            node=place.node, links=place.address, incarnation=place.incarnation, invitation=invitation
+        )
+        yield from self._members.add_member(session.session, member)
+
+    def _is_wanted(self, session: SessionDetail) -> bool:
+        tries, not_before = self._tried.get(_key(session), (0, 0.0))
+        if (
+            session.status not in _GOING
+            or not session.lacks_witness
+            or self._witness.votes(session.session, session.epoch)
+            or tries >= _TRIES
+            or self._time.now < not_before
+        ):
+            return False
+        # A manager that does not see all members may be on another side of a split than the others.
+        here = {node.name: node for node in nodes_of(self._children.views(), role=self._role)}
+        members = [here[name] for name in session.members if name in here and here[name].state != "lost"]
+        return len(members) == len(session.members) and usable_witness(members, self._witness.place) is not None
+
+    def _note_try(self, session: SessionDetail) -> None:
+        key = _key(session)
+        self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
+        while len(self._tried) > _REMEMBERED:
+            del self._tried[next(iter(self._tried))]
+
+
+def _key(session: SessionDetail) -> tuple[str, int, int]:
+    return session.session, session.epoch, session.view
+
+
+_STATUS_SECONDS = 1.0
+"""How long the answer to a parent waits for the first answers of the children."""
+_POLL_MARGIN = 5.0
+"""Seconds beyond those of a long poll within which its answer comes."""
+
+
+class ChildConfigured(msgspec.Struct, frozen=True):
+    """Event: add this child. It stays one even if the manager there turns out to be unfit."""
+
+    url: str
+
+
+class ChildDeparted(msgspec.Struct, frozen=True):
+    """Event: a child is announced no more. It is removed once it is lost and has no unfinished sessions."""
+
+    url: str
+    reason: str
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """Action: close the connections to a child that was removed."""
+
+    url: str
+
+
+class LogWarning(msgspec.Struct, frozen=True):
+    """Action: write a warning to the log."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The replies of children about a session, and the names of those that have a part of it and did not answer."""
+
+    replies: Replies
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A status request or long poll that is under way, and how many answers had come when it was sent."""
+
+    request: StatusRequest | LongPoll
+    since: int
+
+
+CompositeEvent = Call | Answered | Unanswered | ChildConfigured | ChildDeparted | VoterSent | WitnessListens
+"""What a `CompositeMachine` takes in."""
+
+
+class CompositeMachine:
+    """Decides what an island or master does; see `managers.owner_thread.Machine`.
+
+    Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendVote` and
+    `LogWarning`. Operations are the methods of `managers.api.Manager`
+    without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
+
+    Parameters
+    ----------
+    name, role : str
+        Of the composite.
+    suspect_after, lost_after, every : float
+        Seconds without an answer after which a child is suspect, and lost; and between two status requests.
+    deploy_seconds : float
+        How long a deployment may take.
+    offset : float
+        Seconds since the epoch, less the monotonic time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Literal["island", "master"],
+        *,
+        suspect_after: float = SUSPECT_AFTER,
+        lost_after: float = LOST_AFTER,
+        every: float = 1.0,
+        deploy_seconds: float = 60.0,
+        offset: float = 0.0,
+    ) -> None:
+        self._name = name
+        self._role: Literal["island", "master"] = role
+        self._period = suspect_after / 2
+        self._ids = count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._background: set[tuple[str, str, str]] = set()
+        """Fetches and deletions that are under way, with session and child."""
+        self._actions: list[Any] = []
+        self._time = MachineTime(offset=offset, period=self._period)
+        self._children = Children(
+            name,
+            role,
+            self._time,
+            suspect_after=suspect_after,
+            lost_after=lost_after,
+            every=min(every, suspect_after / 3),  # a child that is asked less often is suspect now and then
+        )
+        self._routines = Routines(
+            self._time, signs=self._children.signs, why_lost=self._children.why_lost, next_id=partial(next, self._ids)
+        )
+        self._requests = Requests(self._children)
+        self._witness = Witness()
+        self._cache = SessionCache(self._time)
+        deletions = PendingDeletions()
+        self._deployments = Deployments(
+            name,
+            role,
+            self._children,
+            self._requests,
+            self._time,
+            witness=self._witness,
+            deploy_seconds=deploy_seconds,
+            undo_later=deletions.add,
+            log=self._log,
+        )
+        resumptions = Resumptions(self._requests, self._deployments, self._time, self._witness)
+        self._sessions = Sessions(
+            name,
+            self._children,
+            self._requests,
+            self._cache,
+            deployments=self._deployments,
+            resumptions=resumptions,
+            deletions=deletions,
+            time=self._time,
+            delete_at=self._delete_at,
+            log=self._log,
+        )
+        self._members = MemberChanges(
+            name,
+            role,
+            children=self._children,
+            requests=self._requests,
+            cache=self._cache,
+            sessions=self._sessions,
+            deployments=self._deployments,
+            time=self._time,
+        )
+        self._witnesses = WitnessReplacement(
+            role,
+            children=self._children,
+            cache=self._cache,
+            sessions=self._sessions,
+            members=self._members,
+            witness=self._witness,
+            time=self._time,
+        )
+        self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
+            **self._members.operations(),
+            "status": self._status,
+            "nodes": self._deployments.nodes,
+            "children": self._list_children,
+            "add_child": self._add_child,
+            "remove_child": self._remove_child,
+            "drain": partial(self._forward, "drain"),
+            "submit": self._sessions.submit,
+            "prepare": self._deployments.prepare,
+            "start": self._deployments.start,
+            "undo": self._sessions.undo,
+            "sessions": self._sessions.sessions,
+            "session": self._sessions.session,
+            "watch": self._sessions.watch,
+            "cancel": self._sessions.cancel,
+            "pause": partial(self._sessions.switch, "pause"),
+            "unpause": partial(self._sessions.switch, "unpause"),
+            "graph": self._sessions.graph,
+            "resume": self._sessions.resume,
+            "remains": resumptions.remains,
+            "delete": self._delete,
+            "ask_children": self._ask_children,
+            "parts": self._parts,
+            "holder": self._holder,
+            "node_history": partial(self._forward, "node_history"),
+            "manager_log": partial(self._forward, "manager_log"),
+        }
+
+    def known(self, session: str) -> SessionDetail | None:
+        """Return a session as far as the last answers of the children tell; None if no child has it."""
+        return self._sessions.merged(session)
+
+    # The three methods of a machine.
+
+    def handle(self, event: CompositeEvent, now: float) -> list[Any]:
+        """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
+        self._time.read(now)
+        match event:
+            case Call():
+                routine = self._operations[event.operation](**event.arguments)
+                self._routines.begin(routine, partial(self._return, event.id))
+            case VoterSent():
+                return list(self._witness.receive(event, now))
+            case WitnessListens():
+                self._witness.place = event.place
+            case ChildConfigured():
+                self._children.add(event.url)
+            case ChildDeparted():
+                self._children.mark_departed(event.url, event.reason)
+            case Answered() | Unanswered():
+                asked = self._asked.pop(event.id, None)
+                if asked is not None:
+                    self._take(asked, event)
+                else:
+                    self._routines.take(event)
+        return self._decide()
+
+    def tick(self, now: float) -> list[Any]:
+        """Return the actions that are due at `now`."""
+        self._time.read(now)
+        return self._decide()
+
+    def deadline(self) -> float:
+        """Return the monotonic time of the next `tick`; infinity if none is needed."""
+        due = min(
+            self._children.deadline(),
+            self._routines.deadline(),
+            self._sessions.watched.deadline(),
+        )
+        # Time between two events counts only if it is short; see `managers.machine_calls`.
+        return inf if due == inf else min(self._time.until(due), self._time.raw + self._period / 2)
+
+    # What follows from an event.
+
+    def _decide(self) -> list[Any]:
+        self._children.judge()
+        for view in self._children.departed():
+            if not self._cache.has_unfinished(view.url):
+                self._remove(view.url)
+        for session, node in self._members.wanted():
+            if node is None:
+                self._begin_background("rebalance", session, "its nodes", self._members.rebalance(session))
+            else:
+                self._begin_background("add a node to", session, node.url, self._members.join(session, node))
+        for lacking in self._witnesses.wanted():
+            name = lacking.session
+            self._begin_background("replace the witness of", name, "its nodes", self._witnesses.replace(lacking))
+        before = None
+        while before != (before := (self._children.changes, self._cache.changes)):
+            self._routines.tick()  # one routine may make the condition of another true
+        for request in self._children.due():
+            self._ask(request, request.url, "status", {}, request.seconds)
+        for poll in self._sessions.watched.begin(self._sessions.wanted_polls()):
+            version = self._cache.version_of(poll.session, poll.url)
+            arguments = {"session": poll.session, "version": version, "seconds": poll.seconds}
+            self._ask(poll, poll.url, "watch", arguments, poll.seconds + _POLL_MARGIN)
+        actions, self._actions = [*self._actions, *self._routines.actions()], []
+        return actions
+
+    def _ask(
+        self, request: StatusRequest | LongPoll, url: str, operation: str, arguments: dict[str, Any], seconds: float
+    ) -> None:
+        number = next(self._ids)
+        self._asked[number] = _Asked(request, self._cache.answers)
+        self._actions.append(Ask(number, url, operation, arguments, self._time.raw + seconds))
+
+    def _return(self, call: int, value: Any, error: DropflowError | None) -> None:
+        self._actions.append(Return(call, value, error))
+
+    def _take(self, asked: _Asked, event: Answered | Unanswered) -> None:
+        """Process the answer to a status request or long poll."""
+        request = asked.request
+        if isinstance(request, LongPoll):
+            self._sessions.watched.end(request, is_answered=isinstance(event, Answered))
+            view = self._children.by_url().get(request.url)
+            if isinstance(event, Answered) and view is not None:
+                self._sessions.note(view, event.value, since=asked.since)
+        elif isinstance(event, Unanswered):
+            text = event.error.text if isinstance(event.error, DropflowError) else f"cannot be asked: {event.error}"
+            self._children.unanswered(request, text)
+        else:
+            view = self._children.answered(request, event.value)
+            if view is not None:
+                self._take_status(view, event.value, since=asked.since)
+
+    def _take_status(self, view: ChildView, status: ManagerStatus, *, since: int) -> None:
+        finished = [row for row in status.finished if not self._sessions.delete_if_wanted(view, row)]
+        others = [row.session for row in finished]
+        self._sessions.note_list(view, status.sessions, others, since=since)
+        changed = [row.session for row in finished if not self._cache.is_current(view.url, row)]
+        if not changed:
+            # The details of a session that is over here have the end of parts whose nodes do not answer.
+            old = [row.session for row in finished if self._cache.has_old_details(row.session, view.url)]
+            unknown = (name for name in old if (found := self._sessions.merged(name)) and found.status == UNKNOWN)
+            changed = list(islice(unknown, 1))
+        if len(changed) == 1:
+            self._begin_background("fetch", changed[0], view.url, self._fetch_one(view, changed[0]))
+        elif changed:
+            self._begin_background("fetch", "", view.url, self._fetch_all(view))
+
+    # In the background.
+
+    def _begin_background(self, what: str, session: str, url: str, routine: Routine[None]) -> None:
+        """Start a routine whose result is not awaited, unless the same is under way."""
+        key = (what, session, url)
+        if key in self._background:
+            routine.close()
+            return
+        self._background.add(key)
+
+        def finish(_: object, error: DropflowError | None) -> None:
+            self._background.discard(key)
+            if error is not None:
+                self._log(f"could not {what} session {session!r} on {url}: {error}")
+
+        self._routines.begin(routine, finish)
+
+    def _fetch_one(self, view: ChildView, session: str) -> Routine[None]:
+        """Get a session that is over from a child."""
+        since = self._cache.answers
+        outcomes = yield Gather((Question(view.url, "session", {"session": session}),), SECONDS)
+        outcome = outcomes[view.url]
+        if outcome.error is None:
+            self._sessions.note(view, outcome.value, since=since)
+
+    def _fetch_all(self, view: ChildView) -> Routine[None]:
+        """Fetch all sessions of a child, because many are new or over."""
+        since = self._cache.answers
+        outcomes = yield Gather((Question(view.url, "sessions"),), SECONDS)
+        outcome = outcomes[view.url]
+        for info in outcome.value if outcome.error is None else ():
+            self._sessions.note(view, info, since=since)
+
+    def _delete_at(self, session: str, url: str) -> None:
+        self._begin_background("delete", session, url, self._delete_one(session, url))
+
+    def _log(self, text: str) -> None:
+        self._actions.append(LogWarning(text))
+
+    def _delete_one(self, session: str, url: str) -> Routine[None]:
+        """Delete a session on a child that did not answer when it was deleted; tried again with its next status."""
+        outcomes = yield Gather((Question(url, "delete", {"session": session}),), SECONDS)
+        error = outcomes[url].error
+        if error is not None and not isinstance(error, NotFoundError):
+            raise error
+
+    # Operations on children.
+
+    def _status(self) -> Routine[tuple[tuple[NodeInfo, ...], tuple[SessionInfo, ...]]]:
+        """Return the nodes and the sessions, from the last answers of the children."""
+        # Not for long: if this manager is below the one that asks, neither has answered yet.
+        yield Until(self._children.is_settled, _STATUS_SECONDS)
+        nodes = nodes_of(self._children.views(), role=self._role)
+        return nodes, tuple(as_info(detail) for detail in self._sessions.all_merged())
+
+    def _delete(self, session: str) -> Routine[None]:
+        """Delete a session on all children."""
+        self._witness.forget(session)
+        yield from self._sessions.delete(session)
+
+    def _list_children(self) -> Routine[tuple[Child, ...]]:
+        """Return all children, sorted by name."""
+        yield from self._requests.settle()
+        return tuple(view.as_child() for view in self._children.views())
+
+    def _add_child(self, url: str) -> Routine[Child]:
+        """Add a child, whether it answers already or not."""
+        self._children.add(url)
+        yield Until(lambda: self._children.has_answer_after(canonical(url), 0), SECONDS)
+        self._children.end_waiting()
+        view = self._children.view(url)
+        if view.is_unfit:
+            self._remove(url)
+            raise UsageError(f"{url} {view.text}", where=self._name, hint="islands have nodes, masters have islands")
+        return view.as_child()
+
+    def _remove_child(self, url: str) -> Routine[None]:
+        """Remove a child. Sessions that run there go on."""
+        self._remove(url)
+        yield from ()
+
+    def _forward(self, operation: str, node: str, **arguments: Any) -> Routine[Any]:
+        """Call an operation on a node of the child through which the node is reached."""
+        yield from self._requests.settle()
+        view: ChildView = yield from self._holder(node)
+        outcomes = yield Gather((Question(view.url, operation, {"node": node, **arguments}),), SECONDS)
+        outcome = outcomes[view.url]
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def _remove(self, url: str) -> None:
+        address = self._children.remove(url)
+        self._sessions.forget_child(address)
+        self._actions.append(Disconnect(address))
+
+    # Operations for what is in a session; see `managers.composite.content_queries`.
+
+    def _ask_children(
+        self,
+        session: str,
+        operation: str,
+        arguments: Mapping[str, Any],
+        seconds: float = SECONDS,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Routine[Gathered]:
+        """Call an operation of all children, or of those in `each`, with further arguments for each of them."""
+        if each is None:
+            yield from self._requests.settle(seconds)
+        views = self._children.by_url()
+        former = self._cache.former_holders(session)
+        asked = {url: {} for url in views if url not in former} if each is None else each
+        wanted = {url: {**arguments, **more} for url, more in asked.items() if url in views}
+        replies = yield from self._requests.ask_each(operation, wanted, views=views, seconds=seconds)
+        silent = self._cache.silent_children(session, self._children.by_url())
+        holders = {*self._cache.holders(session) - former, *(view.url for view in silent)}
+        return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
+
+    def _parts(self, session: str) -> Routine[list[SessionPart]]:
+        """Return the parts of a session, from the last answers of the children."""
+        yield from ()
+        return self._cache.parts(session, self._children.by_url())
+
+    def _holder(self, node: str) -> Routine[ChildView]:
+        """Return the child through which a node is reached, or that has this name itself."""
+        yield from ()
+        for view in self._children.views():
+            if node in {view.name, *(one.name for one in view.nodes)}:
+                return view
+        raise NotFoundError(f"node {node} is not below {self._name}", hint="see 'dropflow nodes'")

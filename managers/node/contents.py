@@ -1,0 +1,340 @@
+"""Contents of drops on their way between nodes.
+
+A small content is sent in the message about its drop. A larger one is read in place where both nodes see the same file
+(on a shared file system, or on one host; a hard link keeps it if its node removes it), and fetched otherwise: once,
+before the session here gets the event, so that all consumers find it.
+"""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Collection, Generator, Iterable
+from pathlib import Path
+
+import msgspec
+
+from dropflow.data.file import remove_part
+from dropflow.data.read import measure
+from dropflow.data.storage_errors import refuse_reading, storage_errors
+from dropflow.data.workspace import PART_FOLDER, Workspace
+from dropflow.engine.api import Handle
+from dropflow.engine.host_memory import host_memory
+from dropflow.errors import GoneError, StorageError
+from dropflow.files import force_to_disk
+from dropflow.times.octets import read_receipts
+from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
+from managers.messages import Content
+from managers.node.fetch_pool import PendingFetch
+from managers.node.receipts import Receipts
+from managers.node.shared_files import here, portable, stamp_of
+
+__all__ = [
+    "INLINE",
+    "ContentExchange",
+]
+
+
+INLINE = 4096
+"""Bytes of the largest content that is sent in the message about its drop."""
+
+_FETCH_SECONDS = 60.0
+"""Seconds to wait for the next bytes of a content."""
+
+
+class ContentExchange:
+    """The contents that one session offers to other nodes, and those that it got from them.
+
+    The session's thread owns the tables. The threads that serve and fetch contents read or set single entries, which
+    is atomic.
+
+    Parameters
+    ----------
+    session : str
+        Name of the session.
+    workspace : Workspace
+        The session's directories.
+    in_place : bool
+        Whether to read files of other nodes where they are, if they can be seen from here, and to allow them the same.
+    """
+
+    def __init__(self, session: str, workspace: Workspace, *, in_place: bool = True) -> None:
+        self._session = session
+        self._workspace = workspace
+        self.in_place = in_place
+        """Whether files of other nodes are read where they are."""
+        self.copies_to_disk = False
+        """Whether no copy is in shared memory, because the session has a limit for that."""
+        self._offered: dict[tuple[int, int], Handle] = {}
+        self._for_copies: set[int] = set()
+        """Drops here whose contents are offered for copies, also after their last consumer."""
+        self._copies: dict[int, str] = {}
+        self._bodies: dict[int, Handle] = {}
+        """Contents in memory that were fetched, by drop, until they are released."""
+        self._view = 0
+        self.receipts = Receipts(read_receipts(Path(workspace.directory)))
+        """What came from other nodes."""
+
+    # To others.
+
+    def offer(self, drop: int, handle: Handle, producer: int = -1) -> Content:
+        """Return what to send about a content, or about an application's part; from now on it can be fetched.
+
+        Parameters
+        ----------
+        drop, producer : int
+            Rows of the whole graph.
+        """
+        sent = portable(handle, self._workspace)
+        if handle.kind in ("null", "url") or (handle.kind == "bytes" and handle.size <= INLINE):
+            return Content(drop, sent, producer)
+        self._offered[drop, producer] = handle
+        if handle.kind == "bytes":
+            return Content(drop, msgspec.structs.replace(sent, body=b""), producer)
+        if not self.in_place:
+            # The name only: programs recognise files by it, and the copy gets it.
+            return Content(drop, msgspec.structs.replace(sent, location=Path(handle.location).name), producer)
+        return Content(drop, sent, producer, stamp_of(handle.location))
+
+    def offer_copy(self, drop: int, handle: Handle) -> Content:
+        """Return what to send about a content that another node is to hold a copy of.
+
+        Its `final` path is where it lies, so that the copy comes to the same place if it becomes the content. What is
+        in the session's directory here is removed with it, so it cannot be used in place.
+        """
+        self._for_copies.add(drop)
+        content = self.offer(drop, handle)
+        if handle.kind not in ("file", "directory"):
+            return content
+        final = portable(msgspec.structs.replace(handle, final=handle.location), self._workspace).final
+        stamp = () if self._workspace.is_inside(handle.location) else stamp_of(handle.location)
+        return msgspec.structs.replace(
+            content, handle=msgspec.structs.replace(content.handle, final=final), stamp=stamp if self.in_place else ()
+        )
+
+    def is_outside(self, handle: Handle) -> bool:
+        """Whether a content is outside of the session's directory, where other nodes may see it."""
+        is_file = self.in_place and handle.kind in ("file", "directory")
+        return is_file and not self._workspace.is_inside(handle.location)
+
+    def withdraw(self, drop: int, producer: int = -1) -> Handle | None:
+        """Stop offering a content, unless it is offered for copies; return it if it was offered."""
+        if producer < 0 and drop in self._for_copies:
+            return None
+        return self._offered.pop((drop, producer), None)
+
+    def withdraw_for_copies(self, drops: Iterable[int]) -> None:
+        """Offer these contents for copies no more."""
+        self._for_copies.difference_update(drops)
+
+    def source(self, drop: int, producer: int) -> ContentSource:
+        """Open what is offered. For any thread.
+
+        Raises
+        ------
+        GoneError
+            It is no longer offered.
+        StorageError
+            It cannot be read.
+        """
+        handle = self._offered.get((drop, producer))
+        if handle is None:
+            raise GoneError(f"the content of drop {drop} is not offered any more")
+        if handle.kind == "bytes":
+            return BufferSource(handle.body)
+        if handle.kind == "directory":
+            return _TarSource(Path(handle.location), self._workspace.tmp / f"offer-{drop}-{producer}.tar")
+        with storage_errors("read", handle.location):
+            refuse_reading(handle.location, Path(handle.location).stat().st_mode)
+        return FileSource(Path(handle.location))
+
+    # From others.
+
+    def needs_fetching(self, content: Content) -> bool:
+        """Whether a content must be fetched, or looked for on a disk."""
+        handle = content.handle
+        return not (handle.kind in ("null", "url") or (handle.kind == "bytes" and len(handle.body) == handle.size))
+
+    def take_over(self, content: Content) -> Handle:
+        """Return a content that need not be fetched."""
+        return here(content.handle, self._workspace)
+
+    def fetch(self, content: Content, give_up: Callable[[], bool]) -> Generator[PendingFetch, TransferResult, Handle]:
+        """Fetch a content, or find it in place; return it. An application's part is moved here.
+
+        Raises
+        ------
+        DropflowError
+            It is not available.
+        """
+        handle = here(content.handle, self._workspace)
+        if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
+            return self._adopt(content, handle) if content.producer >= 0 else self._in_place(content, handle)
+        if handle.kind == "bytes":
+            body = bytearray()
+            wanted = self._wanted(content)
+            yield PendingFetch(wanted, lambda _, data: body.extend(data), _FETCH_SECONDS, give_up)
+            fetched = msgspec.structs.replace(handle, body=bytes(body))
+            if content.producer < 0:
+                self._bodies[content.drop] = fetched
+            return fetched
+        path = self._path(content, is_copy=True)
+        yield from self._fetch_to(path, content, give_up)
+        if content.producer < 0:
+            self._copies[content.drop] = path
+        return msgspec.structs.replace(handle, location=path)
+
+    def fetch_copy(
+        self, content: Content, give_up: Callable[[], bool]
+    ) -> Generator[PendingFetch, TransferResult, Handle]:
+        """Fetch a copy of a content to hold for its owner; return it.
+
+        A file that lies outside of the owner's session directory, and is seen from here, is not copied.
+
+        Raises
+        ------
+        DropflowError
+            It is not available, is damaged, or cannot be written.
+        """
+        if not self.needs_fetching(content):
+            return self.take_over(content)
+        handle = here(content.handle, self._workspace)
+        if self.in_place and content.stamp and stamp_of(handle.location) == content.stamp:
+            return msgspec.structs.replace(handle, final="")
+        folder = self._workspace.copies / f"{content.drop}-{self._workspace.tag}-{self._view}{PART_FOLDER}"
+        path = f"{folder}/{Path(handle.final or handle.location).name or 'content'}"
+        with storage_errors("make the directory", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield from self._fetch_to(path, content, give_up)
+            if handle.kind == "directory":
+                _compare_size(path, handle.size)
+            if self._workspace.durable and handle.kind != "directory":
+                force_to_disk(path)
+        except BaseException:
+            remove_part(path)
+            raise
+        kind = "directory" if handle.kind == "directory" else "file"
+        return msgspec.structs.replace(handle, kind=kind, body=b"", location=path)
+
+    def _wanted(self, content: Content) -> WantedContent:
+        handle = content.handle
+        return WantedContent(
+            session=self._session,
+            drop=content.drop,
+            producer=content.producer,
+            size=None if handle.kind == "directory" else handle.size,
+            checksum=handle.checksum or None,
+        )
+
+    def _fetch_to(
+        self, path: str, content: Content, give_up: Callable[[], bool]
+    ) -> Generator[PendingFetch, TransferResult, None]:
+        """Fetch a content to a path, where nothing is left of it if that fails."""
+        is_directory = content.handle.kind == "directory"
+        target = f"{path}.tar" if is_directory else path
+        try:
+            with storage_errors("write what was fetched to", target), open(target, "wb") as stream:  # noqa: PTH123 - text
+                yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
+            if is_directory:
+                _unpack(target, path)
+        except BaseException:
+            remove_part(path)
+            raise
+        finally:
+            if target != path:
+                remove_part(target)
+
+    def copy(self, content: Content) -> Handle | None:
+        """Return the copy of a content that was fetched in an earlier view of the session, or None."""
+        if content.producer < 0 and content.drop in self._bodies:
+            return self._bodies[content.drop]
+        path = None if content.producer >= 0 else self._copies.get(content.drop)
+        return None if path is None else msgspec.structs.replace(here(content.handle, self._workspace), location=path)
+
+    def next_view(self, reset: Iterable[int], complete: Collection[int]) -> None:
+        """Continue in the next view of the session.
+
+        Parameters
+        ----------
+        reset : iterable of int
+            Drops that run again.
+        complete : collection of int
+            Drops whose copies are used. Others run again, or belonged to a node that was lost before it reported: what
+            they write now may be another content. Their copies stay on the disk, since attempts that still run may read
+            them.
+        """
+        self._view += 1
+        self._for_copies.difference_update(reset)
+        for drop, producer in [key for key in self._offered if key[1] >= 0]:
+            del self._offered[drop, producer]  # what is still a part is offered again
+        # One by one: what was being fetched in the view before may be added meanwhile.
+        for drop in {*self._copies, *self._bodies}.difference(complete):
+            self._copies.pop(drop, None)
+            self._bodies.pop(drop, None)
+
+    def remove_copy(self, drop: int) -> None:
+        """Remove the copy of a content that was fetched, if there is one."""
+        self._bodies.pop(drop, None)
+        path = self._copies.pop(drop, None)
+        if path is not None:
+            remove_part(path)
+
+    def _in_place(self, content: Content, handle: Handle) -> Handle:
+        """Return a content where it is; if it is in the session's directory on its node, by a link here if possible.
+
+        Its node removes that directory when it is started again, or finds that the session goes on without it, while
+        attempts here read the content. What is not linked is lost to them then: `dropflow.apps.execute`.
+        """
+        is_file = handle.kind in ("file", "shm")
+        if not is_file or not (handle.kind == "shm" or self._workspace.is_on_other_node(handle.location)):
+            return handle
+        path = self._path(content)
+        try:
+            os.link(handle.location, path)
+        except OSError:  # another file system, or the files of another user
+            return handle
+        self._copies[content.drop] = path
+        return msgspec.structs.replace(handle, location=path)
+
+    def _adopt(self, content: Content, handle: Handle) -> Handle:
+        path = self._path(content)
+        try:
+            with storage_errors("take over", handle.location):
+                shutil.move(handle.location, path)
+        except StorageError:
+            remove_part(path)  # a copy to another file system that is incomplete
+            raise
+        return msgspec.structs.replace(handle, location=path)
+
+    def _path(self, content: Content, *, is_copy: bool = False) -> str:
+        """Return where a content of another node is here; a new copy is on the disk if memory is limited or full."""
+        handle = content.handle
+        is_shared = handle.kind == "shm" and not (is_copy and (self.copies_to_disk or host_memory().pressure()))
+        folder = self._workspace.shared if is_shared else self._workspace.tmp
+        # A file of an earlier view may have readers, so it is not written again.
+        name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "")
+        # Programs recognise files by the ends of their names.
+        return f"{folder}/{name}-{Path(handle.final or handle.location).name}"
+
+
+class _TarSource(FileSource):
+    """A directory as a tar file, which exists until it is closed."""
+
+    def __init__(self, folder: Path, archive: Path) -> None:
+        with storage_errors("pack", folder), tarfile.open(archive, "w") as tar:
+            tar.add(folder, arcname=".")
+        super().__init__(archive)
+        archive.unlink()  # the mapping stays readable
+
+
+def _compare_size(folder: str, size: int) -> None:
+    found = measure(folder)
+    if found != size:
+        raise StorageError(f"the copy of a directory has {found} bytes where {size} were committed", where=folder)
+
+
+def _unpack(archive: str, folder: str) -> None:
+    with storage_errors("unpack what was fetched to", folder), tarfile.open(archive) as tar:
+        # The first releases of Python 3.11 have no filters. The sender has the cluster key.
+        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        tar.extractall(folder)  # noqa: S202 - filtered, see above

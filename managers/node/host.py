@@ -1,0 +1,416 @@
+"""Carries out what `NodeMachine` decides about the sessions of a node."""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dropflow.clock import Clock
+from dropflow.engine.api import Handle
+from dropflow.engine.content_table import FrozenSession
+from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
+from dropflow.exception_text import summary_of
+from dropflow.graph.codec import parse
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
+from dropflow.ids import session_directory_name
+from managers.deployment import Deployment
+from managers.links import ContentSource, LinkChange, LinkEvent, ReceivedMessage
+from managers.messages import CopyMessage, Events, Message, PartDone, SessionDone, StopSession, ViewMessage
+from managers.node.copy_effects import CopyEffects
+from managers.node.directory import SessionDirectory
+from managers.node.events import (
+    AllowFailure,
+    Build,
+    Built,
+    CancelRecorded,
+    CancelSession,
+    ConnectPeers,
+    Continued,
+    ContinueSession,
+    FinishSession,
+    FreezeSession,
+    LinkRefused,
+    Log,
+    LoseNode,
+    NotBuilt,
+    NotConnected,
+    NotPlanned,
+    PeerChanged,
+    PeerRestarted,
+    PeerSent,
+    PeersProbed,
+    PeersRead,
+    PeerStopped,
+    Planned,
+    PlanNextView,
+    ProbePeers,
+    ReadPeers,
+    RecordCancel,
+    Removed,
+    RemoveSession,
+    Retired,
+    RetireSession,
+    SendToPeer,
+    ShowWaiting,
+    ShowWitness,
+    SilenceSession,
+    StartSession,
+    WithdrawSession,
+)
+from managers.node.hosted_session import HostedSession
+from managers.node.over import recover
+from managers.node.resources import SessionResources
+from managers.node.sessions import SessionTable
+from managers.node.stopped_copy import StoppedCopy, nothing_before
+from managers.node.view_states import Beginning
+from managers.recovery.records import decode_decision, unpack_column
+from managers.recovery.replan import decide
+
+__all__ = [
+    "HostLinks",
+    "HostOwner",
+    "SessionHost",
+]
+
+
+_log = logging.getLogger(__name__)
+
+_IS_DOWN: Mapping[LinkEvent, bool] = {LinkEvent.UP: False, LinkEvent.DOWN: True}
+
+
+class HostOwner(Protocol):
+    """Owner of the node's machine: `managers.owner_thread.Owner`, or a simulated one."""
+
+    def post(self, event: Any) -> None:
+        """Give an event to the machine. For any thread."""
+        ...
+
+    def work(self, job: Callable[[], Any]) -> None:
+        """Run a job that may block, and give its result to the machine."""
+        ...
+
+
+class HostLinks(Protocol):
+    """Links of the node: `managers.links.Links`, or simulated ones."""
+
+    def connect(self, peer: str, address: str, incarnation: int = 0) -> None:
+        """Open the link to a peer, to that process of it or a later one."""
+        ...
+
+    def send(self, peer: str, message: Message, *, urgent: bool = False) -> None:
+        """Send a message."""
+        ...
+
+    def last_seen(self) -> dict[str, tuple[int, float]]:
+        """Return the incarnation of each peer, and when its last packet came."""
+        ...
+
+    def refused(self, addresses: Mapping[str, str]) -> dict[str, bool]:
+        """Try to connect to peers, and return whether the host of each refuses that."""
+        ...
+
+    def close_content(self, session: str, drop: int | None = None) -> None:
+        """Close content that was released or replaced."""
+        ...
+
+
+class SessionHost:
+    """Builds, starts, stops and removes the sessions of a node, as its machine decides.
+
+    `owner`, `links` and `resources` are set before the first event.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    table : SessionTable
+        The sessions, as the machine knows them.
+    directory : Path
+        Directory of the sessions' directories.
+    clock : Clock
+        Time.
+    """
+
+    owner: HostOwner
+    links: HostLinks
+    resources: SessionResources
+
+    def __init__(self, name: str, table: SessionTable, *, directory: Path, clock: Clock) -> None:
+        self._name = name
+        self._table = table
+        self._directory = directory
+        self._clock = clock
+
+    @property
+    def sessions(self) -> Mapping[str, Any]:
+        """The instance of each session that can be seen: hosted, finished or damaged. A snapshot."""
+        return self._table.visible
+
+    def effects(self) -> dict[type, Callable[[Any], None]]:
+        """Return what carries out the actions of each type, in the owner's thread."""
+        return {
+            Build: self._build,
+            ConnectPeers: self._connect_peers,
+            ReadPeers: self._read_peers,
+            ProbePeers: lambda action: self.owner.work(lambda: PeersProbed(self.links.refused(action.addresses))),
+            StartSession: lambda action: action.hosted.start(),
+            RecordCancel: self._record_cancel,
+            CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
+            LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
+            SendToPeer: self._send,
+            FreezeSession: lambda action: action.hosted.freeze(action.shared, is_advancing=action.is_advancing),
+            PlanNextView: self._plan,
+            ContinueSession: self._continue,
+            FinishSession: self._finish,
+            ShowWaiting: lambda action: action.hosted.show_waiting(action.text, action.seconds),
+            ShowWitness: _show_witness,
+            SilenceSession: lambda action: action.hosted.events.silence(),
+            AllowFailure: lambda action: action.fail(),
+            RemoveSession: self._remove,
+            WithdrawSession: self._withdraw,
+            RetireSession: self._retire,
+            Log: self._write_log,
+            **CopyEffects(self).effects(),
+        }
+
+    # Effects, in the owner's thread.
+
+    def _build(self, action: Build) -> None:
+        deployment = action.deployment
+
+        def job() -> Built | NotBuilt:
+            name, epoch = deployment.session, deployment.epoch
+            try:
+                hosted = self._hosted(deployment)
+            except Exception as error:  # noqa: BLE001 - `prepare` raises it
+                return NotBuilt(name, epoch, error)
+            except BaseException as error:  # noqa: BLE001 - a module that is imported may exit
+                return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
+            return Built(name, epoch, hosted, tuple(hosted.exchange.neighbours))
+
+        self.owner.work(job)
+
+    def _hosted(self, deployment: Deployment) -> HostedSession:
+        """Build a session, which takes seconds for millions of drops. In the thread of a job."""
+        directory = SessionDirectory(self._directory / session_directory_name(deployment.session))
+        if deployment.is_continuation:
+            return self._continued(directory, deployment)
+        directory.make()
+        try:
+            graph = _saved(directory, deployment)
+            return HostedSession(
+                (empty_slice if deployment.is_joining else slice_for)(graph, self._name),
+                deployment,
+                directory,
+                resources=self.resources,
+                clock=self._clock,
+                report=self.owner.post,
+            )
+        except BaseException:
+            directory.discard()
+            raise
+
+    def _continued(self, directory: SessionDirectory, deployment: Deployment) -> HostedSession:
+        """Build a session that was over, with what is in its directory. Until it begins, the files there stay."""
+        decision = decode_decision(deployment.decision)
+        graph, is_new = parse(deployment.dfg, where=deployment.session), not directory.path.exists()
+        directory.next.settle()
+        try:
+            before, frozen, copies = self._before(directory, deployment, graph)
+            if is_new:
+                directory.make()
+                directory.save(deployment)
+            directory.next.discard()
+            directory.remove_cancel()
+            placed = with_placement(
+                graph, unpack_column(decision.placement, np.uint16).astype(np.int32), decision.places
+            )
+            return HostedSession(
+                directory.save_next(decision, placed, before, None if is_new else deployment),
+                deployment,
+                directory,
+                resources=self.resources,
+                clock=self._clock,
+                report=self.owner.post,
+                beginning=Beginning(decision, frozen, copies),
+            )
+        except BaseException:
+            directory.next.discard()
+            if is_new:
+                directory.discard()
+            raise
+
+    def _before(
+        self, directory: SessionDirectory, deployment: Deployment, graph: PhysicalGraph
+    ) -> tuple[Slice, FrozenSession, dict[int, Handle]]:
+        """Return the slice, and what is left, of the copy of a session with which it continues on this node.
+
+        And the copies of contents of other nodes, unless this node never began the latest view.
+        """
+        version = deployment.copies.get(self._name)
+        if version is None:
+            return (*nothing_before(graph, self._name), {})
+        copy = StoppedCopy.read(directory, self._name, ignore_damage=True)
+        if copy.version != version:
+            raise ConflictError(
+                f"session {deployment.session!r} was continued on node {self._name} meanwhile", hint="try again"
+            )
+        return copy.piece, copy.frozen(), copy.held() if version == max(deployment.copies.values()) else {}
+
+    def _send(self, action: SendToPeer) -> None:
+        try:
+            self.links.send(action.peer, action.message, urgent=True)
+        except (LinkError, UsageError) as error:
+            _log.info("node %s could not be sent a message about a view: %s", action.peer, error)
+
+    def _plan(self, action: PlanNextView) -> None:
+        def job() -> Planned | NotPlanned:
+            try:
+                decision = decide(action.hosted.directory.graph_in_view(), action.plan)
+            except Exception as error:  # noqa: BLE001 - the machine decides whether the session ends with it
+                return NotPlanned(action.session, action.epoch, error)
+            return Planned(action.session, action.epoch, action.plan.ballot, decision)
+
+        self.owner.work(job)
+
+    def _continue(self, action: ContinueSession) -> None:
+        def job() -> Continued | None:
+            try:
+                action.hosted.continue_in(action.decision, action.copies, action.held)
+            except Exception as error:  # noqa: BLE001 - the session ends with it
+                context = {"session": action.session}
+                _log.exception("session %s cannot go on after a loss", action.session, extra=context)
+                action.hosted.end(error)
+                return None
+            return Continued(action.session, action.epoch)
+
+        self.owner.work(job)
+
+    def _finish(self, action: FinishSession) -> None:
+        action.hosted.ends = action.ends
+        if action.is_advancing:
+            action.hosted.finish(is_advancing=True)
+        else:
+            self.owner.work(lambda: action.hosted.finish(action.error))
+
+    def _connect_peers(self, action: ConnectPeers) -> None:
+        try:
+            for place in action.places:
+                self.links.connect(place.node, place.address, place.incarnation)
+        except DropflowError as error:
+            self.owner.post(NotConnected(action.session, action.epoch, error))
+
+    def _read_peers(self, action: ReadPeers) -> None:
+        del action
+        self.owner.post(PeersRead(self.links.last_seen()))
+
+    def _write_log(self, action: Log) -> None:
+        level = logging.WARNING if action.is_warning else logging.INFO
+        _log.log(level, "%s", action.text, extra={"session": action.session} if action.session else None)
+
+    def _record_cancel(self, action: RecordCancel) -> None:
+        def job() -> CancelRecorded:
+            try:
+                action.instance.directory.write_cancel(action.request)
+            except Exception as error:  # noqa: BLE001 - the session is cancelled all the same
+                text = "that session %s is cancelled is forgotten if this process is killed now: %s"
+                _log.warning(text, action.session, error, extra={"session": action.session})
+            return CancelRecorded(action.session, action.epoch, action.call, action.request)
+
+        self.owner.work(job)
+
+    def _withdraw(self, action: WithdrawSession) -> None:
+        def job() -> Removed:
+            action.hosted.withdraw()
+            return Removed(action.session, action.epoch)
+
+        self.owner.work(job)
+
+    def _remove(self, action: RemoveSession) -> None:
+        def job() -> Removed:
+            try:
+                action.instance.directory.remove()
+            except Exception as error:  # noqa: BLE001 - `delete` raises it
+                return Removed(action.session, action.epoch, error)
+            self.links.close_content(action.session)
+            return Removed(action.session, action.epoch)
+
+        self.owner.work(job)
+
+    def _retire(self, action: RetireSession) -> None:
+        def job() -> Retired:
+            try:
+                finished = recover(action.hosted.directory, self._name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the session is served from memory
+                context = {"session": action.session}
+                _log.warning("session %s stays in memory: %s", action.session, error, extra=context)
+                finished = None
+            return Retired(action.session, action.epoch, finished)
+
+        self.owner.work(job)
+
+    # The links' side, in their threads.
+
+    def on_message(self, received: ReceivedMessage) -> None:
+        """Pass on a message of another node."""
+        message = received.message
+        if isinstance(message, StopSession):
+            stopped = PeerStopped(
+                received.peer, message.session, message.epoch, message.reason, message.node, message.failure
+            )
+            self.owner.post(stopped)
+        elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
+            self.owner.post(PeerSent(received.peer, received.origin.incarnation, message))
+        elif isinstance(message, Events):
+            hosted = self.sessions.get(message.session)
+            if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:
+                hosted.events.receive(received.peer, message)
+            else:
+                _log.debug(
+                    "node %s sent events of session %s, which is not on this node", received.peer, message.session
+                )
+
+    def on_change(self, change: LinkChange) -> None:
+        """Pass on a change of a link."""
+        match change.event:
+            case LinkEvent.REFUSED:
+                self.owner.post(LinkRefused(change.peer, change.text))
+            case LinkEvent.RESTARTED:
+                self.owner.post(PeerRestarted(change.peer, change.incarnation))
+            case _:
+                if change.event is LinkEvent.DOWN:
+                    _log.info("the link to node %s is down: %s", change.peer, change.text)
+                self.owner.post(PeerChanged(change.peer, _IS_DOWN.get(change.event)))
+
+    def open_content(self, session: str, drop: int, attempt: int, producer: int) -> ContentSource:
+        """Open a content that another node fetches.
+
+        Raises
+        ------
+        GoneError
+            The session or the content has been removed.
+        """
+        hosted = self.sessions.get(session)
+        if not isinstance(hosted, HostedSession):
+            raise GoneError(f"session {session!r} is not on node {self._name} any more")
+        return hosted.exchange.source(drop, attempt, producer)
+
+
+def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph:
+    """Write the graph of a deployment to its directory, and return it, mapped from there.
+
+    So the whole graph is not in the memory of this process.
+    """
+    directory.save(deployment)
+    graph = directory.graph()
+    if graph.drops != deployment.drops:
+        text = f"the graph has {graph.drops} drops, and its deployment {deployment.drops}"
+        raise BadFileError(text, where=deployment.session)
+    return graph
+
+
+def _show_witness(action: ShowWitness) -> None:
+    action.hosted.lacks_witness = action.is_lacking

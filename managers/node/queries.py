@@ -1,0 +1,347 @@
+"""What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.api import operations
+from dropflow.api.contents import MEDIA_TYPE as CONTENTS
+from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download, write_records
+from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
+from dropflow.api.records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
+from dropflow.api.requests import (
+    ALL_TIMES,
+    EVERY_RESULT,
+    FIRST_FAILURES,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    TimesQuery,
+)
+from dropflow.api.state_records import DropStates
+from dropflow.engine.api import Handle
+from dropflow.engine.session import Session
+from dropflow.errors import ConflictError, GoneError, NotFoundError
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice
+from dropflow.graph.text_ids import oid, row_of
+from dropflow.ids import drop_file_name
+from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
+from dropflow.stopping import GRACE_SECONDS
+from dropflow.times.octets import RUNNING, TIMES_FILE, TimesSection, pack_times, read_receipts, read_times
+from dropflow.times.statistics import AttemptProfile
+from dropflow.times.timeline import described
+from dropflow.web.times import SessionTimes
+from dropflow.web.views import find_drop
+from managers.node import drop_pages, views
+from managers.node.content_previews import ContentPreviews
+from managers.node.copy_effects import copied_results, served_copies
+from managers.node.downloads import batch, content_download, file_download
+from managers.node.hosted_session import HostedSession, receipts_of
+from managers.node.over import DamagedSession, FinishedSession
+from managers.node.session_log import SessionLogs
+from managers.node.stopped_copy import stopped_part
+from managers.node.views import StateLogs
+from managers.recovery.records import StoppedPart
+
+__all__ = [
+    "NodeSession",
+    "SessionQueries",
+]
+
+
+_TIMES = operations.TIMES.gives
+_GONE = "submit the graph again; set persist on its node to keep it"
+
+NodeSession = HostedSession | FinishedSession | DamagedSession
+
+
+class SessionQueries(SessionTimes):
+    """The methods of `managers.api.Manager` that read one session. Each calls the instance of the session.
+
+    Parameters
+    ----------
+    name : str
+        Name of the node.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._state_logs = StateLogs()
+        self._logs = SessionLogs()
+        self._previews = ContentPreviews()
+
+    @abstractmethod
+    def _all(self) -> Mapping[str, NodeSession]:
+        """Return all sessions of the node by name."""
+
+    def _find(self, session: str) -> NodeSession:
+        found = self._all().get(session)
+        if found is None:
+            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
+        return found
+
+    def drops(self, session: str, query: DropQuery) -> DropPage:
+        """Return a page of the drops that match."""
+        if query.time:
+            return self.drops_at(session, query)
+        found = self._find(session)
+        return drop_pages.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
+
+    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+        """Return one drop."""
+        found, row = self._find(session), self._row(session, drop)
+        detail = views.detail_of(found.session, found.piece, row, found.directory.logs, query, running=_running(found))
+        return msgspec.structs.replace(detail, attempts=_attempts(found, row))
+
+    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+        """Cancel one drop, and return it as it is then."""
+        found, row = self._find(session), self._row(session, drop)
+        if found.state.is_terminal or not isinstance(found.session, Session):
+            raise ConflictError(f"session {session!r} is over", hint="its drops do not change any more")
+        found.session.cancel_drop(row, reason, grace)
+        found.session.call(lambda _: None)  # after this call, the session has read the request; after the next, done it
+        return self.drop(session, drop)
+
+    def pause(self, session: str) -> SessionInfo:
+        """Start nothing more of a session."""
+        return _pause(self._find(session), is_paused=True)
+
+    def unpause(self, session: str) -> SessionInfo:
+        """Continue a session after a pause."""
+        return _pause(self._find(session), is_paused=False)
+
+    def states(self, session: str, *, since: str = "") -> DropStates:
+        """Return the states of the drops, or what has changed since an answer."""
+        found = self._find(session)
+        return self._state_logs.read(found.session, found.piece, since, _running(found))
+
+    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
+        """Return a page of the root causes."""
+        return views.failure_list(self._find(session).session, query, self.name)
+
+    def log(self, session: str, drop: str) -> Download:
+        """Return the log of a drop."""
+        found = self._find(session)
+        name = oid(found.piece.graph, self._row(session, drop))
+        path = found.directory.logs / f"{drop_file_name(name)}.log"
+        if not path.exists():
+            raise NotFoundError(f"drop {name} has written no log", where=session)
+        return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
+
+    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+        """Return a page of the log of the drops that ran on this node."""
+        found = self._find(session)
+        graph = found.piece.graph
+
+        def name_of(drop: str) -> str:
+            row = row_of(graph, drop)
+            return "" if row is None else graph.templates[graph.template[row]].name
+
+        return self._logs.page(str(found.directory.logs), self.name, query, name_of)
+
+    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+        """Return the content of a data drop or a part of it, or of the copy that this node has of one elsewhere."""
+        try:
+            row = self._row(session, drop)
+        except NotFoundError:
+            copy = self._copy(session, drop)
+            if copy is None:
+                raise
+            return content_download(copy, drop_file_name(drop), query)
+        name, handle = self._content(session, row)
+        return content_download(handle, name, query)
+
+    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+        """Return a bounded part of the content of a data drop."""
+        return self._previews.preview(session, self._content(session, self._row(session, drop))[1], query)
+
+    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+        """Return the content of a data drop as a picture."""
+        name, handle = self._content(session, self._row(session, drop))
+        return self._previews.picture(session, handle, name, query)
+
+    def contents(self, session: str, request: ContentsRequest) -> Download:
+        """Return the contents of many drops."""
+        instance = self._find(session)
+        piece = instance.piece
+        if request.node != self.name:
+            raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
+        local = [piece.local(one.row) for one in request.wanted]
+        rows = [row for row in local if row is not None and piece.is_own[row]]
+        # One call to the thread of the session for all drops: a call for each would cost more than to send small ones.
+        own: dict[int, Handle | None] = instance.session.call(lambda live: {row: live.content(row) for row in rows})
+        # Most requests are for drops of this node: then copies are not read.
+        copies = cache(partial(served_copies, instance))
+
+        def find(drop: int) -> Handle:
+            row = piece.local(drop)
+            if row is not None and row in own:
+                return _content_of(instance, row, own[row])
+            copy = copies().get(drop)
+            if copy is None:
+                raise NotFoundError(f"the drop in row {drop} is not on node {self.name}", where=session)
+            return copy.handle
+
+        chunks = write_records(batch(request.wanted, find))
+        return Download(name=f"{session}-contents", content_type=CONTENTS, size=None, chunks=chunks)
+
+    def _content(self, session: str, row: int) -> tuple[str, Handle]:
+        """Return the name of a drop as part of a path, and its content."""
+        found = self._find(session)
+        handle = found.session.call(lambda live: live.content(row))
+        return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
+
+    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+        """Return the results, and copies of those of other nodes."""
+        found = self._find(session)
+        contents = found.session.call(lambda live: live.contents())
+        directory, copies = found.directory, served_copies(found)
+        if not copies:
+            first = query.limit if query.is_in_order else 0
+            return views.results(found.piece, contents, directory.path, limit=first).chosen(query)
+        # Managers above have to know all copies, to leave out those of results that have their node: they choose.
+        own = views.results(found.piece, contents, directory.path).results
+        graph = directory.graph_in_view()
+        return ResultList(results=own + copied_results(graph, copies, directory.path, self.name))
+
+    def _copy(self, session: str, drop: str) -> Handle | None:
+        """Return the copy that this node has of the content of a drop on another node, by its whole id."""
+        found = self._find(session)
+        copies = served_copies(found)
+        row = row_of(found.graph(), drop) if copies else None
+        return copies[row].handle if row is not None and row in copies else None
+
+    def journal(self, session: str) -> Download:
+        """Return the journal."""
+        found = self._find(session)
+        return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
+
+    def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
+        """Return the times of the attempts on this node."""
+        found = self._find(session)
+        now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
+        path = found.directory.path / TIMES_FILE
+        known = query.known.get(self.name, 0)
+        records = read_times(path)
+        first = known if known <= len(records) else 0  # it was deleted, and is another one of that name
+        section = TimesSection(
+            node=self.name,
+            first=first,
+            total=len(records),
+            records=records[first:],
+            running=_running_records(running, found.piece),
+            now=now,
+            received=receipts_of(found) if isinstance(found, HostedSession) else read_receipts(found.directory.path),
+            busy_with=_others_at_work(found, self._all()),
+        )
+        data = pack_times(section)
+        return Download(name=f"{session}.times", content_type=_TIMES, size=len(data), chunks=iter([data]))
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph."""
+        return self._find(session).graph()
+
+    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+        """Return what this node has of a session."""
+        return (msgspec.msgpack.encode(self.part_of(session, ignore_damage=ignore_damage)),)
+
+    def part_of(self, session: str, *, ignore_damage: bool) -> StoppedPart:
+        """Return what this node has of a session, for its continuation."""
+        found = self._find(session)
+        return stopped_part(found, self.name, ignore_damage=ignore_damage)
+
+    def _row(self, session: str, drop: str) -> int:
+        """Return the row in the slice of the drop that `drop` names."""
+        piece = self._find(session).piece
+        row = row_of(piece.graph, drop)
+        if row is None:
+            row = row_of(piece.graph, find_drop(partial(self.drops, session), drop, session=session).oid)
+        if row is None or not piece.is_own[row]:
+            raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
+        return row
+
+
+def _pause(found: NodeSession, *, is_paused: bool) -> SessionInfo:
+    """Pause or continue a session that is not over, and return it as it is then."""
+    if isinstance(found.session, Session) and not found.state.is_terminal:
+        found.session.pause(is_paused=is_paused)
+        for _ in range(2):  # after the first call, the session has read the request; after the second, done it
+            found.session.call(lambda _: None)
+    return found.info()
+
+
+def _content_of(found: NodeSession, row: int, handle: Handle | None) -> Handle:
+    """Return the content of a drop, if it has one."""
+    if handle is not None:
+        return handle
+    name, session = oid(found.piece.graph, row), found.name
+    state = found.session.call(lambda live: live.core.drops.state(row)).name
+    if state == "COMPLETED":
+        raise GoneError(f"the content of drop {name} {found.why_gone(row)}", where=session, hint=_GONE)
+    raise NotFoundError(f"drop {name} has no content: it is {state}", where=session)
+
+
+def _running(found: NodeSession) -> frozenset[int] | None:
+    """Return the drops whose attempts run now; None if the session is over."""
+    if found.state.is_terminal or not isinstance(found.session, Session):
+        return None
+    return frozenset(found.session.runner.running)
+
+
+def _attempts(found: NodeSession, row: int) -> tuple[AttemptProfile, ...]:
+    """Return the attempts of the drop in this row of the slice: those that have ended, and the one that runs."""
+    now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
+    records, graph = read_times(found.directory.path / TIMES_FILE), found.piece.graph
+    own = records[records["drop"] == found.piece.drop[row]]
+    own["drop"] = row
+    attempts = described(graph, own)
+    for one, worker, given in running:
+        if one != row:
+            continue
+        before = records[(records["worker"] == worker) & (worker > 0)]
+        ends = before["ready"] + before["waited"] + before["queued"] + before["ran"]
+        began = max(given, float(ends.max(initial=0.0)))
+        times = AttemptProfile(
+            drop=oid(graph, row), attempt=len(own) + 1, waited=began - given, ran=now - began, began=began
+        )
+        attempts += (msgspec.structs.replace(times, worker=worker, is_running=True),)
+    return attempts
+
+
+def _others_at_work(found: NodeSession, sessions: Mapping[str, NodeSession]) -> tuple[str, ...]:
+    if found.state.is_terminal or not isinstance(found.session, Session):
+        return ()
+    others = {name: other.session for name, other in sessions.items() if other is not found}
+    return busy_with(found.session, {name: one for name, one in others.items() if isinstance(one, Session)})
+
+
+def busy_with(session: Session, others: Mapping[str, Session]) -> tuple[str, ...]:
+    """Return the sessions among `others` that worker processes run, if attempts of `session` wait and none runs."""
+    attempts = session.attempts()
+    if attempts.running or not attempts.queued + attempts.ready:
+        return ()
+    return tuple(sorted(name for name, other in others.items() if any(other.runner.running.values())))
+
+
+def _write_times(live: Session) -> tuple[float, list[tuple[int, int, float]]]:
+    """Write the records so far; return the time, and what runs: row in the slice, worker process, and since when."""
+    times = live.times
+    if times is None:
+        return 0.0, []
+    times.write()
+    return times.now, [(drop, worker, times.given_at(drop)) for drop, worker in live.runner.running.items()]
+
+
+def _running_records(running: Sequence[tuple[int, int, float]], piece: Slice) -> npt.NDArray[Any]:
+    """Return the attempts that run, by rows of the whole graph."""
+    records = np.zeros(len(running), RUNNING)
+    for number, (row, worker, since) in enumerate(running):
+        records[number] = int(piece.drop[row]), int(piece.graph.template[row]), worker, since
+    return records

@@ -1,0 +1,425 @@
+"""Records about a session on this node that clients get: rows, details, counts, results."""
+
+import secrets
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from weakref import ref
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.api.records import (
+    DropDetail,
+    DropInfo,
+    FailureInfo,
+    LogicalNodeInfo,
+    Neighbour,
+    PageQuery,
+    PartEnd,
+    ResultInfo,
+    packed_columns,
+)
+from dropflow.api.requests import FailureList, FailureQuery, ResultList
+from dropflow.api.state_records import QUEUED, RUNNING, DropStates
+from dropflow.drop_counts import DropCounts, add_counts
+from dropflow.engine.api import Handle
+from dropflow.engine.events import row_of_foreign
+from dropflow.engine.explain import explain, explain_repeat
+from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, RankedCauses, Statistics, by_name
+from dropflow.graph.physical import Adjacency, PhysicalGraph
+from dropflow.graph.slices import Slice
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import oid
+from dropflow.ids import drop_file_name
+from dropflow.states import DropState, SessionState
+from managers.node.drop_pages import LiveSession, Running, SessionCaller, drop_info
+
+__all__ = [
+    "StateLog",
+    "StateLogs",
+    "attempts_of",
+    "counts_of",
+    "detail_of",
+    "failure_info",
+    "failure_list",
+    "logical_nodes",
+    "part_end",
+    "results",
+    "running_by_node",
+    "totals",
+]
+
+
+_PARAMETER = 2000
+_CODE = 64 * 1024
+
+
+def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequence[int]) -> list[int]:
+    """Return how many of the drops that run belong to each logical node.
+
+    The drops are those of now, and statistics may be a little older: no more run than are in WRITING.
+    """
+    found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
+    pairs = zip(found, statistics.nodes, strict=True)
+    return [min(count, node.counts[DropState.WRITING]) for count, node in pairs]
+
+
+def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -> Attempts:
+    """Return where the attempts are: those of applications add up to the ones in WRITING of the same statistics.
+
+    Data that have an attempt of their own, as they have initial values, are counted only while it runs.
+    """
+    pairs = zip(statistics.nodes, running, strict=True)
+    waiting = sum(node.counts[DropState.WRITING] - count for node, count in pairs if node.is_app)
+    ready = min(now.ready, waiting)
+    return Attempts(running=sum(running), queued=waiting - ready, ready=ready)
+
+
+def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
+    """Return the drops of a session by what has become of them: the sums over its logical nodes."""
+    return add_counts(map(_counts, statistics.nodes, running))
+
+
+def _counts(node: NodeStatistics, running: int) -> DropCounts:
+    return node.drop_counts(running=running, queued=node.counts[DropState.WRITING] - running if node.is_app else 0)
+
+
+def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[LogicalNodeInfo, ...]:
+    """Return the logical nodes that have drops here; `running` has how many run of each."""
+    return tuple(
+        LogicalNodeInfo(
+            key=node.key,
+            name=node.name,
+            category=node.category,
+            is_app=node.is_app,
+            artificial=node.artificial,
+            drops=node.total,
+            states=by_name(node.counts),
+            order=order,
+            running=running[order],
+            counts=_counts(node, running[order]),
+        )
+        for order, node in enumerate(statistics.nodes)
+        if node.total
+    )
+
+
+def totals(statistics: Statistics) -> dict[str, int]:
+    """Return the number of drops by the name of their state, without zeros."""
+    return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
+
+
+def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
+    """Return how the part of a node ended; if it is cancelled, with all drops cancelled that are not settled."""
+    nodes = statistics.nodes
+    if is_cancelled:
+        nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
+    statistics = msgspec.structs.replace(statistics, nodes=nodes)
+    running = [0] * len(nodes)
+    return PartEnd(
+        node=node,
+        status=(SessionState.CANCELLED if is_cancelled else statistics.status).name,
+        counts=counts_of(statistics, running),
+        states=totals(statistics),
+        logical=logical_nodes(statistics, running),
+    )
+
+
+def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of drops in each state when those that are not settled are cancelled."""
+    found = list(counts)
+    for state in (DropState.INITIALIZED, DropState.WRITING):
+        found[DropState.CANCELLED] += found[state]
+        found[state] = 0
+    return tuple(found)
+
+
+def failure_info(report: FailureReport, node: str) -> FailureInfo:
+    """Return a root cause as this node has it. One of another node has no `FailureInfo.node` and no text."""
+    if not report.text:
+        return FailureInfo(
+            drop=report.drop or f"#{report.row}",
+            name=report.name or f"drop in row {report.row}",
+            node="",
+            code="",
+            kind="",
+            text="it failed on another node, which has the reason",
+            count=report.count,
+            took_along=report.took_along,
+            row=report.row,
+        )
+    return FailureInfo(
+        drop=report.drop,
+        name=report.name,
+        node=node,
+        code=report.code,
+        kind=report.kind,
+        text=report.text,
+        hint=report.hint,
+        detail=report.detail,
+        count=report.count,
+        took_along=report.took_along,
+        attempts=report.attempts,
+        has_log=bool(report.log),
+        drops=report.drops,
+        row=report.row,
+    )
+
+
+def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> FailureList:
+    """Return root causes as this node has them: those of a page, those of some drops, or all of them as columns."""
+
+    def look(live: LiveSession) -> tuple[Sequence[FailureReport], RankedCauses, int]:
+        table = live.failure_table
+        causes = table.causes()
+        lost = table.lost_count
+        if query.rows:
+            found = table.reports_in(query.row_numbers)
+        else:
+            found = table.reports(0, lost) if query.columns else table.reports(query.offset, query.offset + query.limit)
+        return found, causes, lost
+
+    found, causes, lost = session.call(look)
+    return FailureList(
+        failures=tuple(failure_info(report, node) for report in found),
+        total=len(found) if query.rows else lost + len(causes.rows),
+        offset=query.offset,
+        limit=query.limit,
+        columns=packed_columns(causes.rows, causes.counts, causes.took_along) if query.columns else None,
+    )
+
+
+def detail_of(
+    session: SessionCaller, piece: Slice, row: int, logs: Path, query: PageQuery, *, running: Running = None
+) -> DropDetail:
+    """Return all but the attempts of one drop, with the page `query` of its neighbours; `running` as in `page`."""
+    graph = piece.graph
+    template = graph.templates[graph.template[row]]
+    before, after = graph.predecessors, graph.successors
+    ins, outs = _window(before, row, query), _window(after, row, query)
+
+    near = [*before.neighbour[ins].tolist(), *after.neighbour[outs].tolist()]
+
+    def look(
+        live: LiveSession,
+    ) -> tuple[Sequence[str], int, dict[int, Handle | None], FailureReport | None, bytes]:
+        core = live.core
+        cause = core.drops.cause(row)
+        reports = [] if cause is None else live.failure_table.reports_in((_global(piece, cause),))
+        lines = explain(core, row, live.faults(row)).lines
+        if live.known is not None:
+            lines = (*lines, *explain_repeat(graph, live.known, row))
+        states = bytes(core.drops.states)
+        contents = {other: live.content(other) for other in (row, *near)}
+        return lines, core.drops.attempt(row), contents, reports[0] if reports else None, states
+
+    reasons, attempt, contents, failure, states = session.call(look)
+    handle = contents[row]
+    name = oid(graph, row)
+    is_app = template.kind is Kind.APP
+    links = graph.links
+
+    def neighbour(other: int, port: str) -> Neighbour:
+        content = contents[other]
+        return Neighbour(
+            drop=int(piece.drop[other]),
+            oid=oid(graph, other),
+            name=graph.templates[graph.template[other]].name,
+            state=DropState(states[other]).name,
+            node=graph.places[graph.part[other]],
+            port=port,
+            size=None if content is None else content.size,
+            path=content.location if content is not None and content.kind in ("file", "directory") else "",
+        )
+
+    info = drop_info(piece, row, states[row], attempt, handle, name=name, running=running)
+    return DropDetail(
+        **{field: getattr(info, field) for field in DropInfo.__struct_fields__},
+        reasons=tuple(reasons),
+        failure=None if failure is None else failure_info(failure, piece.node),
+        inputs=tuple(
+            neighbour(other, links[link].target_port if is_app else links[link].source_port)
+            for other, link in zip(before.neighbour[ins].tolist(), before.link[ins].tolist(), strict=True)
+        ),
+        outputs=tuple(
+            neighbour(other, links[link].source_port if is_app else links[link].target_port)
+            for other, link in zip(after.neighbour[outs].tolist(), after.link[outs].tolist(), strict=True)
+        ),
+        input_count=int(before.ptr[row + 1] - before.ptr[row]),
+        output_count=int(after.ptr[row + 1] - after.ptr[row]),
+        has_log=(logs / f"{drop_file_name(name)}.log").exists(),
+        has_data=not is_app and handle is not None and handle.kind != "null",
+        parameters={argument.name: _text(argument.value) for argument in template.arguments},
+    )
+
+
+def _window(edges: Adjacency, row: int, query: PageQuery) -> slice:
+    """Return where a page of the neighbours of a drop is among all of them."""
+    first, end = int(edges.ptr[row]), int(edges.ptr[row + 1])
+    start = min(first + query.offset, end)
+    return slice(start, min(start + query.limit, end))
+
+
+def _global(piece: Slice, cause: int) -> int:
+    return int(piece.drop[cause]) if cause >= 0 else row_of_foreign(cause)
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    limit = _CODE if "\n" in text else _PARAMETER
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def results(piece: Slice, contents: Mapping[int, Handle], directory: Path, *, limit: int = 0) -> ResultList:
+    """Return the results, or the first `limit` of them: the contents of leaves, and all files that stay."""
+    graph = piece.graph
+    is_persistent = np.array([template.persist for template in graph.templates], dtype=np.bool_)
+    # Memoryviews, and a path only where it is needed: sessions have a hundred thousand contents.
+    stays = ((np.diff(graph.successors.ptr) == 0) | is_persistent[graph.template]).data
+    is_root = (np.diff(graph.predecessors.ptr) == 0).data
+    is_own = piece.is_own.data
+    found: list[ResultInfo] = []
+    more = more_size = 0
+    for row in sorted(contents, key=piece.drop.data.__getitem__):
+        handle = contents[row]
+        if not is_own[row] or handle.kind in ("null", "url"):
+            continue
+        is_file = handle.kind in ("file", "directory")
+        if not (stays[row] or is_file) or (is_root[row] and not Path(handle.location).is_relative_to(directory)):
+            continue  # consumed by other drops, or an input of the graph
+        if limit and len(found) == limit:
+            more, more_size = more + 1, more_size + handle.size
+            continue
+        path, template = Path(handle.location), graph.templates[graph.template[row]]
+        inside = path.is_relative_to(directory)
+        if is_file:
+            where = str(path.relative_to(directory)) if inside else str(path)
+        else:
+            where = f"results/{drop_file_name(oid(graph, row))}"
+        found.append(
+            ResultInfo(
+                drop=int(piece.drop[row]),
+                oid=oid(graph, row),
+                name=template.name,
+                node=piece.node,
+                path=where,
+                size=handle.size,
+                checksum=handle.checksum or None,
+                is_directory=handle.kind == "directory",
+            )
+        )
+    return ResultList(results=tuple(found), more=more, more_size=more_size)
+
+
+# The states of the drops of a session here, and their latest changes, for clients that ask again and
+# again.
+
+_KEPT = 4
+"""Changes that a log keeps, for each of its drops. A client that is further behind gets all states."""
+
+
+class StateLog:
+    """The states of some drops, and their latest changes. For one thread at a time.
+
+    Parameters
+    ----------
+    drops : int array
+        Rows of the drops in the whole graph.
+    """
+
+    def __init__(self, drops: npt.NDArray[np.int32]) -> None:
+        self._drops = drops.astype("<u4")
+        self._states: npt.NDArray[np.uint8] | None = None
+        self._steps: deque[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]] = deque()
+        self._held = 0
+        self._first = 0
+        """Number of the first step that is kept."""
+        self._name = secrets.token_hex(4)
+
+    def update(self, states: npt.NDArray[np.uint8]) -> None:
+        """Note the present states of the drops; what differs is one step."""
+        before = self._states
+        self._states = states.copy()
+        if before is None:
+            return
+        changed = np.flatnonzero(before != states)
+        if not len(changed):
+            return
+        self._steps.append((self._drops[changed], states[changed]))
+        self._held += len(changed)
+        while self._held > _KEPT * len(self._drops):
+            self._held -= len(self._steps.popleft()[0])
+            self._first += 1
+
+    def since(self, cursor: str) -> DropStates:
+        """Return what has changed since the answer with this cursor; all states if that is not known any more."""
+        now = f"{self._name}.{self._first + len(self._steps)}"
+        name, _, number = cursor.partition(".")
+        if name != self._name or not number.isdecimal() or int(number) < self._first:
+            states = b"" if self._states is None else self._states.tobytes()
+            return DropStates(cursor=now, drops=self._drops.tobytes(), states=states)
+        steps = list(self._steps)[int(number) - self._first :]
+        return DropStates(
+            cursor=now,
+            drops=b"".join(drops.tobytes() for drops, _ in steps),
+            states=b"".join(states.tobytes() for _, states in steps),
+        )
+
+
+# The states of the drops of a node's sessions, and their changes since a client last asked.
+
+
+class StateLogs:
+    """The log of each session that a client has asked for. A log is read and written in the thread of its session."""
+
+    def __init__(self) -> None:
+        self._logs: dict[int, tuple[ref[PhysicalGraph], StateLog]] = {}
+        """By the identity of the graph of the slice: in another view of a session, it is another graph."""
+
+    def read(self, session: SessionCaller, piece: Slice, since: str, running: Running = None) -> DropStates:
+        """Return the states of the drops of this node, or their changes since the answer with the cursor `since`.
+
+        Parameters
+        ----------
+        session : SessionCaller
+            A session that runs here, or ran before.
+        piece : Slice
+            Its drops.
+        running : collection of int or None
+            Rows of the drops whose attempts run now; None if that is not known.
+        """
+
+        def look(live: LiveSession) -> DropStates:
+            if live.core.graph is not piece.graph:  # the view has just changed: the next request has the new one
+                return DropStates(cursor=since)
+            log = self._log(piece)
+            states = np.frombuffer(bytes(live.core.drops.states), dtype=np.uint8)
+            log.update(_signs(states, piece, running)[piece.is_own])
+            return log.since(since)
+
+        return session.call(look)
+
+    def _log(self, piece: Slice) -> StateLog:
+        known = self._logs.get(id(piece.graph))
+        if known is not None and known[0]() is piece.graph:
+            return known[1]
+        for key in [key for key, (graph, _) in list(self._logs.items()) if graph() is None]:
+            self._logs.pop(key, None)
+        log = StateLog(piece.drop[piece.is_own])
+        self._logs[id(piece.graph)] = (ref(piece.graph), log)
+        return log
+
+
+def _signs(states: npt.NDArray[np.uint8], piece: Slice, running: Running) -> npt.NDArray[np.uint8]:
+    """Return the states with signs for applications in WRITING that run, and that are queued."""
+    if running is None:
+        return states
+    graph, signs = piece.graph, states.copy()
+    is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    is_active = (states == DropState.WRITING) & is_app
+    signs[is_active] = QUEUED
+    rows = np.fromiter(running, dtype=np.int64, count=len(running))
+    signs[rows[states[rows] == DropState.WRITING]] = RUNNING
+    return signs

@@ -1,0 +1,281 @@
+"""The routes of ``/api/v1``, derived from `dropflow.api.operations`: a new route begins there, and not here.
+
+Most operations call the method of `managers.api.Manager` that has their name (`_call_manager`). Those that read a
+graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+
+import msgspec
+
+from dropflow.api import operations
+from dropflow.api.content_disposition import attachment
+from dropflow.api.contents import Download
+from dropflow.api.logs import LogPage, LogQuery, log_text
+from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots, openapi_document, page_with_lines
+from dropflow.api.operations import OPERATIONS, Operation
+from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
+from dropflow.api.requests import Done, ProbeResultList, Readiness
+from dropflow.clock import SystemClock
+from dropflow.errors import BadFileError, HttpError, NotFoundError
+from dropflow.graph.codec import Buffer, dump
+from dropflow.graph.notes import logical_of
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.version import __version__
+from managers.api import Manager
+from managers.archives import results_archive
+from managers.deployment import unpack
+from managers.routes.daliuge import content_response, download_response
+from managers.routes.graphs import pg_json, read_graph
+from managers.routes.streams import session_events, state_events
+from managers.state_hub import StateHub
+
+__all__ = [
+    "Probe",
+    "api_v1_routes",
+]
+
+
+_MAX_NAME = 1024
+_POLL = 1.0
+_OVER_PACE = 0.2
+"""Seconds after a change of a session until it is looked at again, for those who wait for its end only."""
+_Handler = Callable[[Request], object]
+_ReadLog = Callable[[str, LogQuery], LogPage]
+Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]
+"""Probes addresses, in their order."""
+
+
+def api_v1_routes(
+    manager: Manager,
+    streams: StreamSlots,
+    *,
+    limits: Limits | None = None,
+    probe: Probe | None = None,
+    hub: StateHub | None = None,
+) -> list[Route]:
+    """Return the routes of a manager's own API, and ``/openapi.json``, which describes them.
+
+    Parameters
+    ----------
+    manager : Manager
+        Whose methods they call.
+    streams : StreamSlots
+        Limits event streams and long polls, and ends them when the server closes.
+    limits : Limits, optional
+        How large a graph may be.
+    probe : callable, optional
+        Returns which other managers can be reached; 501 without one.
+    hub : StateHub, optional
+        Reads the states of drops; the pages of the same server share it.
+    """
+    limits = limits or Limits()
+    special = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager)).by_operation()
+    routes = [
+        _route(operation, special.get(operation.name) or _call_manager(manager, operation), limits)
+        for operation in OPERATIONS
+    ]
+
+    def describe(_: Request) -> Response:
+        return Response(body=openapi_document(routes, title="dropflow manager", version=__version__))
+
+    routes.append(Route(method="GET", path="/openapi.json", handler=describe, summary="This document", tag="about"))
+    return routes
+
+
+def _route(operation: Operation[object], handler: _Handler, limits: Limits) -> Route:
+    return Route(
+        method=operation.method,
+        path=operation.path,
+        handler=handler,
+        summary=operation.summary,
+        query=operation.query,
+        body=operation.body,
+        answer=operation.answer if issubclass(operation.answer, msgspec.Struct) else None,
+        status=operation.status,
+        limit=limits.graph if operation.takes else 0,
+        public=operation.public,
+        takes=operation.takes,
+        gives=operation.gives,
+        errors=operation.errors,
+        tag=operation.tag,
+    )
+
+
+def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
+    """Return a handler that calls the manager's method of the operation's name."""
+
+    def handle(request: Request) -> object:
+        method = getattr(manager, operation.name)
+        names = [_name(request, variable) for variable in operation.variables]
+        given = request.query if operation.query else request.body if operation.body else None
+        if given is None:
+            value = method(*names)
+        elif operation.by_field:
+            value = method(*names, **msgspec.structs.asdict(given))
+        else:
+            value = method(*names, given)
+        if operation.answer is Download:
+            return download_response(value)
+        if operation.answer is Done:
+            return Done()
+        return operation.answer(**{operation.field: value}) if operation.field else value
+
+    return handle
+
+
+class _SpecialHandlers:
+    """Handlers of the operations that do more than to call a method."""
+
+    def __init__(self, manager: Manager, streams: StreamSlots, limits: Limits, probe: Probe, hub: StateHub) -> None:
+        self._manager = manager
+        self._streams = streams
+        self._limits = limits
+        self._probe = probe
+        self._hub = hub
+
+    def by_operation(self) -> dict[str, _Handler]:
+        """Return the handlers by the name of their operation."""
+        return {
+            operations.READY.name: lambda _: Readiness(),
+            operations.PROBE.name: lambda request: ProbeResultList(reaches=self._probe(request.body)),
+            operations.SUBMIT.name: self._submit,
+            operations.PREPARE.name: self._prepare,
+            operations.START.name: self._start,
+            operations.SESSION.name: self._session,
+            operations.EVENTS.name: self._events,
+            operations.STATE_EVENTS.name: self._state_events,
+            operations.GRAPH.name: self._graph,
+            operations.ARCHIVE.name: self._archive,
+            operations.DATA.name: self._data,
+            operations.SESSION_LOG.name: lambda request: self._log(request, self._manager.session_log, "session"),
+            operations.SESSION_LOG_TEXT.name: lambda request: _log_text(request, self._manager.session_log, "session"),
+            operations.MANAGER_LOG.name: lambda request: self._log(request, self._manager.manager_log, "node"),
+            operations.MANAGER_LOG_TEXT.name: lambda request: _log_text(request, self._manager.manager_log, "node"),
+        }
+
+    def _submit(self, request: Request) -> SessionInfo:
+        graph = read_graph(request.body, most=self._limits.drops, depth=self._limits.depth)
+        return self._manager.submit(graph, request.query)
+
+    def _prepare(self, request: Request) -> Done:
+        deployment, session = unpack(request.body), _name(request, "session")
+        if deployment.session != session:
+            raise BadFileError(f"the deployment is of session {deployment.session!r}, not {session!r}")
+        if deployment.drops > self._limits.drops:
+            raise HttpError(413, f"the graph has {deployment.drops} drops; this server takes {self._limits.drops}")
+        self._manager.prepare(deployment, seconds=request.query.seconds)
+        return Done()
+
+    def _start(self, request: Request) -> Done:
+        self._manager.start(_name(request, "session"), request.body.epoch)
+        return Done()
+
+    def _session(self, request: Request) -> SessionDetail:
+        name, query = _name(request, "session"), request.query
+        if not query.seconds:
+            return self._manager.session(name)
+        with self._streams.slot():
+            clock, version = SystemClock(), query.version
+            end = clock.monotonic() + query.seconds
+            while True:
+                # In short pieces, so that a server that closes does not wait for long polls.
+                piece = max(min(end - clock.monotonic(), _POLL), 0.0)
+                detail = self._manager.watch(name, version=version, seconds=piece)
+                ended = clock.monotonic() >= end or self._streams.closing.is_set() or request.is_gone()
+                has_changed = detail.version != version
+                if ended or detail.is_over or (has_changed and not query.over):
+                    return detail
+                version = detail.version
+                if has_changed:
+                    self._streams.closing.wait(_OVER_PACE)
+
+    def _events(self, request: Request) -> Response:
+        return self._stream(request, partial(session_events, self._manager), operations.EVENTS)
+
+    def _state_events(self, request: Request) -> Response:
+        return self._stream(request, partial(state_events, self._hub), operations.STATE_EVENTS)
+
+    def _stream(
+        self, request: Request, events: Callable[..., Generator[bytes] | None], operation: Operation[Download]
+    ) -> Response:
+        """Return events as they come; 204 if the client has seen the end."""
+        chunks = events(
+            _name(request, "session"),
+            self._streams.closing,
+            last=request.headers.get("Last-Event-Id", ""),
+            is_gone=request.is_gone,
+        )
+        if chunks is None:
+            return Response(content_type="text/plain", status=204)
+        # Without the header, nginx collects an answer before it passes it on.
+        headers = (("X-Accel-Buffering", "no"),)
+        return Response(body=self._streams.hold(chunks), content_type=operation.gives, headers=headers)
+
+    def _log(self, request: Request, read: _ReadLog, variable: str) -> LogPage:
+        name = _name(request, variable)
+
+        def has_ended() -> bool:
+            return variable == "session" and self._manager.session(name).is_over
+
+        return page_with_lines(partial(read, name), request.query, self._streams, request.is_gone, has_ended)
+
+    def _archive(self, request: Request) -> Response:
+        return download_response(results_archive(self._manager, _name(request, "session"), request.query))
+
+    def _data(self, request: Request) -> Response:
+        drop = _name(request, "drop")
+        return content_response(request, partial(self._manager.data, _name(request, "session"), drop))
+
+    def _graph(self, request: Request) -> Response:
+        name = _name(request, "session")
+        graph = self._manager.graph(name)
+        if request.query.format == "json":
+            return Response(body=pg_json(graph), headers=(attachment(f"{name}.json"),))
+        if request.query.format == "logical":
+            return Response(body=_logical(graph, name), headers=(attachment(f"{name}.graph"),))
+        buffers = dump(graph)
+        size = sum(buffer.nbytes for buffer in buffers)
+        headers = (attachment(f"{name}.dfg"), ("Content-Length", str(size)))
+        return Response(body=_chunks(buffers), content_type=operations.GRAPH.gives, headers=headers)
+
+
+def _log_text(request: Request, read: _ReadLog, variable: str) -> Response:
+    name = _name(request, variable)
+    return Response(
+        body=log_text(partial(read, name), request.query),
+        content_type=operations.SESSION_LOG_TEXT.gives,
+        headers=(attachment(f"{name}.log"),),
+    )
+
+
+def _logical(graph: PhysicalGraph, session: str) -> bytes:
+    note = logical_of(graph)
+    if note is None:
+        raise NotFoundError(
+            f"session {session!r} has no copy of a logical graph", hint="it was submitted as a physical graph"
+        )
+    return note.document
+
+
+def _no_probe(_: ProbeRequest) -> tuple[ProbeResult, ...]:
+    raise HttpError(501, "this server does not probe others")
+
+
+def _chunks(buffers: Iterable[Buffer]) -> Iterator[bytes]:
+    return (bytes(buffer) for buffer in buffers)
+
+
+def _name(request: Request, variable: str) -> str:
+    """Return a name from the path.
+
+    Raises
+    ------
+    HttpError
+        400: no session, drop or node can have that name.
+    """
+    name = request.path[variable]
+    if not name or len(name) > _MAX_NAME or "\0" in name:
+        raise HttpError(400, f"{name[:80]!a} cannot be the name of a {variable}")
+    return name

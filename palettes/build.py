@@ -1,0 +1,349 @@
+"""Makes the palettes and the reference page of components from the definitions of the components.
+
+Add a field of one component to its definition, a field of all applications to `dropflow.apps.parameters`, and one
+of all data to `dropflow.data.store`; they appear here by themselves.
+
+The output is deterministic: ids are derived from names, and there are no times. So graphs keep their ports when the
+palettes are made again.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from dropflow.apps.parameters import COMMON_APP
+from dropflow.apps.registry import app_components
+from dropflow.data.registry import DATA_COMPONENTS
+from dropflow.data.store import IO
+from dropflow.data.store import common as data_parameters
+from dropflow.engine.parameters import Component, Parameter, Port
+from dropflow.graph.templates import Kind
+from dropflow.version import __version__
+from palettes.eagle import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
+
+__all__ = [
+    "CONSTRUCTS",
+    "EMPTY",
+    "TEMPLATES",
+    "ConstructEntry",
+    "built_files",
+    "component_page",
+    "components",
+]
+
+
+# The entries of template.palette: constructs, and components that a user fills in.
+#
+# Components are only listed here; their classes define them. Constructs, notes, and nodes for classes
+# of users are defined here, because dropflow has no class for them.
+
+
+class ConstructEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the palette without a component: its category, purpose and parameters.
+
+    `name` is its name if that is not the category.
+    """
+
+    category: str
+    description: str
+    name: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+
+def _number(name: str, default: int, description: str, *, minimum: float = 1) -> Parameter:
+    return Parameter(
+        name=name,
+        type="Integer",
+        default=default,
+        minimum=minimum,
+        parameter_type="ConstructParameter",
+        description=description,
+    )
+
+
+CONSTRUCTS: tuple[ConstructEntry, ...] = (
+    ConstructEntry(
+        category="Scatter",
+        description="Runs its content once for each copy. Its input application stands before it and feeds the copies.",
+        parameters=(_number("num_of_copies", 4, "Number of copies.", minimum=0),),
+    ),
+    ConstructEntry(
+        category="Gather",
+        description="Collects the copies of a scatter again, so many at a time.",
+        parameters=(_number("num_of_inputs", 2, "Inputs of one collecting application; 0 for all.", minimum=0),),
+    ),
+    ConstructEntry(
+        category="GroupBy",
+        description="Groups the data of nested scatters by the index of the inner one: a corner turn.",
+        parameters=(
+            _number("num_of_inputs", 2, "Not used here: a group has as many inputs as the graph gives it.", minimum=0),
+            Parameter(
+                name="group_key",
+                default="",
+                parameter_type="ConstructParameter",
+                description="Ids or names of the constructs to group by, separated by commas; by default the innermost "
+                "scatter or group-by.",
+            ),
+        ),
+    ),
+    ConstructEntry(
+        category="Loop",
+        description="Runs its content so many times, one after the other. What an edge that closes the loop carries "
+        "goes into the next iteration.",
+        parameters=(_number("num_of_iter", 2, "Number of iterations.", minimum=0),),
+    ),
+    ConstructEntry(category="SubGraph", description="Groups nodes that belong together; changes nothing."),
+    ConstructEntry(category="GlobalVariables", description="Its fields are values for {name} in other nodes."),
+    ConstructEntry(category="Comment", description="A note for people."),
+)
+"""Nodes without a class."""
+
+
+def _text(name: str, description: str, *, kind: str = "ApplicationArgument") -> Parameter:
+    return Parameter(name=name, parameter_type=kind, description=description)
+
+
+_CLASS = _text("dropclass", "Dotted name of the class.", kind="ComponentParameter")
+_NOT_YET = "Graphs with it can be checked and unrolled; this version of dropflow does not run it."
+
+EMPTY: tuple[ConstructEntry, ...] = (
+    ConstructEntry(
+        category="DALiuGEApp",
+        description="An application of your own: a subclass of dropflow.App that is installed.",
+        parameters=(_CLASS,),
+    ),
+    ConstructEntry(
+        category="Data",
+        description="Data of a class that you name, for example dlg.data.drops.memory.InMemoryDROP.",
+        parameters=(_CLASS, _text("base_name", "Name of the class's module.", kind="ComponentParameter")),
+    ),
+    ConstructEntry(
+        category="Mpi",
+        name="MPI",
+        description="A program that runs as several ranks, each a drop of its own.",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.mpi.MPIApp", parameter_type="ComponentParameter"),
+            _number("num_of_procs", 1, "Number of ranks."),
+            _text("command", "The program and its arguments.", kind="ComponentParameter"),
+        ),
+    ),
+    ConstructEntry(
+        category="Docker",
+        description=f"A command in a container. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dockerapp.DockerApp", parameter_type="ComponentParameter"),
+            _text("image", "Name of the image."),
+            _text("command", "The command."),
+        ),
+    ),
+    ConstructEntry(
+        category="DynlibApp",
+        description=f"A function of a shared library. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibApp", parameter_type="ComponentParameter"),
+            _text("libpath", "Path of the library."),
+        ),
+    ),
+    ConstructEntry(
+        category="DynlibProcApp",
+        description=f"A function of a shared library, in a process of its own. {_NOT_YET}",
+        parameters=(
+            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibProcApp", parameter_type="ComponentParameter"),
+            _text("libpath", "Path of the library."),
+        ),
+    ),
+)
+"""Nodes to be filled in. The user adds their ports, too."""
+
+TEMPLATES: tuple[str, ...] = ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
+"""Components that need code or a command to be filled in."""
+
+
+def components() -> tuple[Component, ...]:
+    """Return every built-in component that graphs may have, applications first."""
+    return (*app_components(), *DATA_COMPONENTS)
+
+
+def built_files() -> dict[str, bytes]:
+    """Return the bytes of the palettes by file name."""
+    known = components()
+    ready = [_node(component) for component in known if component.name not in TEMPLATES]
+    ready += [_construct_with(component) for component in known if component.construct]
+    drawn = [_construct(entry) for entry in (*CONSTRUCTS, *EMPTY)]
+    drawn += [_node(component) for component in known if component.name in TEMPLATES]
+    return {
+        "builtin.palette": _palette("builtin", "Applications and data that run as they are.", ready),
+        "template.palette": _palette("template", "Constructs, and components to be filled in.", drawn),
+    }
+
+
+def _palette(name: str, description: str, nodes: list[EagleNode]) -> bytes:
+    about = ModelData(
+        file_path=f"{name}.palette",
+        file_type="Palette",
+        short_description=f"dropflow {name}: {description}",
+        detailed_description=f"The {name} palette of dropflow. {description} They are documented with dropflow.",
+        generator_version=__version__,
+        nodes=len(nodes),
+    )
+    return encode(EagleFile(model_data=about, node_data_array=tuple(nodes)))
+
+
+def _node(component: Component) -> EagleNode:
+    return EagleNode(
+        category=component.category,
+        category_type=category_type(component.category),
+        id=stable_id(component.dropclass),
+        name=component.name,
+        description=component.description,
+        fields=tuple(_fields(component)),
+    )
+
+
+def _construct_with(component: Component) -> EagleNode:
+    """A construct that has `component` as its input application."""
+    entry = next(entry for entry in CONSTRUCTS if entry.category == component.construct)
+    name = f"{entry.category}/{component.name}"
+    parameters = {parameter.name: parameter for parameter in entry.parameters}
+    return EagleNode(
+        category=entry.category,
+        category_type="Construct",
+        is_group=True,
+        id=stable_id(name),
+        name=name,
+        description=f"{entry.description} {component.description}",
+        fields=tuple(_field(name, parameter) for parameter in parameters.values()),
+        input_application_name=component.name,
+        input_application_type=component.category,
+        input_application_id=stable_id(name, component.dropclass),
+        input_application_description=component.description,
+        input_app_fields=tuple(_fields(component, owner=f"{name}/{component.dropclass}")),
+    )
+
+
+def _construct(entry: ConstructEntry) -> EagleNode:
+    owner = f"template/{entry.category}"
+    kind = category_type(entry.category)
+    parameters = list(entry.parameters)
+    if kind == "Application":
+        parameters += COMMON_APP
+    elif kind == "Data":
+        parameters += data_parameters(persists=True)
+    return EagleNode(
+        category=entry.category,
+        category_type=kind,
+        is_group=kind == "Construct",
+        id=stable_id("template", entry.category),
+        name=entry.name or entry.category,
+        description=entry.description,
+        fields=(
+            *(_field(owner, parameter) for parameter in parameters),
+            *((_port(owner, port, None) for port in IO) if kind == "Data" else ()),
+        ),
+    )
+
+
+def _fields(component: Component, *, owner: str = "") -> Iterator[EagleField]:
+    """Yield class, parameters and ports of a component. Its own parameters replace common ones of the same name."""
+    whose = owner or component.dropclass
+    own = {parameter.name for parameter in component.parameters}
+    common = COMMON_APP if component.kind is Kind.APP else ()
+    dropclass = Parameter(
+        name="dropclass",
+        default=component.dropclass,
+        parameter_type="ComponentParameter",
+        description="The class that does the work.",
+    )
+    for parameter in (dropclass, *component.parameters, *(item for item in common if item.name not in own)):
+        if parameter.name not in {port.name for port in component.ports}:
+            yield _field(whose, parameter)
+    taken = {parameter.name: parameter for parameter in component.parameters}
+    for port in component.ports:
+        yield _port(whose, port, taken.get(port.name))
+
+
+def _field(owner: str, parameter: Parameter) -> EagleField:
+    default = _plain(parameter.default)
+    return EagleField(
+        name=parameter.name,
+        value=default,
+        default_value=default,
+        description=parameter.description,
+        readonly=parameter.name == "dropclass" and default != "",  # a given class must not be changed
+        type=parameter.type,
+        options=parameter.options,
+        id=stable_id(owner, parameter.name),
+        parameter_type=parameter.parameter_type,
+    )
+
+
+def _port(owner: str, port: Port, parameter: Parameter | None) -> EagleField:
+    default = "" if parameter is None else _plain(parameter.default)
+    return EagleField(
+        name=port.name,
+        value=default,
+        default_value=default,
+        description=port.description,
+        type=port.type if parameter is None else parameter.type,
+        encoding=port.encoding,
+        id=stable_id(owner, "port", port.usage, port.name),
+        parameter_type="ApplicationArgument",
+        usage=port.usage,
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a default as EAGLE stores it: JSON, and an empty text for None."""
+    return "" if value is None else value
+
+
+def component_page() -> str:
+    """Return the reference of all components as Markdown."""
+    lines = [
+        "# Components",
+        "",
+        "Every built-in application and data class. This page is made from their definitions by",
+        "`dropflow palette build --docs docs/reference/components.md`, and so are the palettes for EAGLE,",
+        "`palettes/builtin.palette` and `palettes/template.palette`.",
+        "",
+        "Every application takes these parameters, beside its own:",
+        "",
+        *_table(COMMON_APP),
+    ]
+    for title, kind in (("Applications", Kind.APP), ("Data", Kind.DATA)):
+        lines += ["", f"## {title}"]
+        for component in components():
+            if component.kind is kind:
+                lines += ["", *_section(component)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(component: Component) -> Iterator[str]:
+    yield f"### {component.name}"
+    yield ""
+    yield f"`{component.dropclass}`, category `{component.category}`"
+    yield ""
+    yield component.description
+    if component.aliases:
+        yield ""
+        yield f"Also known as {', '.join(f'`{alias}`' for alias in component.aliases)}."
+    if component.parameters:
+        yield ""
+        yield from _table(component.parameters)
+    if component.ports:
+        yield ""
+        yield "| port | direction | encoding | |"
+        yield "|---|---|---|---|"
+        for port in component.ports:
+            direction = {"InputPort": "in", "OutputPort": "out"}.get(port.usage, "in and out")
+            yield f"| `{port.name}` | {direction} | {port.encoding} | {port.description} |"
+
+
+def _table(parameters: Iterable[Parameter]) -> Iterator[str]:
+    yield "| parameter | type | default | |"
+    yield "|---|---|---|---|"
+    for parameter in parameters:
+        default = "" if parameter.default in ("", None) else f"`{parameter.default}`"
+        options = f" One of {', '.join(parameter.options)}." if parameter.options else ""
+        yield f"| `{parameter.name}` | {parameter.type} | {default} | {parameter.description}{options} |"

@@ -1,0 +1,33 @@
+"""Plans: which part each drop is in, and which node runs each part.
+
+A judge simulates an assignment on virtual time, or measures what it moves; algorithms make assignments, and the best
+that keeps the limits is taken.
+
+=================  ====================================================================================================
+`registry`         The algorithms by name, and the stage of a translation that runs one
+`auto`             The planner `auto`: tries the algorithms that suit the size of a graph, improves the best plan, and
+                   gives a reason
+`metis`            Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci
+`kahypar`          Partition of the hypergraph of data with Mt-KaHyPar (L. Gottesbueren et al., ACM J. Exp
+`heft`             The planners that schedule lists: `heft`, `lookahead` and `peft`
+`sarkar`           The planners that form clusters: `sarkar` for time, and `min_parts` for few parts under a deadline
+`refine`           Improves a plan: moves tasks and groups of tasks, and joins the best of two plans
+`quality`          The quality of a partition: cut edges, moved volume and balance, for all partitioners
+`judge`            Runs an assignment on virtual time: when each application starts and ends, and when data have moved
+`task_graph`       The graph of applications that planners work on: data drops become edges and nets, and follow their
+                   applications
+`machines`         The machines that a plan is made for: nodes of different capacity, and the links between them
+`measured`         Weights of drops as earlier runs have measured them, in place of the estimates of a graph
+`timeline`         Draws simulated runs: a row for each processor and a box for each application
+`kahypar_process`  The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes
+                   partitions, as JSON
+`live_machines`    Machines as the managers report them now: their capacities, and what is left of them beside other
+                   load
+`move_bound`       A lower bound of the completion time that counts what has to move, and when the work can begin and
+                   must be done
+`profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
+                   of NumPy)
+`steering`         The fields by which EAGLE and DALiuGE steer a partition, as options of a plan
+`timeline_trace`   Writes simulated runs as traces for Perfetto (https://ui.perfetto.dev)
+=================  ====================================================================================================
+"""

@@ -1,0 +1,316 @@
+"""The machines that a plan is made for: nodes of different capacity, and the links between them.
+
+Reads machines from a TOML file, and reports all that is wrong with it at once.
+
+::
+
+    contention = true            # whether moves share links (default)
+
+    [links]                      # of each node, in each direction
+    bandwidth = "128 MiB/s"
+    latency = "0 s"
+
+    [links.between_islands]      # of each island, in each direction
+    bandwidth = "1 Gbit/s"
+    latency = "1 ms"
+
+    [[nodes]]
+    name = "a1"
+    cores = 8
+    speed = 1.0
+    memory = "64 GiB"
+    island = "a"
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dropflow.errors import BadFileError
+from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
+from dropflow.problems import Problem, refuse_errors
+from translator.problem_codes import problem
+
+__all__ = [
+    "DEFAULT_BANDWIDTH",
+    "LinkSpeed",
+    "Machines",
+    "NodeCapacity",
+    "equal_machines",
+    "parse_machines",
+    "read_machines",
+]
+
+
+DEFAULT_BANDWIDTH = 128.0 * 1024 * 1024
+"""Bytes per second of a link whose bandwidth is not given: about that of gigabit Ethernet."""
+
+
+class NodeCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """The capacity of a node.
+
+    Attributes
+    ----------
+    name : str
+        Its name, unique among the nodes of a plan.
+    cores : int
+        Processors, at least 1.
+    speed : float
+        Execution times are divided by it.
+    memory : float
+        Bytes for applications that declare what they need; infinite if it is not limited.
+    island : str
+        Name of its data island. Nodes without one are in an island together.
+    """
+
+    name: str
+    cores: int = 1
+    speed: float = 1.0
+    memory: float = math.inf
+    island: str = ""
+
+
+class LinkSpeed(msgspec.Struct, frozen=True, kw_only=True):
+    """The speed of links: bytes per second, and seconds before the first byte arrives."""
+
+    bandwidth: float = DEFAULT_BANDWIDTH
+    latency: float = 0.0
+
+
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes and links.
+
+    Attributes
+    ----------
+    nodes : tuple of NodeCapacity
+        At least one; part k of a plan is on the k-th.
+    links : LinkSpeed
+        Speed of the link of each node, in each direction.
+    between_islands : LinkSpeed or None
+        Speed of the link of each island to the others, in each direction; None if only the links of nodes count.
+    contention : bool
+        Whether moves share links. Otherwise each has the bandwidth of its links to itself, as in most papers.
+    """
+
+    nodes: tuple[NodeCapacity, ...]
+    links: LinkSpeed = LinkSpeed()
+    between_islands: LinkSpeed | None = None
+    contention: bool = True
+
+    @property
+    def islands(self) -> tuple[str, ...]:
+        """The names of the islands, in the order of their first nodes."""
+        return tuple(dict.fromkeys(node.island for node in self.nodes))
+
+    @property
+    def fastest(self) -> float:
+        """The largest speed of a node."""
+        return max(node.speed for node in self.nodes)
+
+    @property
+    def power(self) -> float:
+        """The work that all cores do in a second."""
+        return sum(node.cores * node.speed for node in self.nodes)
+
+    def first(self, count: int) -> "Machines":
+        """Return these machines with their first `count` nodes only."""
+        return msgspec.structs.replace(self, nodes=self.nodes[:count])
+
+    def limited(self, dop: int, memory: float) -> "Machines":
+        """Return these machines with at most `dop` cores (0 for all) and so many bytes of memory each."""
+        nodes = tuple(
+            msgspec.structs.replace(
+                node, cores=min(node.cores, dop) if dop else node.cores, memory=min(node.memory, memory)
+            )
+            for node in self.nodes
+        )
+        return msgspec.structs.replace(self, nodes=nodes)
+
+    def bandwidth(self, source: int, target: int) -> float:
+        """Return the bytes per second of a move that has its links to itself."""
+        between = self.between_islands
+        if between is None or self.nodes[source].island == self.nodes[target].island:
+            return self.links.bandwidth
+        return min(self.links.bandwidth, between.bandwidth)
+
+    def latency(self, source: int, target: int) -> float:
+        """Return the seconds before a move begins."""
+        between = self.between_islands
+        if between is None or self.nodes[source].island == self.nodes[target].island:
+            return self.links.latency
+        return between.latency
+
+
+def equal_machines(count: int, *, cores: int = 1, names: Sequence[str] = ()) -> Machines:
+    """Return `count` equal nodes of speed 1, called ``#0``, ``#1``... if they are not named."""
+    given = names or tuple(f"#{number}" for number in range(count))
+    return Machines(nodes=tuple(NodeCapacity(name=name, cores=cores) for name in given))
+
+
+_MOST_BYTES = 16 * 1024 * 1024
+_MOST_CORES = 1_000_000
+_MOST_NODES = 100_000
+_NODE_KEYS = ("name", "cores", "speed", "memory", "island")
+_LINK_KEYS = ("bandwidth", "latency")
+
+
+def read_machines(path: Path) -> Machines:
+    """Return the machines in a TOML file.
+
+    Raises
+    ------
+    BadFileError
+        The file cannot be read.
+    BadGraphError
+        PT010, for everything that is wrong in it.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise BadFileError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(content) > _MOST_BYTES:
+        raise BadFileError("the file is larger than 16 MiB", where=str(path), hint="name a file that describes nodes")
+    return parse_machines(content, where=str(path))
+
+
+def parse_machines(content: bytes, *, where: str) -> Machines:
+    """Return the machines that a TOML text describes; `where` names it in problems.
+
+    Raises
+    ------
+    BadGraphError
+        PT010, for everything that is wrong in it.
+    """
+    found = _MachinesText(where)
+    machines = found.read(content)
+    refuse_errors(found.problems)
+    return machines
+
+
+class _MachinesText:
+    """One text being read."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.problems: list[Problem] = []
+
+    def read(self, content: bytes) -> Machines:
+        """Return the machines; those with problems have defaults for what is wrong."""
+        try:
+            document = tomllib.loads(content.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._complain("", f"this is not TOML: {error}", "see docs/reference/machines.md for the format")
+            return Machines(nodes=())
+        self._refuse_others(document, ("contention", "links", "nodes"), "")
+        contention = document.get("contention", True)
+        if not isinstance(contention, bool):
+            self._complain("contention", f"{contention!r} is neither true nor false", "write true or false")
+        links = self._table(document.get("links", {}), "links")
+        self._refuse_others(links, (*_LINK_KEYS, "between_islands"), "links")
+        between = links.get("between_islands")
+        return Machines(
+            nodes=self._nodes(document.get("nodes")),
+            links=self._speed(links, "links"),
+            between_islands=None if between is None else self._between(between),
+            contention=contention is not False,
+        )
+
+    def _between(self, given: Any) -> LinkSpeed:
+        place = "links.between_islands"
+        table = self._table(given, place)
+        self._refuse_others(table, _LINK_KEYS, place)
+        return self._speed(table, place)
+
+    def _speed(self, table: Mapping[str, Any], place: str) -> LinkSpeed:
+        positive: Callable[[float], bool] = lambda value: value > 0  # noqa: E731 - two rules beside each other
+        finite: Callable[[float], bool] = lambda value: 0 <= value < math.inf  # noqa: E731
+        return LinkSpeed(
+            bandwidth=self._number(
+                table, "bandwidth", DEFAULT_BANDWIDTH, place, units=BANDWIDTH, is_valid=positive, example='"128 MiB/s"'
+            ),
+            latency=self._number(table, "latency", 0.0, place, units=SECONDS, is_valid=finite, example='"10 ms"'),
+        )
+
+    def _nodes(self, given: Any) -> tuple[NodeCapacity, ...]:
+        if not isinstance(given, list) or not given:
+            text = "no nodes are described" if given is None or given == [] else "nodes is not a list of tables"
+            self._complain("nodes", text, "write a table [[nodes]] for each node")
+            return ()
+        if len(given) > _MOST_NODES:
+            self._complain("nodes", f"{len(given)} nodes are described", f"describe at most {_MOST_NODES} nodes")
+            return ()
+        nodes = [self._node(one, f"nodes[{number}]") for number, one in enumerate(given)]
+        first: dict[str, int] = {}
+        for number, node in enumerate(nodes):
+            before = first.setdefault(node.name, number)
+            if before != number and node.name:
+                text = f"the name {node.name!r} is that of nodes[{before}], too"
+                self._complain(f"nodes[{number}].name", text, "give each node a name of its own")
+        return tuple(nodes)
+
+    def _node(self, given: Any, place: str) -> NodeCapacity:
+        table = self._table(given, place)
+        self._refuse_others(table, _NODE_KEYS, place)
+        cores = table.get("cores", 1)
+        if not isinstance(cores, int) or isinstance(cores, bool) or not 1 <= cores <= _MOST_CORES:
+            self._complain(f"{place}.cores", f"{cores!r} is not a number of cores", "give a whole number from 1")
+            cores = 1
+        usable: Callable[[float], bool] = lambda value: 0 < value < math.inf  # noqa: E731 - two rules side by side
+        positive: Callable[[float], bool] = lambda value: value > 0  # noqa: E731
+        return NodeCapacity(
+            name=self._text(table, "name", place, needed=True),
+            cores=cores,
+            speed=self._number(table, "speed", 1.0, place, units={"": 1.0}, is_valid=usable, example="1.5"),
+            memory=self._number(table, "memory", math.inf, place, units=MEMORY, is_valid=positive, example='"64 GiB"'),
+            island=self._text(table, "island", place, needed=False),
+        )
+
+    def _text(self, table: Mapping[str, Any], key: str, place: str, *, needed: bool) -> str:
+        value = table.get(key, "")
+        if not isinstance(value, str) or (needed and not value):
+            text = f"{value!r} is not a name" if key in table else "the node has no name"
+            self._complain(f"{place}.{key}", text, f'write {key} = "..."')
+            return ""
+        return value
+
+    def _number(
+        self,
+        table: Mapping[str, Any],
+        key: str,
+        default: float,
+        place: str,
+        *,
+        units: Mapping[str, float],
+        is_valid: Callable[[float], bool],
+        example: str,
+    ) -> float:
+        if key not in table:
+            return default
+        value = quantity(table[key], units)
+        if value is not None and is_valid(value):
+            return value
+        named = ", ".join(unit for unit in units if unit)
+        hint = f"write it as {key} = {example}" + (f"; units are {named}" if named else "")
+        self._complain(f"{place}.{key}", f"{table[key]!r} is not a valid {key}", hint)
+        return default
+
+    def _table(self, given: Any, place: str) -> Mapping[str, Any]:
+        if isinstance(given, Mapping):
+            return given
+        self._complain(place, f"{place} is not a table", f"write [{place}]")
+        return {}
+
+    def _refuse_others(self, table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+        for key in table:
+            if key not in known:
+                where = f"{place}.{key}" if place else key
+                self._complain(where, f"the key {key!r} is unknown", f"known keys: {', '.join(known)}")
+
+    def _complain(self, place: str, text: str, hint: str) -> None:
+        where = f"{self._where}: {place}" if place else self._where
+        self.problems.append(problem("PT010", text, where=where, hint=hint))

@@ -1,0 +1,191 @@
+"""Weights of drops as earlier runs have measured them, in place of the estimates of a graph."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.times.measured_run import MeasuredRun
+
+__all__ = [
+    "Floats",
+    "MeasuredNode",
+    "measured_nodes",
+    "merged_nodes",
+    "with_measured_nodes",
+]
+
+
+Floats = npt.NDArray[np.float64]
+_Wide = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeasuredNode:
+    """What was measured of one logical node.
+
+    Attributes
+    ----------
+    key : str
+        Its id.
+    kind : Kind
+        Application or data.
+    shape : tuple of int
+        That of its index space, in the runs that were measured.
+    instance : int64 array, shape (measured,)
+        The instances that were measured, ascending.
+    mean : float array, shape (measured,)
+        Seconds of an application, bytes of data; the mean of all measurements of an instance.
+    count : float array, shape (measured,)
+        How many measurements that were.
+    processor : float array, shape (measured,)
+        Mean seconds of processor time of an application; NaN for data, and where it was not measured.
+    memory : float array, shape (measured,)
+        Largest resident memory of an application in bytes; NaN for data, and where it was not measured.
+    """
+
+    key: str
+    kind: Kind
+    shape: tuple[int, ...]
+    instance: _Wide
+    mean: Floats
+    count: Floats
+    processor: Floats
+    memory: Floats
+
+
+def measured_nodes(run: MeasuredRun) -> tuple[MeasuredNode, ...]:
+    """Return what a run has measured, by logical node. What an application has written is divided among its outputs."""
+    weight = _weights(run)
+    processor, memory = _usage(run)
+    graph, found = run.graph, []
+    for row in np.unique(graph.template).tolist():
+        drops = np.flatnonzero((graph.template == row) & np.isfinite(weight))
+        if len(drops):
+            node = graph.templates[row]
+            found.append(
+                MeasuredNode(
+                    key=node.key,
+                    kind=node.kind,
+                    shape=node.shape,
+                    instance=graph.instance[drops].astype(np.int64),
+                    mean=weight[drops],
+                    count=np.ones(len(drops)),
+                    processor=processor[drops],
+                    memory=memory[drops],
+                )
+            )
+    return tuple(found)
+
+
+def merged_nodes(nodes: Iterable[MeasuredNode]) -> tuple[MeasuredNode, ...]:
+    """Return one record for each logical node and shape, with the means of all measurements, and the largest memory."""
+    alike: dict[tuple[str, Kind, tuple[int, ...]], list[MeasuredNode]] = {}
+    for node in nodes:
+        alike.setdefault((node.key, node.kind, node.shape), []).append(node)
+    found = []
+    for (key, kind, shape), some in alike.items():
+        instance, place = np.unique(np.concatenate([one.instance for one in some]), return_inverse=True)
+        counts = np.concatenate([one.count for one in some])
+        sums = np.concatenate([one.mean * one.count for one in some])
+        count = np.bincount(place.reshape(-1), weights=counts, minlength=len(instance)).astype(np.float64)
+        total = np.bincount(place.reshape(-1), weights=sums, minlength=len(instance))
+        found.append(
+            MeasuredNode(
+                key=key,
+                kind=kind,
+                shape=shape,
+                instance=instance,
+                mean=total / count,
+                count=count,
+                processor=_means(np.concatenate([one.processor for one in some]), counts, place, len(instance)),
+                memory=_largest(np.concatenate([one.memory for one in some]), place, len(instance)),
+            )
+        )
+    return tuple(found)
+
+
+def _means(values: Floats, counts: Floats, place: _Wide, size: int) -> Floats:
+    """Return the mean of the values at each place that are not NaN; NaN where there are none."""
+    known = np.isfinite(values)
+    at = place.reshape(-1)[known]
+    total = np.bincount(at, weights=values[known] * counts[known], minlength=size)
+    number = np.bincount(at, weights=counts[known], minlength=size)
+    return np.where(number > 0, total / np.where(number > 0, number, 1), np.nan)
+
+
+def _largest(values: Floats, place: _Wide, size: int) -> Floats:
+    """Return the largest of the values at each place that are not NaN; NaN where there are none."""
+    found = np.full(size, np.nan)
+    np.fmax.at(found, place.reshape(-1), values)
+    return found
+
+
+def with_measured_nodes(graph: PhysicalGraph, nodes: Iterable[MeasuredNode]) -> PhysicalGraph:
+    """Return the graph with the seconds and the bytes that were measured.
+
+    A drop gets the mean of its measurements, which are found by the id of its logical node and its instance. If a run
+    had another number of instances, or did not come to this one, the drop gets the mean of its node. A node that no run
+    has measured keeps its estimate.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        What is to be planned.
+    nodes : iterable of MeasuredNode
+        Of runs of this graph, or of others with the same logical nodes.
+    """
+    sums, counts = np.zeros(graph.drops), np.zeros(graph.drops)
+    node_sums, node_counts = np.zeros(len(graph.templates)), np.zeros(len(graph.templates))
+    rows_of = {template.key: row for row, template in enumerate(graph.templates)}
+    for node in nodes:
+        row = rows_of.get(node.key)
+        if row is None or graph.templates[row].kind is not node.kind:
+            continue
+        node_sums[row] += (node.mean * node.count).sum()
+        node_counts[row] += node.count.sum()
+        if graph.templates[row].shape == node.shape:
+            drops = np.flatnonzero(graph.template == row)
+            place = np.full(int(np.prod(node.shape, dtype=np.int64)), -1, dtype=np.int64)
+            place[graph.instance[drops]] = drops
+            known = place[node.instance] >= 0
+            np.add.at(sums, place[node.instance[known]], (node.mean * node.count)[known])
+            np.add.at(counts, place[node.instance[known]], node.count[known])
+    by_node = (node_sums / np.maximum(node_counts, 1))[graph.template]
+    estimates = np.where((node_counts > 0)[graph.template], by_node, graph.drop_weights)
+    weight: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), estimates)
+    weight.flags.writeable = False
+    return replace(graph, weight=weight)
+
+
+def _usage(run: MeasuredRun) -> tuple[Floats, Floats]:
+    """Return the processor time and the memory of each drop, NaN for data and for what was not measured."""
+    graph, done = run.graph, run.records[run.records["attempt"] > 0]
+    done = done[graph.kinds[graph.template[done["drop"]]] == Kind.APP]
+    processor, memory = np.full(graph.drops, np.nan), np.full(graph.drops, np.nan)
+    processor[done["drop"]] = done["processor"]
+    own = done[done["memory"] > 0]  # 0 if the process was not that of the attempt alone
+    np.fmax.at(memory, own["drop"], own["memory"].astype(np.float64))
+    return processor, memory
+
+
+def _weights(run: MeasuredRun) -> Floats:
+    """Return the measured weight of each drop, NaN for those without."""
+    graph, done = run.graph, run.records[run.records["attempt"] > 0]
+    weight = np.full(graph.drops, np.nan)
+    weight[done["drop"]] = done["ran"]
+    out = graph.successors
+    outputs = np.diff(out.ptr)
+    source = np.repeat(np.arange(graph.drops), outputs)
+    written = np.full(graph.drops, np.nan)
+    written[done["drop"]] = done["written"]
+    is_data = graph.kinds[graph.template] == Kind.DATA
+    weight[is_data] = written[is_data]  # of data without producers
+    producers = np.bincount(out.neighbour[is_data[out.neighbour]], minlength=graph.drops)
+    share = written[source] / np.maximum(outputs[source], 1)
+    content = np.zeros(graph.drops)
+    np.add.at(content, out.neighbour, share)
+    return np.where(is_data & (producers > 0), content, weight)

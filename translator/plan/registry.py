@@ -1,0 +1,364 @@
+"""The algorithms by name, and the stage of a translation that runs one."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.errors import UsageError, install_hint
+from dropflow.graph.notes import note_planning
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.slices import placement_groups
+from dropflow.problems import Problem, refuse_errors
+from translator.options import PartitionOptions
+from translator.plan.auto import auto
+from translator.plan.heft import heft, lookahead, peft, priorities, upward_ranks
+from translator.plan.judge import simulate
+from translator.plan.kahypar import has_kahypar, kahypar
+from translator.plan.machines import Machines, equal_machines
+from translator.plan.metis import blocks, breadth_first, check_exclusive, metis, partition_groups
+from translator.plan.move_bound import Verdict, judge
+from translator.plan.refine import fitting, limits_for, refined
+from translator.plan.sarkar import min_parts, sarkar
+from translator.plan.steering import PlannedParts, Planner, check_weights, grouped_in_islands, island_of
+from translator.plan.task_graph import task_graph, work_of
+from translator.problem_codes import problem
+
+__all__ = [
+    "ALGORITHMS",
+    "ALIASES",
+    "BALANCED",
+    "ComparedPlan",
+    "PlannedGraph",
+    "algorithm_named",
+    "check_partition",
+    "compared",
+    "machines_for",
+    "machines_of_plan",
+    "partition",
+    "plan",
+    "promised_imbalance",
+    "suitable",
+]
+
+
+def _none(graph: PhysicalGraph, _options: PartitionOptions, _machines: Machines) -> PlannedParts:
+    return PlannedParts(np.zeros(graph.drops, dtype=np.int32))
+
+
+ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
+    {
+        "auto": auto,
+        "metis": metis,
+        "kahypar": kahypar,
+        "breadth_first": breadth_first,
+        "sarkar": sarkar,
+        "min_parts": min_parts,
+        "heft": heft,
+        "lookahead": lookahead,
+        "peft": peft,
+        "blocks": blocks,
+        "none": _none,
+    }
+)
+"""Algorithms by name. ``metis``, ``kahypar`` and ``blocks`` leave no part empty; ``none`` makes one part.
+
+`plan` keeps the constraints of placement groups for them.
+"""
+
+BALANCED = ("metis", "kahypar")
+"""Algorithms that keep an imbalance."""
+
+ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "sarkar", "min_num_parts": "min_parts", "pso": "auto"})
+"""Names of DALiuGE, and the algorithms that serve the same purpose here."""
+
+
+@dataclass(frozen=True)
+class PlannedGraph:
+    """The result of `plan`.
+
+    Attributes
+    ----------
+    graph : PhysicalGraph
+        The graph with its parts and priorities, without places.
+    algorithm : str
+        The algorithm that was used.
+    note : str
+        Why this plan, in one line; empty if there is nothing to tell.
+    """
+
+    graph: PhysicalGraph
+    algorithm: str
+    note: str = ""
+
+
+def algorithm_named(name: str) -> str:
+    """Return the name of an algorithm here, for one of DALiuGE's; others stay as they are."""
+    return ALIASES.get(name, name)
+
+
+def machines_for(options: PartitionOptions, machines: Machines | None = None) -> Machines:
+    """Return the machines that the options mean: those given, or equal ones, with at most `dop` processors each."""
+    if machines is None:
+        count = max(options.parts, 1)
+        some = equal_machines(count, cores=max(options.dop, 1))
+        if options.islands > 1:
+            named = [(one, f"island {island_of(part, count, options.islands)}") for part, one in enumerate(some.nodes)]
+            nodes = tuple(msgspec.structs.replace(one, island=name) for one, name in named)
+            some = msgspec.structs.replace(some, nodes=nodes)
+    else:
+        some = machines.first(options.parts)
+    return some.limited(options.dop, options.memory)
+
+
+def _options_for(graph: PhysicalGraph, options: PartitionOptions) -> PartitionOptions:
+    """Return the options with no more parts than the graph has drops."""
+    return msgspec.structs.replace(options, parts=max(min(options.parts, graph.drops), 1))
+
+
+def machines_of_plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> Machines:
+    """Return the machines that a plan of a graph is judged on: those given, or equal ones, at most one a drop."""
+    return machines_for(_options_for(graph, options) if machines is None else options, machines)
+
+
+def check_partition(
+    graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None
+) -> tuple[Problem, ...]:
+    """Return all problems of partitioning a graph: errors PT001 and PT002, warnings PT003, PT004 and PT012."""
+    found = [*check_weights(graph), *_wrong_options(options, machines)]
+    if options.parts > max(graph.drops, 1):
+        text = f"{graph.drops} drops cannot fill {options.parts} parts"
+        hint = f"the graph is partitioned into {graph.drops} parts"
+        found.append(problem("PT003", text, where="parts", hint=hint))
+    if options.algorithm != "none":
+        found += check_exclusive(graph, options.parts)
+    if machines is not None:
+        found += _too_demanding(graph, machines)
+    return tuple(found)
+
+
+def _wrong_options(options: PartitionOptions, machines: Machines | None) -> list[Problem]:
+    """Return PT002 for each option that cannot be used."""
+    found = []
+    names = ", ".join(ALGORITHMS)
+    algorithm = algorithm_named(options.algorithm)
+    if algorithm not in ALGORITHMS:
+        text = f"partitioner {options.algorithm!r} is unknown"
+        found.append(problem("PT002", text, where="algorithm", hint=f"choose one of {names}"))
+    if algorithm == "kahypar" and not has_kahypar():
+        hint = f"{install_hint('kahypar')}, or choose metis"
+        text = "the partitioner kahypar needs the package mtkahypar, which is not installed"
+        found.append(problem("PT002", text, where="algorithm", hint=hint))
+    if options.parts < 1:
+        found.append(problem("PT002", f"{options.parts} parts", where="parts", hint="give at least 1 part"))
+    if machines is not None and options.parts > len(machines.nodes):
+        text = f"{options.parts} parts for {len(machines.nodes)} nodes"
+        found.append(problem("PT002", text, where="parts", hint="describe a node for each part"))
+    if not (math.isfinite(options.allowed_imbalance) and options.allowed_imbalance >= 0):
+        text = f"imbalance {options.imbalance}"
+        found.append(problem("PT002", text, where="imbalance", hint="give a percentage from 0"))
+    if options.deadline is not None and not options.deadline > 0:
+        text = f"deadline {options.deadline}"
+        found.append(problem("PT002", text, where="deadline", hint="give a number of seconds above 0"))
+    if options.dop < 0:
+        found.append(problem("PT002", f"dop {options.dop}", where="dop", hint="give a number of processors, or 0"))
+    return found
+
+
+def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
+    """Return PT012 for each template that asks for more processors or memory than any node has."""
+    work = work_of(graph)
+    cores = max((node.cores for node in machines.nodes), default=1)
+    memory = max((node.memory for node in machines.nodes), default=math.inf)
+    found = []
+    for row in np.unique(graph.template[(work.cpus > cores) | (work.memory > memory)]).tolist():
+        template = graph.templates[row]
+        text = (
+            f"{template.name!r} asks for more processors or memory than any node has ({cores} cores, {memory:g} bytes)"
+        )
+        hint = "it is planned to run alone on its node; describe a larger node, or lower what it asks for"
+        found.append(problem("PT012", text, where=template.key, hint=hint))
+    return found
+
+
+def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PlannedGraph:
+    """Partition a graph for machines; by default for equal nodes of one core. An earlier placement is removed.
+
+    If there are fewer drops than parts, there are as many parts as drops. The drops of an ExclusiveForceNode share
+    their part with no others, if there are enough parts; the ranks of an MPI job are in one part. Applications get
+    priorities: those of the algorithm, or their upward ranks.
+
+    Raises
+    ------
+    BadGraphError
+        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
+    """
+    refuse_errors(check_partition(graph, options, machines))
+    algorithm = algorithm_named(options.algorithm)
+    asked = options
+    options = msgspec.structs.replace(_options_for(graph, options), algorithm=algorithm)
+    parts = options.parts
+    where = machines_for(options, machines)
+    chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
+    if chosen is _none:
+        made = chosen(graph, options, where)
+    elif placement_groups(graph) is None:
+        made = _within_limits(graph, options, where, chosen(graph, options, where), are_equal=machines is None)
+    else:
+        made = PlannedParts(
+            partition_groups(graph, options, lambda one, some: _fitting(one, some, where.first(some.parts), chosen))
+        )
+    work = work_of(graph)
+    priority = made.priority
+    if priority is None:
+        priority = priorities(upward_ranks(graph, work, where, made.part), work)
+    if options.deadline is not None:
+        _refuse_late(simulate(work, where, made.part, priority).completion, options.deadline)
+    made.part.flags.writeable = False
+    planned = replace(graph, part=made.part, places=(), priority=priority)
+    return PlannedGraph(note_planning(planned, _for_another(asked)), algorithm, made.note)
+
+
+def promised_imbalance(options: PartitionOptions) -> float | None:
+    """Return the imbalance that a plan has to keep or to report: that asked for, or that of algorithms that balance."""
+    algorithm = algorithm_named(options.algorithm)
+    balances = algorithm in BALANCED or (algorithm == "auto" and options.objective == "movement")
+    return options.allowed_imbalance if balances or options.imbalance is not None else None
+
+
+def _fitting(graph: PhysicalGraph, options: PartitionOptions, machines: Machines, chosen: Planner) -> IntColumn:
+    return fitting(work_of(graph), machines, chosen(graph, options, machines)).part
+
+
+def _within_limits(
+    graph: PhysicalGraph, options: PartitionOptions, machines: Machines, made: PlannedParts, *, are_equal: bool
+) -> PlannedParts:
+    """Return a plan whose applications fit, and whose islands are balanced if the algorithm balances.
+
+    Parameters
+    ----------
+    are_equal : bool
+        Whether parts may be exchanged between nodes, so that those that exchange much are in one island.
+    """
+    work = work_of(graph)
+    made = fitting(work, machines, made)
+    if len(machines.islands) < 2:  # noqa: PLR2004 - one island has nothing to be balanced with
+        return made
+    if are_equal:
+        made = replace(made, part=grouped_in_islands(graph, made.part, len(machines.nodes), len(machines.islands)))
+    if (balance := promised_imbalance(options)) is None or options.algorithm not in (*BALANCED, "auto"):
+        return made
+    tasks = task_graph(work)
+    limits = limits_for(tasks, machines, balance)
+    part = made.part[tasks.row].astype(np.int64)
+    if not limits.excess(part):
+        return made
+    after, _ = refined(tasks.nets, part, limits)
+    return PlannedParts(tasks.expanded(after), note=made.note) if limits.excess(after) < limits.excess(part) else made
+
+
+def _for_another(options: PartitionOptions) -> dict[str, Any]:
+    """Return the options that another plan of the graph is to have too, without those that are the default."""
+    usual = PartitionOptions()
+    given = {name: value for name, value in msgspec.structs.asdict(options).items() if value != getattr(usual, name)}
+    return {"algorithm": options.algorithm} | {name: value for name, value in given.items() if name != "parts"}
+
+
+def _refuse_late(completion: float, deadline: float) -> None:
+    if completion > deadline * (1 + 1e-9):
+        text = f"the plan takes {completion:.6g} s, the deadline is {deadline:.6g} s"
+        hint = "give a later deadline, or more or faster nodes, or let auto plan"
+        refuse_errors([problem("PT011", text, where="deadline", hint=hint)])
+
+
+def partition(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> PhysicalGraph:
+    """Return the graph with its parts and priorities; see `plan`.
+
+    Raises
+    ------
+    BadGraphError
+        PT001 (a weight), PT002 (the options), PT011 (no plan keeps the deadline), or LG050 (a cycle).
+    """
+    return plan(graph, options, machines).graph
+
+
+# The plans of several algorithms for one graph, side by side.
+
+_LARGE, _HUGE = 60_000, 300_000
+"""Drops of graphs for which some algorithms need minutes, and for which most do."""
+_SLOW = frozenset({"lookahead", "peft", "kahypar"})
+_QUICK = ("auto", "metis", "blocks", "none")
+
+
+@dataclass(frozen=True)
+class ComparedPlan:
+    """What an algorithm found.
+
+    Attributes
+    ----------
+    algorithm : str
+        Its name.
+    verdict : Verdict or None
+        How good its plan is; None if it made none.
+    seconds : float
+        Seconds that it took.
+    problem : str
+        Why it made no plan; empty if it did.
+    """
+
+    algorithm: str
+    verdict: Verdict | None
+    seconds: float = 0.0
+    problem: str = ""
+
+
+def suitable(drops: int) -> tuple[str, ...]:
+    """Return the algorithms that plan a graph of so many drops within a minute or so."""
+    if drops > _HUGE:
+        return _QUICK
+    return tuple(name for name in ALGORITHMS if drops <= _LARGE or name not in _SLOW)
+
+
+def compared(
+    graph: PhysicalGraph,
+    options: PartitionOptions,
+    machines: Machines | None = None,
+    *,
+    tried: Sequence[str] = tuple(ALGORITHMS),
+    on_algorithm: Callable[[str], object] = lambda _: None,
+) -> Iterator[ComparedPlan]:
+    """Yield the plan of each algorithm, in the order of the registry.
+
+    Parameters
+    ----------
+    graph, options, machines
+        As for `translator.plan.registry.plan`; the algorithm in the options does not count.
+    tried : sequence of str
+        The algorithms that are run; the others are reported as not tried.
+    on_algorithm : callable
+        Called with the name of each before it runs.
+    """
+    for name in ALGORITHMS:
+        if name == "kahypar" and not has_kahypar():
+            yield ComparedPlan(name, None, problem="the package mtkahypar is not installed")
+        elif name not in tried:
+            yield ComparedPlan(name, None, problem=f"not tried on a graph of {graph.drops:,} drops")
+        else:
+            on_algorithm(name)
+            yield _planned(graph, msgspec.structs.replace(options, algorithm=name), machines)
+
+
+def _planned(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None) -> ComparedPlan:
+    begun = time.perf_counter()
+    try:
+        made = plan(graph, options, machines)
+    except UsageError as error:
+        return ComparedPlan(options.algorithm, None, problem=error.text)
+    seconds = time.perf_counter() - begun
+    verdict = judge(made.graph, machines_of_plan(graph, options, machines), imbalance=promised_imbalance(options))
+    return ComparedPlan(options.algorithm, verdict, seconds)

@@ -1,0 +1,229 @@
+"""The fields by which EAGLE and DALiuGE steer a partition, as options of a plan."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.problems import Problem
+from translator.options import PartitionOptions
+from translator.plan.machines import Machines
+from translator.problem_codes import problem
+
+__all__ = [
+    "STEERING_FIELDS",
+    "PlannedParts",
+    "Planner",
+    "check_weights",
+    "edge_sources",
+    "edge_volumes",
+    "grouped_in_islands",
+    "island_of",
+    "loads",
+    "scaled",
+    "shares_of",
+    "steering",
+]
+
+
+# The one signature of all algorithms: graph, options and machines in, an assignment out.
+
+
+@dataclass(frozen=True)
+class PlannedParts:
+    """What an algorithm decided.
+
+    Attributes
+    ----------
+    part : int32 array, shape (drops,)
+        Part of each drop; part k is on the k-th machine.
+    priority : int32 array, shape (drops,), or None
+        Of the ready applications of a node, those with the highest number start first. None: `partition` sets them.
+    note : str
+        Why this one, in one line; empty if there is nothing to tell.
+    """
+
+    part: IntColumn
+    priority: IntColumn | None = None
+    note: str = ""
+
+
+Planner = Callable[[PhysicalGraph, PartitionOptions, Machines], PlannedParts]
+"""Makes an assignment. There are as many machines as parts, and at most as many as drops; parts may stay empty."""
+
+
+def shares_of(machines: Machines) -> npt.NDArray[np.float64]:
+    """Return the share of the work that each machine should get, shape (parts,); the sum is 1."""
+    power = np.array([node.cores * node.speed for node in machines.nodes], dtype=np.float64)
+    found: npt.NDArray[np.float64] = power / power.sum()
+    return found
+
+
+_UNLIMITED_MEMORY = 1000.0
+"""The default of ``max_mem`` in DALiuGE, where no drop says how much it needs: no limit."""
+
+_SWARM, _LEADING = 40, 30
+"""Defaults of ``swarm_size`` and ``topk``."""
+
+_MOST_STEPS = 100_000
+
+STEERING_FIELDS = (
+    *("max_cpu", "max_mem", "deadline", "time_greedy", "ptype", "min_goal", "num_islands"),
+    *("topk", "swarm_size"),
+)
+"""Fields that `steering` reads."""
+
+
+def steering(given: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
+    """Return options of `translator.options.PartitionOptions` from fields of DALiuGE.
+
+    Parameters
+    ----------
+    given : mapping
+        Values by the name of the field, as numbers or texts. Empty ones, and ``None`` and ``null``, count as absent.
+    found : list of Problem
+        PT002 is added for each value that cannot be used.
+    """
+    options: dict[str, Any] = {}
+    for field, (low, high, apply) in _FIELDS.items():
+        value = given.get(field)
+        if value is None or (isinstance(value, str) and value.strip() in ("", "None", "null")):
+            continue
+        number = _number(value)
+        if number is None or not low <= number <= high:
+            text = f"{field} is {str(value)[:40]!r}, expected a number from {low:g} to {high:g}"
+            found.append(problem("PT002", text, where=field, hint="leave it out for the default"))
+        else:
+            options |= apply(number)
+    swarm, leading = options.pop("swarm", None), options.pop("leading", None)
+    if swarm is not None or leading is not None:
+        steps = (_SWARM if swarm is None else swarm) * (_LEADING if leading is None else leading)
+        if (swarm or _SWARM, leading or _LEADING) != (_SWARM, _LEADING):
+            options["steps"] = min(steps, _MOST_STEPS)
+    return options
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+_Apply = Callable[[float], dict[str, Any]]
+
+
+def _memory(number: float) -> dict[str, Any]:
+    return {} if number in (0, _UNLIMITED_MEMORY) else {"memory": number}
+
+
+_FIELDS: Mapping[str, tuple[float, float, _Apply]] = MappingProxyType(
+    {
+        "max_cpu": (0, 1_000_000, lambda number: {"dop": int(number)}),
+        "max_mem": (0, 1e18, _memory),
+        "deadline": (1e-9, 1e12, lambda number: {"deadline": number}),
+        "time_greedy": (0, 100, lambda number: {"greediness": number}),
+        "ptype": (0, 1_000_000, lambda number: {"method": "recursive" if number else "best"}),
+        "min_goal": (0, 1, lambda number: {"goal": "moved" if number else "cut"}),
+        "num_islands": (0, 10_000, lambda number: {"islands": max(int(number), 1)}),
+        "topk": (1, 10_000, lambda number: {"leading": int(number)}),
+        "swarm_size": (1, 10_000, lambda number: {"swarm": int(number)}),
+    }
+)
+
+
+# Weights for partitioners: loads of drops, and volumes of edges.
+
+Floats = npt.NDArray[np.float64]
+
+
+def check_weights(graph: PhysicalGraph) -> list[Problem]:
+    """Return PT001 for every template with a negative or infinite weight."""
+    return [
+        problem(
+            "PT001",
+            f"the weight of {template.name!r} is {template.weight}",
+            where=template.key,
+            hint="execution_time and data_volume are finite numbers from 0",
+        )
+        for template in graph.templates
+        if not (math.isfinite(template.weight) and template.weight >= 0)
+    ]
+
+
+def loads(graph: PhysicalGraph) -> Floats:
+    """Return the work of every drop in core seconds, shape (drops,).
+
+    That of an application is its seconds times its cores, that of a data drop is 0. If no application has a weight,
+    that of every drop is 1.
+    """
+    cores = [max(one.cpus, 1) if one.kind is Kind.APP else 0 for one in graph.templates]
+    load: Floats = graph.drop_weights * np.array(cores, dtype=np.float64)[graph.template]
+    return load if load.any() else np.ones(graph.drops)
+
+
+def edge_volumes(graph: PhysicalGraph) -> Floats:
+    """Return the volume of the data drop of every edge, shape (edges,), in the unit of the graph."""
+    source, target = edge_sources(graph), graph.successors.neighbour
+    from_data = graph.kinds[graph.template[source]] == Kind.DATA
+    volumes: Floats = graph.drop_weights[np.where(from_data, source, target)]
+    return volumes
+
+
+def edge_sources(graph: PhysicalGraph) -> IntColumn:
+    """Return the source of every edge, shape (edges,)."""
+    return np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(graph.successors.ptr))
+
+
+def scaled(values: Floats, *, least: int, most: int) -> npt.NDArray[np.int64]:
+    """Return `values` scaled to integers, the largest being `most` and none below `least`."""
+    top = float(values.max(initial=0.0))
+    if top <= 0:
+        return np.full(len(values), max(least, 1), dtype=np.int64)
+    whole = bool((values == np.floor(values)).all()) and top <= most
+    # Integers are not scaled, so that a result can be checked by hand.
+    integers = values if whole else np.rint(values * (most / top))
+    return np.maximum(integers.astype(np.int64), least)
+
+
+# Numbers the parts so that those that exchange much are in one island.
+
+
+def island_of(part: int, parts: int, islands: int) -> int:
+    """Return the island of a part: islands have consecutive parts, and differ by one part at most."""
+    return part * min(islands, parts) // parts
+
+
+def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, islands: int) -> IntColumn:
+    """Return the same partition with other numbers of the parts.
+
+    An island begins with the part that exchanges most with those that are left, and grows by the one that exchanges
+    most with it. Only for equal machines, where the numbers of parts mean nothing.
+    """
+    if islands <= 1 or parts <= 2 or not graph.edges:  # noqa: PLR2004 - of two parts, each is an island
+        return part
+    traffic = np.zeros((parts, parts))
+    one, other = part[edge_sources(graph)], part[graph.successors.neighbour]
+    np.add.at(traffic, (one, other), edge_volumes(graph))
+    np.fill_diagonal(traffic, 0.0)
+    traffic += traffic.T
+    number = np.empty(parts, dtype=np.int32)
+    left = np.ones(parts, dtype=np.bool_)
+    inside: npt.NDArray[np.float64] = np.zeros(parts)
+    for position in range(parts):
+        is_first = position == 0 or island_of(position, parts, islands) != island_of(position - 1, parts, islands)
+        pull = traffic @ left if is_first else inside
+        chosen = int(np.where(left, pull, -1.0).argmax())
+        inside = traffic[chosen].copy() if is_first else inside + traffic[chosen]
+        number[chosen] = position
+        left[chosen] = False
+    return number[part]
