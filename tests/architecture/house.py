@@ -1,0 +1,89 @@
+"""The size of the house: code lines and files of each package. ``python -m tests.architecture.house`` prints them.
+
+A code line is a line with code that is neither comment, docstring nor blank.
+"""
+
+import ast
+import io
+import tokenize
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["BUDGETS", "Size", "budgets", "sizes"]
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGETS = Path(__file__).with_name("budgets.toml")
+_TOPS = ("dropflow", "translator", "managers", "palettes", "tests")
+_PAGES = (".html", ".tpl", ".js", ".css")
+_NO_CODE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+class Size(NamedTuple):
+    """How large a package is, or may become.
+
+    Attributes
+    ----------
+    lines, files : int
+        Code lines, and files with Python code, ``__init__.py`` included.
+    """
+
+    lines: int
+    files: int
+
+
+def sizes(root: Path = ROOT) -> dict[str, Size]:
+    """Return the size of each package by its path; ``tests`` and ``pages`` (HTML, scripts, styles) are one each."""
+    found: dict[str, Size] = {}
+    for top in _TOPS:
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix == ".py":
+                name = "tests" if top == "tests" else path.parent.relative_to(root).as_posix()
+                count = _code_lines(path.read_text(encoding="utf-8"))
+            elif path.suffix in _PAGES and top != "tests":
+                name = "pages"
+                count = sum(bool(line.strip()) for line in path.read_text(encoding="utf-8").splitlines())
+            else:
+                continue
+            lines, files = found.get(name, Size(0, 0))
+            found[name] = Size(lines + count, files + 1)
+    return found
+
+
+def budgets() -> dict[str, Size]:
+    """Return how large each package may be."""
+    return {name: Size(*row) for name, row in tomllib.loads(BUDGETS.read_text(encoding="utf-8")).items()}
+
+
+def _code_lines(text: str) -> int:
+    documented = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and ast.get_docstring(node, clean=False) is not None
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    coded = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
+    return len(coded - documented)
+
+
+def _print() -> None:
+    allowed, found = budgets(), sizes()
+    print(f"{'package':30} {'code lines':>10} {'budget':>8} {'files':>6} {'budget':>8}")
+    for name, size in found.items():
+        budget = allowed.get(name, Size(0, 0))
+        print(f"{name:30} {size.lines:10,} {budget.lines:8,} {size.files:6,} {budget.files:8,}")
+    product = [size for name, size in found.items() if name not in ("tests", "pages")]
+    print(f"{'product':30} {sum(one.lines for one in product):10,} {'':8} {sum(one.files for one in product):6,}")
+
+
+if __name__ == "__main__":
+    _print()
