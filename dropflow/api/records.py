@@ -812,8 +812,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    # MERGED
-
 
 class CauseColumns(msgspec.Struct, frozen=True, kw_only=True):
     """Drops that are root causes, those with the most drops in ERROR first; lost nodes are not among them.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
@@ -36,10 +36,6 @@ __all__ = [
 
 
 # One output of an attempt.
-
-if TYPE_CHECKING:
-    pass  # MERGED
-
 
 _BUFFER = 1 << 16
 
