@@ -121,6 +121,8 @@ def _use_graph(page: Any) -> None:
     canvas.focus()
     for key in ("+", "+", "-", "f"):
         page.keyboard.press(key)
+    # The list is in the order of the graph until the states of the drops have come: then errors are first.
+    expect(page.locator("#graph-boxes button").first).to_contain_text("error")
     page.locator("#graph-boxes button").first.click()
     page.get_by_role("button", name="Close Fields").click()
     page.locator("#graph-text").fill("Mean data")

@@ -15,6 +15,8 @@ export class BoxList {
     this.onChoose = onChoose;
     this.shown = PAGE;
     this.rows = new Map();
+    this.more = make("button", { type: "button", className: "plain more" });
+    this.last = make("li", {}, [this.more]);
   }
 
   /** @param {import("./graph_model.js").Model} model */
@@ -33,8 +35,13 @@ export class BoxList {
     const items = visible.slice(0, this.shown).map((box) => this.#row(model, box));
     if (visible.length > this.shown) {
       const more = Math.min(PAGE, visible.length - this.shown);
-      items.push(make("li", {}, [make("button", { type: "button", className: "plain more", onclick: () => this.#more(model) }, [`${more} more of ${visible.length.toLocaleString("en")}`])]));
+      this.more.textContent = `${more} more of ${visible.length.toLocaleString("en")}`;
+      this.more.onclick = () => this.#more(model);
+      items.push(this.last);
     }
+    // What is taken out and put back between press and release of a button is not clicked.
+    const before = this.place.children;
+    if (before.length === items.length && items.every((item, at) => item === before[at])) return;
     const focus = this.place.contains(document.activeElement) ? document.activeElement : null;
     this.place.replaceChildren(...items);
     focus?.focus({ preventScroll: true });
