@@ -1,17 +1,15 @@
 """The contents of a session's data drops, from the parts that attempts wrote to their release."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.engine.api import AttemptResult, ContentRepository, Handle, StreamOpened
+from dropflow.engine.api import AttemptResult, ContentRepository, Handle
+from dropflow.engine.continuation import Parts
 from dropflow.engine.drop_table import DropTable
-from dropflow.engine.events import Cancel, CancelDrop, Continue, KnownStates, Lost, Pause
 from dropflow.errors import DropflowError
-from dropflow.failure import Failure
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
@@ -19,85 +17,8 @@ from dropflow.graph.text_ids import oid
 
 __all__ = [
     "ContentTable",
-    "Continuation",
-    "FrozenSession",
-    "HandedOver",
-    "Parts",
     "kept_drops",
 ]
-
-
-# With what a session continues that began in an earlier process, or with another placement.
-
-HandedOver = AttemptResult | StreamOpened | Cancel | CancelDrop | Lost | Pause | Continue
-"""What comes in for a session and is not about the exchange with other nodes."""
-
-Parts = Mapping[int, Mapping[int, Handle]]
-"""Parts that producers wrote and that are not contents yet: by producer, then by drop."""
-
-
-class FrozenSession(msgspec.Struct, frozen=True):
-    """What a session has when it is frozen, for the session that continues it in the same process.
-
-    Attributes
-    ----------
-    drops : DropTable
-        Its drops. It does not change any more.
-    states : bytes
-        Their `DropState`. WRITING only where an attempt is with the runner and will count.
-    contents : mapping of int to Handle
-        The contents of its drops, by drop.
-    parts : mapping
-        Parts of drops here with several producers, and parts that were written here of drops on other nodes.
-    failures : mapping of int to Failure
-        The last failure of each drop that failed here.
-    in_flight : int
-        Attempts with the runner, also those that will not count.
-    aborted : frozenset of int
-        Drops whose attempt was aborted because it was with the runner ahead of its inputs.
-    is_paused : bool
-        Whether it was paused.
-    durations : mapping of int to (int, float)
-        By template: attempts that have succeeded, and how many seconds they took together.
-    items : tuple
-        What attempts have delivered since the session was frozen, and requests of users.
-    """
-
-    drops: DropTable
-    states: bytes
-    contents: Mapping[int, Handle]
-    parts: Parts
-    failures: Mapping[int, Failure]
-    in_flight: int
-    aborted: frozenset[int] = frozenset()
-    is_paused: bool = False
-    durations: Mapping[int, tuple[int, float]] = {}
-    items: tuple[HandedOver, ...] = ()
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """What a session takes over from its earlier process.
-
-    Attributes
-    ----------
-    known : KnownStates
-        The states of its drops.
-    contents : mapping of int to Handle
-        Contents that are still there, by drop, in the order of their commits.
-    failures : mapping of int to Failure
-        Why the drops in ERROR failed that started an error.
-    frozen : FrozenSession or None
-        The session that this one continues in the same process, with its runner; None after a restart.
-    outdated : tuple of Handle
-        Contents of drops that run again although their contents were there, to be removed.
-    """
-
-    known: KnownStates
-    contents: Mapping[int, Handle]
-    failures: Mapping[int, Failure]
-    frozen: FrozenSession | None = None
-    outdated: tuple[Handle, ...] = ()
 
 
 class ContentTable:
@@ -128,6 +49,7 @@ class ContentTable:
         "_template_of",
         "_unrecorded",
         "contents",
+        "written",
     )
 
     def __init__(
@@ -135,6 +57,8 @@ class ContentTable:
     ) -> None:
         self.contents: dict[int, Handle] = {}
         """Contents by drop; to others, read-only."""
+        self.written = bytearray(graph.drops)
+        """1 for each drop here that has, or had, a content; to others, read-only."""
         self._graph = graph
         self._repository = repository
         self._remote = remote
@@ -224,6 +148,7 @@ class ContentTable:
         self._repository.adopt(contents)
         self.contents.update(contents)
         self._unrecorded.update(contents)
+        np.frombuffer(self.written, dtype=np.uint8)[list(contents)] = 1
 
     def parts(self) -> dict[int, dict[int, Handle]]:
         """Return the parts that are here and not contents yet, by producer and drop."""
@@ -309,6 +234,7 @@ class ContentTable:
             name = oid(self._graph, drop)
             content = self._repository.keep_result(drop, name, self._template(drop), content)
         self.contents[drop] = self._unrecorded[drop] = content
+        self.written[drop] = 1
 
     def _template(self, drop: int) -> Template:
         return self._graph.templates[self._template_of[drop]]

@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from dropflow.clock import Clock
 from dropflow.engine.api import Exchange, Handle, OpenStreams, PriorityQueue, Runner
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import ContentTable, FrozenSession, HandedOver
+from dropflow.engine.content_table import ContentTable
+from dropflow.engine.continuation import FrozenSession, HandedOver, never_written
 from dropflow.engine.core import Core
-from dropflow.engine.events import Abort, CancelDrop, Event, Run, Stopped
+from dropflow.engine.events import Abort, CancelDrop, Event, KnownStates, Run, Stopped
 from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.followers import Followers
 from dropflow.engine.session_inputs import SessionInput, SessionInputs
@@ -280,6 +282,8 @@ class Handover:
     ----------
     core, contents, inputs, followers, failures, ready, exchange :
         The parts.
+    known : KnownStates or None
+        The states with which the session continues another one; None if it does not.
     """
 
     def __init__(
@@ -292,7 +296,9 @@ class Handover:
         failures: FailureTable,
         ready: ReadyRuns,
         exchange: Exchange | None,
+        known: KnownStates | None,
     ) -> None:
+        self._known = known
         self._core = core
         self._contents = contents
         self._inputs = inputs
@@ -325,6 +331,15 @@ class Handover:
         """Return the drops here whose content another drop has replaced since."""
         return self._contents.replaced()
 
+    def unwritten(self) -> npt.NDArray[np.bool_]:
+        """Return the completed data drops to which nothing was ever written, so that they lack no content."""
+        drops = self._core.drops
+        written = np.frombuffer(self._contents.written, dtype=np.bool_)
+        states = np.frombuffer(drops.states, dtype=np.uint8)
+        found = never_written(self._core.graph, states, written, self._known)
+        found[list(drops.remote)] = False
+        return found
+
     def forget(self, rows: Collection[int]) -> None:
         """Forget the contents of drops that a client has removed after the end."""
         for drop in rows:
@@ -352,7 +367,9 @@ class Handover:
             states=states,
             contents={drop: one for drop, one in self._contents.contents.items() if drop not in drops.remote},
             parts=parts,
+            unwritten=frozenset(np.flatnonzero(self.unwritten()).tolist()),
             failures=self._failures.failures(),
+            has_runner=True,
             in_flight=self._inputs.in_flight,
             aborted=ahead,
             is_paused=self._core.status is SessionState.PAUSED,

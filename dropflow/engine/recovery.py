@@ -1,13 +1,13 @@
-"""What must run again after contents are lost, and with which states a session continues.
+"""What must run again after contents are lost.
 
 A session that lost contents, or its process, continues by beginning a fresh core with known states
-(`dropflow.engine.events.KnownStates`): those that the journal has, except for drops that are *reset* because their
-content, or their part of one, is gone and still needed. Nothing changes the counters of a core that runs.
+(`dropflow.engine.continuation`): those that it had, except for drops that are *reset* because their content, or their
+part of one, is gone and still needed. Nothing changes the counters of a core that runs.
 
 Everything here is pure: what is available is the caller's to find out.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +15,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import NO_CAUSE, KnownStates
 from dropflow.errors import InputLostError
 from dropflow.failure import Failure
@@ -34,7 +33,6 @@ __all__ = [
     "fault_delay",
     "has_attempts",
     "known_reports",
-    "known_states",
     "must_run_again",
     "recomputed_drops",
 ]
@@ -184,63 +182,6 @@ def has_attempts(graph: PhysicalGraph) -> BooleanColumn:
 def recomputed_drops(graph: PhysicalGraph, known: KnownStates | None) -> int:
     """Return how many drops with attempts run again, although they had completed, because contents are lost."""
     return 0 if known is None else int(np.count_nonzero(has_attempts(graph)[list(known.reset)]))
-
-
-def known_states(
-    graph: PhysicalGraph,
-    drops: DropTable,
-    states: bytes | bytearray,
-    reset: BooleanColumn,
-    available: BooleanColumn,
-    *,
-    interrupted: Collection[int] = (),
-    failed: Collection[int] = (),
-    skipped: Mapping[int, tuple[int, ...]] | None = None,
-    reason: str = "",
-) -> KnownStates:
-    """Return the states with which a session continues.
-
-    Parameters
-    ----------
-    graph : PhysicalGraph
-        What is executed.
-    drops : DropTable
-        The drops at the end of the journal.
-    states : bytes, shape (drops,)
-        Their states, with those that have to settle again as INITIALIZED.
-    reset, available : bool arrays, shape (drops,)
-        Result and argument of `must_run_again`. Earlier attempts of drops that are reset do not count as tries.
-    interrupted : collection of int
-        Drops whose attempt had begun and has not ended. That attempt does not count as a try.
-    failed : collection of int
-        Drops that failed and are tried again. Their earlier attempts do not count as tries.
-    skipped : mapping, optional
-        Outputs that completed applications chose to skip.
-    reason : str
-        Why the session has to continue.
-    """
-    column = np.frombuffer(bytes(states), dtype=np.uint8)
-    stays = ((column == _RECOVERY_COMPLETED) | (column == _RECOVERY_ERROR) | (column == _RECOVERY_SKIPPED)) & ~reset
-    attempts, uncounted = dict(drops.attempts), dict(drops.uncounted_attempts)
-    for drop in interrupted:
-        attempts[drop] = drops.attempt(drop) + 1
-        uncounted[drop] = uncounted.get(drop, 0) + 1
-    for drop in (*np.flatnonzero(reset & has_attempts(graph)).tolist(), *failed):
-        attempts[drop] = drops.attempt(drop) + 1
-        uncounted[drop] = drops.attempt(drop)
-    pending = {app: tuple(drop for drop in chosen if not stays[drop]) for app, chosen in (skipped or {}).items()}
-    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
-    return KnownStates(
-        states=np.where(stays, column, np.uint8(0)).tobytes(),
-        causes={drop: cause for drop, cause in drops.error_causes().items() if stays[drop]},
-        attempts=attempts,
-        uncounted_attempts=uncounted,
-        skipped={app: chosen for app, chosen in pending.items() if chosen and stays[app]},
-        reset=tuple(np.flatnonzero(reset).tolist()),
-        lost=tuple(np.flatnonzero(stays & (column == _RECOVERY_COMPLETED) & is_data & ~available).tolist()),
-        reason=reason,
-        faults={drop: count for drop, count in drops.faults.items() if drop not in failed},
-    )
 
 
 def known_reports(

@@ -23,7 +23,8 @@ from typing import TypeVar
 from dropflow.clock import Clock
 from dropflow.engine.api import ContentRepository, Exchange, Handle, OpenStreams, Runner
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import ContentTable, Continuation, FrozenSession, kept_drops
+from dropflow.engine.content_table import ContentTable, kept_drops
+from dropflow.engine.continuation import Continuation, FrozenSession
 from dropflow.engine.core import Core
 from dropflow.engine.events import (
     Abandon,
@@ -321,7 +322,7 @@ class Session:
         self._instruments = Instruments(instruments, self.notes.append)
         self._continuation = continuation
         self.known = None if continuation is None else continuation.known
-        """With which states it continues, if it does."""
+        """The states with which it continues another session; None if it does not."""
         self._until, self._on_idle, self.is_idle = until, on_idle, False
         """The last one is whether `on_idle` was called."""
         self._check_invariants = check_invariants
@@ -373,6 +374,7 @@ class Session:
             failures=self.failure_table,
             ready=self._ready,
             exchange=exchange,
+            known=self.known,
         )
         """For the session that continues this one."""
         self._began, self._has_begun = 0.0, False

@@ -29,6 +29,7 @@ __all__ = [
     "slice_by_place",
     "slice_for",
     "violations",
+    "whole_slice",
     "with_placement",
 ]
 
@@ -144,6 +145,12 @@ def empty_slice(graph: PhysicalGraph, node: str) -> Slice:
     """Return a slice without drops, for a node that will have some of a graph."""
     nowhere = replace(graph, part=_frozen(np.zeros(graph.drops, dtype=np.int32)), places=("",))
     return slice_for(nowhere, node)
+
+
+def whole_slice(graph: PhysicalGraph, node: str = "") -> Slice:
+    """Return the slice of a node that has all drops, wherever the graph is placed. Its columns are not copied."""
+    here = np.broadcast_to(np.int32(0), graph.drops)
+    return Slice(node, replace(graph, part=here, places=(node,)), np.arange(graph.drops, dtype=np.int32))
 
 
 def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:

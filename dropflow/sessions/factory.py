@@ -12,7 +12,7 @@ from dropflow.data.file import RemoveOutdated
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import Exchange, Runner
 from dropflow.engine.attempt_times import AttemptTimes
-from dropflow.engine.content_table import Continuation
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES

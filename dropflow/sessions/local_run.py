@@ -12,14 +12,13 @@ from time import gmtime, strftime
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from dropflow.apps.component_findings import check
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
-from dropflow.engine.content_table import Continuation
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES, has_attempts
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
@@ -35,7 +34,7 @@ from dropflow.runners.runner_choice import RUNNERS, parse_runner
 from dropflow.sessions.again import AGAIN_REASON, drops_to_repeat
 from dropflow.sessions.factory import make_session
 from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry, refuse_unwanted_settings, with_settings
-from dropflow.sessions.stopped import ContinuationPlan, StoppedSession, refuse_run
+from dropflow.sessions.stopped import ContinuationPlan, StoppedRun, refuse_run
 from dropflow.states import SessionState
 
 __all__ = [
@@ -389,7 +388,7 @@ def resume(
     if not path.is_dir():
         raise NotFoundError("there is no such directory", where=str(directory))
     with SessionLock(path):
-        stopped = StoppedSession.read(path, ignore_damage=ignore_damage)
+        stopped = StoppedRun.read(path, ignore_damage=ignore_damage)
         stranded = stopped.stranded()
         if stopped.is_over and not stranded:
             return _ended(stopped, options.clock or SystemClock())
@@ -401,7 +400,7 @@ def resume(
         return execute(stopped.graph, path, options, continuation=plan.continuation, notes=plan.notes)
 
 
-def _ended(stopped: StoppedSession, clock: Clock) -> SessionResult:
+def _ended(stopped: StoppedRun, clock: Clock) -> SessionResult:
     """Return how a session ended, and do what its process did not, if it was killed after the end of the session."""
     if (stopped.directory / "tmp").exists():
         LocalRepository(stopped.directory, stopped.directory.name, clock).close()
@@ -454,7 +453,7 @@ def retry(
     if not path.is_dir():
         raise NotFoundError("there is no such directory", where=str(directory))
     with SessionLock(path):
-        stopped = StoppedSession.read(path)
+        stopped = StoppedRun.read(path)
         causes = _causes(stopped, drops)
         graph = with_settings(stopped.graph, causes, settings)
         plan = stopped.plan(
@@ -499,14 +498,12 @@ def run_again(
     if not path.is_dir():
         raise NotFoundError("there is no such directory", where=str(directory))
     with SessionLock(path):
-        stopped = StoppedSession.read(path)
-        if stopped.replayed is None:
+        stopped = StoppedRun.read(path)
+        if not stopped.has_begun:
             raise ConflictError(
                 "nothing of this run has run", where=str(directory), hint="'dropflow resume' runs it from its beginning"
             )
-        table = stopped.replayed.core.drops
-        states = np.frombuffer(bytes(table.states), dtype=np.uint8)
-        again = drops_to_repeat(stopped.graph, states, table.error_causes(), drops, where=str(directory))
+        again = drops_to_repeat(stopped.graph, stopped.states, stopped.causes, drops, where=str(directory))
         graph = with_settings(stopped.graph, again.starts, settings, what="run again")
         plan = stopped.plan(again=again, reason=AGAIN_REASON)
         assert plan.continuation is not None  # noqa: S101 - something has run
@@ -514,9 +511,7 @@ def run_again(
         return _execute(stopped, graph, plan, options)
 
 
-def _execute(
-    stopped: StoppedSession, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions
-) -> SessionResult:
+def _execute(stopped: StoppedRun, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions) -> SessionResult:
     """Continue a session, whose directory is locked, with a graph that may have other parameters."""
     refuse_unusable(graph)
     saved = stopped.directory / "graph.dfg"
@@ -530,13 +525,12 @@ def _execute(
     return result
 
 
-def _causes(stopped: StoppedSession, drops: Sequence[str]) -> list[int]:
+def _causes(stopped: StoppedRun, drops: Sequence[str]) -> list[int]:
     """Return the root causes that are tried again, ascending."""
-    table = None if stopped.replayed is None else stopped.replayed.core.drops
     return causes_to_retry(
         stopped.graph,
-        b"" if table is None else table.states,
-        {} if table is None else table.error_causes(),
+        stopped.states,
+        stopped.causes,
         drops,
         what="run",
         where=str(stopped.directory),

@@ -1,12 +1,13 @@
-"""A session on this machine whose process has ended: what is left of it, and how it goes on.
+"""A session whose process has ended: what is left of it in its directory, and how a run on this machine goes on.
 
-Used by ``dropflow resume`` and ``dropflow retry``. How a session continues is described in
-``docs/adr/0011-a-session-continues-from-known-states.md``.
+Used by ``dropflow resume`` and ``dropflow retry``, and by node managers for their parts of sessions. How a session
+continues is described in ``docs/adr/0011-a-session-continues-from-known-states.md``.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -15,25 +16,33 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.data.survival import changed_inputs, replaced_contents, surviving_contents
-from dropflow.engine.content_table import Continuation, kept_drops
+from dropflow.engine.api import ContentRecord
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import Continuation, FrozenSession, Restart, continuation_of, never_written
+from dropflow.engine.core import Core
+from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
-from dropflow.engine.recovery import has_attempts, known_states, must_run_again
+from dropflow.engine.recovery import must_run_again, recomputed_drops
 from dropflow.engine.statistics import SessionResult, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
 from dropflow.formatting import plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.sessions.again import OutsideInputs, RepeatedDrops, refuse_mixed_results
 from dropflow.states import DropState, SessionState
 
 __all__ = [
     "ContinuationPlan",
+    "StoppedRun",
     "StoppedSession",
     "refuse_run",
 ]
 
 
+_SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+"""States that stay when a session continues. Drops that were cancelled, or were running, run again."""
 _SHOWN = 5
 
 
@@ -55,21 +64,98 @@ class ContinuationPlan:
 
 @dataclass(frozen=True)
 class StoppedSession:
-    """What a process has left in a session directory. The caller holds the lock of the directory.
+    """What a process has left of a session in its directory. No process is at work in it.
 
     Attributes
     ----------
     directory : Path
         The session directory, absolute.
-    graph : PhysicalGraph
-        Its graph.
-    replayed : ReplayedSession or None
-        Its state at the end of its journal; None if nothing has run.
+    piece : Slice
+        The drops that were here: all, or those of a node.
+    replayed : ReplayedSession
+        The session at the end of its journal.
     """
 
     directory: Path
+    piece: Slice
+    replayed: ReplayedSession
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Deployment and view that the journal is of."""
+        return self.replayed.header.epoch, self.replayed.header.view
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended by itself. One that was cancelled can go on."""
+        return self.replayed.core.status in (SessionState.FINISHED, SessionState.FAILED)
+
+    @property
+    def reason(self) -> str:
+        """Why the session is not over, in words for an explanation."""
+        status = self.replayed.core.status
+        if status is SessionState.PAUSED:
+            return "the run was stopped at its walltime"
+        was_cancelled = status in (SessionState.CANCELLING, SessionState.CANCELLED)
+        return "the run was cancelled" if was_cancelled else "the process of the run ended"
+
+    @cached_property
+    def records(self) -> dict[int, ContentRecord]:
+        """The records of the contents of drops that are here, in the order of their commits."""
+        return {drop: record for drop, record in self.replayed.contents.items() if self.piece.is_own[drop]}
+
+    @cached_property
+    def replaced(self) -> frozenset[int]:
+        """The drops whose content another drop has replaced."""
+        return frozenset(replaced_contents(self.records))
+
+    @cached_property
+    def frozen(self) -> FrozenSession:
+        """What a session that continues this one needs. The contents are compared with their records."""
+        replayed, drops = self.replayed, self.replayed.core.drops
+        states = np.frombuffer(drops.states, dtype=np.uint8).copy()
+        states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
+        surviving = surviving_contents(self.records, self.directory)
+        unwritten = never_written(self.piece.graph, states, replayed.contents, replayed.known)
+        known = replayed.known or KnownStates(b"")
+        return FrozenSession(
+            drops=drops,
+            states=states.tobytes(),
+            contents={drop: one for drop, one in surviving.items() if states[drop] == DropState.COMPLETED},
+            unwritten=frozenset(np.flatnonzero(unwritten & self.piece.is_own).tolist()),
+            released=frozenset(replayed.released | ({*known.released} - {*known.reset})),
+            failures=replayed.failures,
+            aborted=frozenset(replayed.interrupted),
+        )
+
+    @cached_property
+    def available(self) -> npt.NDArray[np.bool_]:
+        """Which data drops that are here have what was written to them, shape (drops here,)."""
+        found = np.zeros(self.piece.graph.drops, dtype=np.bool_)
+        found[[*self.frozen.contents, *self.frozen.unwritten]] = True
+        return found
+
+    def outside_inputs(self) -> OutsideInputs:
+        """Return which contents that existed before the session are not as they were."""
+        is_input = np.diff(self.piece.graph.predecessors.ptr) == 0
+        inputs = {drop: record for drop, record in self.records.items() if is_input[drop]}
+        missing, changed = changed_inputs(inputs, self.directory, self.replayed.started)
+        return OutsideInputs(
+            missing, changed, frozenset(drop for drop in self.replaced & self.frozen.contents.keys() if is_input[drop])
+        )
+
+
+@dataclass(frozen=True)
+class StoppedRun(StoppedSession):
+    """A stopped session all of whose drops were on this machine. The caller holds the lock of its directory.
+
+    Attributes
+    ----------
+    graph : PhysicalGraph
+        Its graph, as it is placed.
+    """
+
     graph: PhysicalGraph
-    replayed: ReplayedSession | None
 
     @classmethod
     def read(cls, directory: Path, *, ignore_damage: bool = False) -> Self:
@@ -98,29 +184,30 @@ class StoppedSession:
             )
         graph = load(saved)
         if is_blank(journal):
-            return cls(directory, graph, None)
+            nothing = ReplayedSession(Core(graph), JournalHeader(directory.name, digest(graph), 0.0))
+            return cls(directory, whole_slice(graph), nothing, graph)
         header, _ = read(journal)
         if digest(graph) != header.graph:
             graph = _replaced_graph(directory, header)
-        return cls(directory, graph, _replay(graph, journal, cut=ignore_damage))
+        return cls(directory, whole_slice(graph), _replay(graph, journal, cut=ignore_damage), graph)
 
     @property
-    def is_over(self) -> bool:
-        """Whether the session has ended by itself. One that was cancelled can go on."""
-        return self.replayed is not None and self.replayed.core.status in (SessionState.FINISHED, SessionState.FAILED)
+    def has_begun(self) -> bool:
+        """Whether anything has run."""
+        return self.replayed.core.status is not SessionState.PRISTINE
 
     @property
-    def reason(self) -> str:
-        """Why the session is not over, in words for an explanation."""
-        cancelled = (SessionState.CANCELLING, SessionState.CANCELLED)
-        was_cancelled = self.replayed is not None and self.replayed.core.status in cancelled
-        if self.replayed is not None and self.replayed.core.status is SessionState.PAUSED:
-            return "the run was stopped at its walltime"
-        return "the run was cancelled" if was_cancelled else "the process of the run ended"
+    def states(self) -> npt.NDArray[np.uint8]:
+        """State of each drop at the end of the journal."""
+        return np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8)
+
+    @property
+    def causes(self) -> dict[int, int]:
+        """The drop that started the error of each drop in ERROR; also of each that was cancelled alone."""
+        return self.replayed.core.drops.error_causes()
 
     def result(self) -> SessionResult:
         """Return how the session ended, from its journal."""
-        assert self.replayed is not None  # noqa: S101 - is_over
         core = self.replayed.core
         ended = (self.directory / "journal.dfj").stat().st_mtime
         return SessionResult(
@@ -136,6 +223,17 @@ class StoppedSession:
                 not fault.failure.is_innocent for faults in self.replayed.faults.values() for fault in faults
             ),
         )
+
+    def stranded(self) -> list[int]:
+        """Return the root causes that had no workers to run on: those of an engine that ended during the session."""
+        failures = self.replayed.failures
+        causes = {*self.causes.values()}
+        return sorted(one for one in causes if one in failures and failures[one].code == WorkerStartError.code)
+
+    def drops_of(self, causes: Collection[int]) -> list[int]:
+        """Return the drops that must settle again if these causes do: in ERROR because of them, or cancelled."""
+        again = {drop for drop, cause in self.causes.items() if cause in {*causes}}
+        return sorted(again.union(np.flatnonzero(self.states == DropState.CANCELLED).tolist()))
 
     def plan(
         self,
@@ -163,88 +261,32 @@ class StoppedSession:
         ConflictError
             Drops cannot run `again`, see `dropflow.sessions.again.refuse_mixed_results`.
         """
-        if self.replayed is None:
+        if not self.has_begun:
             return ContinuationPlan(None, ("nothing had run before: the session starts from its beginning",))
-        graph, drops, replayed = self.graph, self.replayed.core.drops, self.replayed
-        states = bytearray(drops.states)
-        for drop in (*repeated, *(() if again is None else again.drops)):
-            states[drop] = DropState.INITIALIZED
-        surviving = surviving_contents(replayed.contents, self.directory)
-        contents = {drop: content for drop, content in surviving.items() if states[drop] == DropState.COMPLETED}
-        available = np.zeros(graph.drops, dtype=np.bool_)
-        available[list(contents)] = True
-        available |= self._without_content()
-        replaced = replaced_contents(replayed.contents)
-        parts = [(app, drop) for app, chosen in replayed.skipped.items() for drop in chosen]
-        reset = must_run_again(graph, states, available, kept=kept_drops(graph), parts=parts, replaced=replaced)
-        if again is not None:
-            before = np.frombuffer(bytes(drops.states), dtype=np.uint8)
-            inputs = self._outside_inputs(replaced & surviving.keys())
-            refuse_mixed_results(graph, before, again.drops, reset, inputs, where=str(self.directory))
-        known = known_states(
-            graph,
-            drops,
-            states,
-            reset,
-            available,
-            interrupted=replayed.interrupted,
-            failed=failed if again is None else again.begun,
-            skipped=replayed.skipped,
-            reason=reason,
+        graph, before = self.piece.graph, self.frozen
+        named, begun = ((), failed) if again is None else (again.drops, again.begun)
+        is_repeated = np.zeros(graph.drops, dtype=np.bool_)
+        is_repeated[[*repeated, *named]] = True
+        states = np.frombuffer(before.states, dtype=np.uint8).copy()
+        states[is_repeated] = DropState.INITIALIZED
+        parts = [(app, drop) for app, chosen in before.drops.skipped_outputs.items() for drop in chosen]
+        reset = must_run_again(
+            graph, states.tobytes(), self.available, kept=kept_drops(graph), parts=parts, replaced=self.replaced
         )
-        gone = {*known.reset, *known.lost}
-        earlier = set() if replayed.known is None else {*replayed.known.released} - {*replayed.known.reset}
-        known = msgspec.structs.replace(known, released=tuple(sorted(gone & (replayed.released | earlier))))
-        failures = {drop: replayed.failures[drop] for drop in set(known.causes.values()) if drop in replayed.failures}
-        recomputed = np.flatnonzero(reset & has_attempts(graph)).tolist()
+        if again is not None:
+            refuse_mixed_results(graph, self.states, named, reset, self.outside_inputs(), where=str(self.directory))
+        restart = Restart(reset=reset, repeated=is_repeated, retried=begun, reason=reason)
+        continuation = continuation_of(before, self.piece, restart)
+        known = continuation.known
         lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
-        kept = sum(state > DropState.WRITING for state in known.states)
-        remaining = {drop: content for drop, content in contents.items() if not reset[drop]}
-        is_written = np.diff(graph.predecessors.ptr) > 0
-        named = () if again is None else again.drops
-        outdated = tuple(surviving[drop] for drop in named if drop in surviving and is_written[drop])
         reasons = {
             "tried again after a failure or a cancellation": len(repeated),
             "run again as was asked for": len(named),
-            f"run again because contents {_gone(lost, known.released)}": len(recomputed),
+            f"run again because contents {_gone(lost, known.released)}": recomputed_drops(graph, known),
         }
-        return ContinuationPlan(
-            Continuation(known, remaining, failures, outdated=outdated),
-            tuple(self._notes(kept, reasons, lost, known.released, len(set(replayed.interrupted)))),
-        )
-
-    def stranded(self) -> list[int]:
-        """Return the root causes that had no workers to run on: those of an engine that ended during the session."""
-        if self.replayed is None:
-            return []
-        failures = self.replayed.failures
-        causes = set(self.replayed.core.drops.error_causes().values())
-        return sorted(one for one in causes if one in failures and failures[one].code == WorkerStartError.code)
-
-    def drops_of(self, causes: Collection[int]) -> list[int]:
-        """Return the drops that must settle again if these causes do: in ERROR because of them, or cancelled."""
-        assert self.replayed is not None  # noqa: S101 - there are failed drops
-        table = self.replayed.core.drops
-        again = {drop for drop, cause in table.error_causes().items() if cause in set(causes)}
-        cancelled = np.flatnonzero(np.frombuffer(bytes(table.states), dtype=np.uint8) == DropState.CANCELLED).tolist()
-        return sorted(again.union(cancelled))
-
-    def _outside_inputs(self, replaced: Collection[int]) -> OutsideInputs:
-        """Return which contents that existed before the session are not as they were."""
-        assert self.replayed is not None  # noqa: S101 - plan
-        is_written = np.diff(self.graph.predecessors.ptr) > 0
-        inputs = {drop: record for drop, record in self.replayed.contents.items() if not is_written[drop]}
-        missing, changed = changed_inputs(inputs, self.directory, self.replayed.started)
-        return OutsideInputs(missing, changed, frozenset(drop for drop in replaced if not is_written[drop]))
-
-    def _without_content(self) -> npt.NDArray[np.bool_]:
-        """Return the drops that never had a content, because nothing was written to them."""
-        assert self.replayed is not None  # noqa: S101 - plan
-        found = np.ones(self.graph.drops, dtype=np.bool_)
-        found[list(self.replayed.contents)] = False
-        if self.replayed.known is not None:
-            found[list(self.replayed.known.lost)] = False
-        return found
+        kept = sum(state > DropState.WRITING for state in known.states)
+        notes = self._notes(kept, reasons, lost, known.released, len(before.aborted))
+        return ContinuationPlan(continuation, tuple(notes))
 
     def _notes(
         self, kept: int, reasons: Mapping[str, int], lost: Sequence[int], released: Collection[int], interrupted: int
@@ -330,12 +372,12 @@ def refuse_run(directory: Path) -> None:
         if is_blank(journal):
             return
         status = _ended_as(directory)
-        stopped = None if status else StoppedSession.read(directory)
+        stopped = None if status else StoppedRun.read(directory)
         if stopped is None or stopped.is_over:
             what = f"the directory has the results of a run that {status or 'is over'}"
             hint = f"'dropflow retry {directory}' tries failed drops again" if status == "FAILED" else ""
         else:
-            settled = 0 if stopped.replayed is None else stopped.graph.drops - stopped.replayed.core.drops.unsettled
+            settled = stopped.graph.drops - stopped.replayed.core.drops.unsettled
             what = f"the directory has a run that is not finished: {settled} of {stopped.graph.drops} drops are settled"
     except DropflowError as error:
         what = f"the directory has a run that cannot be read: {error.text}"

@@ -20,8 +20,8 @@
 `streams`             Streams on their way between nodes: data that are fetched while they are written
 `members`             What a node does when other nodes answer, are lost, or give a session up: part of `NodeMachine`
 `view_changes`        The views of the sessions of a node: part of `NodeMachine`
-`view_states`         What a member of a session reports when a view ends, and with which states it continues in the
-                      next one
+`view_states`         What a member of a session reports, live or stopped, and with which states it continues in the
+                      next view
 `peer_monitor`        Which other nodes the sessions here need, and which of them are lost: a pure state machine over a
                       clock
 `draining`            A node that gives its sessions away before it ends: part of `NodeMachine`
@@ -30,7 +30,6 @@
 `copy_effects`        Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node
 `directory`           The directory of one session on a node: which files are in it, and how they are written and read
 `over`                Sessions that are over: they are found in their directories, and answer queries from there
-`stopped_copy`        Reads what a session has left in its directory on this node, for its continuation
 `queries`             What a node answers about one session without changing it: drops, failures, logs, contents, graph
 `views`               Records about a session on this node that clients get: rows, details, counts, results
 `drop_pages`          Pages of the list of drops that a session has on this node: filtered, and in the order that a

@@ -37,6 +37,7 @@ from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement
 from dropflow.ids import session_of_directory
+from dropflow.sessions.stopped import StoppedSession
 from managers.deployment import Deployment
 from managers.recovery.records import ViewDecision, unpack_column
 
@@ -523,6 +524,22 @@ class SessionDirectory:
             It cannot be read, or is that of another graph.
         """
         return replay(piece.graph, self.journal, remote=piece.ghosts.tolist(), cut=cut)
+
+    def stopped(self, node: str, *, ignore_damage: bool = False) -> StoppedSession:
+        """Return what is left here of the session, in which no process is at work.
+
+        Parameters
+        ----------
+        ignore_damage : bool
+            Take a journal that is damaged before its end up to the damage.
+
+        Raises
+        ------
+        DropflowError
+            It cannot be read.
+        """
+        piece = self.slice(node)
+        return StoppedSession(self.path, piece, self.replay(piece, cut=ignore_damage))
 
     def end(self) -> SessionEnd | None:
         """Read how the session ended; None if that was never written.

@@ -9,7 +9,7 @@ import numpy as np
 
 from dropflow.clock import Clock
 from dropflow.engine.api import Handle
-from dropflow.engine.content_table import FrozenSession
+from dropflow.engine.continuation import FrozenSession
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.exception_text import summary_of
 from dropflow.graph.codec import parse
@@ -64,8 +64,7 @@ from managers.node.hosted_session import HostedSession
 from managers.node.over import recover
 from managers.node.resources import SessionResources
 from managers.node.sessions import SessionTable
-from managers.node.stopped_copy import StoppedCopy, nothing_before
-from managers.node.view_states import Beginning
+from managers.node.view_states import Beginning, held_copies, nothing_before
 from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide
 
@@ -253,12 +252,13 @@ class SessionHost:
         version = deployment.copies.get(self._name)
         if version is None:
             return (*nothing_before(graph, self._name), {})
-        copy = StoppedCopy.read(directory, self._name, ignore_damage=True)
-        if copy.version != version:
+        stopped = directory.stopped(self._name, ignore_damage=True)
+        if stopped.version != version:
             raise ConflictError(
                 f"session {deployment.session!r} was continued on node {self._name} meanwhile", hint="try again"
             )
-        return copy.piece, copy.frozen(), copy.held() if version == max(deployment.copies.values()) else {}
+        is_latest = version == max(deployment.copies.values())
+        return stopped.piece, stopped.frozen, held_copies(stopped) if is_latest else {}
 
     def _send(self, action: SendToPeer) -> None:
         try:

@@ -19,7 +19,7 @@ from dropflow.apps.component_findings import finding, findings
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle
-from dropflow.engine.content_table import Continuation
+from dropflow.engine.continuation import Continuation, continuation_of
 from dropflow.engine.events import Lost
 from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.session import Session
@@ -54,7 +54,7 @@ from managers.node.over import REPLACED
 from managers.node.receipts import write_receipts
 from managers.node.resources import SessionResources
 from managers.node.shared_files import SharedFile
-from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, continuation_in_view, report_of
+from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 from managers.recovery.replan import explain_decision
 
@@ -493,7 +493,7 @@ class HostedSession:
         self.copied |= copies.keys()
         CopyRecords(self.directory.path).begin_view((self.epoch, decision.view.number), held)
         adopted, problems = adopt_copies(self._repository, piece, copies)
-        continuation = continuation_in_view(frozen, decision, piece, adopted)
+        continuation = continuation_of(frozen, piece, restart_in(decision), adopted)
         states = np.frombuffer(continuation.known.states, dtype=np.uint8)
         contents.next_view(reset.tolist(), set(piece.drop[states == DropState.COMPLETED].tolist()))
         session = self._make_session(piece, exchange, continuation, self.session, decision.view)

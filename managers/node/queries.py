@@ -46,7 +46,7 @@ from managers.node.downloads import batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
 from managers.node.over import DamagedSession, FinishedSession
 from managers.node.session_log import SessionLogs
-from managers.node.stopped_copy import stopped_part
+from managers.node.view_states import stopped_part
 from managers.node.views import StateLogs
 from managers.recovery.records import StoppedPart
 

@@ -13,7 +13,7 @@ from dropflow.clock import Clock
 from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import Workspace
-from dropflow.engine.content_table import Continuation
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Instrument, Session
 from dropflow.engine.statistics import Statistics
 from dropflow.graph.physical import PhysicalGraph

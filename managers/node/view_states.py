@@ -1,41 +1,44 @@
-"""What a member of a session reports when a view ends, and with which states it continues in the next one."""
+"""What a member of a session reports, live or stopped, and with which states it continues in the next view."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.api.records import SessionDetail
 from dropflow.data.repository import LocalRepository
+from dropflow.data.survival import is_intact
 from dropflow.engine.api import Handle
-from dropflow.engine.content_table import Continuation, FrozenSession, kept_drops
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import Continuation, FrozenSession, Restart, continuation_of
 from dropflow.engine.drop_table import DropTable
-from dropflow.engine.events import Event, KnownStates, foreign
-from dropflow.engine.recovery import has_attempts
+from dropflow.engine.events import Event
 from dropflow.engine.session import Instrument, Session
 from dropflow.errors import DropflowError
-from dropflow.graph.slices import Slice
-from dropflow.graph.templates import Kind
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import Slice, empty_slice
 from dropflow.graph.text_ids import oid
-from dropflow.states import DropState
+from dropflow.sessions.stopped import StoppedSession
+from dropflow.states import DropState, SessionState
 from managers.node.copy_effects import CopyRecords
 from managers.node.directory import SessionDirectory
 from managers.node.shared_files import SharedFile, still_there
-from managers.recovery.records import MemberReport, ViewDecision, pack_column, unpack_column
+from managers.recovery.records import MemberReport, StoppedPart, ViewDecision, pack_column, unpack_column
 
 __all__ = [
     "Beginning",
     "NextViewBegins",
-    "continuation_in_view",
+    "held_copies",
     "member_report",
+    "nothing_before",
     "report_of",
+    "restart_in",
+    "stopped_part",
 ]
 
-
-_INITIALIZED, _WRITING = int(DropState.INITIALIZED), int(DropState.WRITING)
-_COMPLETED, _ERROR = int(DropState.COMPLETED), int(DropState.ERROR)
-_CANCELLED = int(DropState.CANCELLED)
 
 BooleanColumn = npt.NDArray[np.bool_]
 
@@ -57,6 +60,7 @@ def report_of(session: Session, piece: Slice, *, workers: float, shared: Mapping
     states = np.frombuffer(session.handover.states(), dtype=np.uint8)
     available = np.zeros(len(rows), dtype=np.uint8)
     available[[drop for drop in session.contents() if drop not in drops.remote]] = 1
+    available[session.handover.unwritten()] = 1
     pairs = [(producer, drop) for producer, written in session.handover.parts().items() for drop in written]
     report = member_report(rows, states, available, drops, pairs, replaced=session.handover.replaced())
     seen = still_there(shared)
@@ -103,6 +107,87 @@ def member_report(
     )
 
 
+def _row(rows: npt.NDArray[np.int32], cause: int) -> int:
+    """Return the row in the whole graph of a cause, which may be one of another slice."""
+    return int(rows[cause]) if cause >= 0 else -cause - 2
+
+
+# What is left of a session on this node once it is over, for its continuation.
+
+
+def held_copies(stopped: StoppedSession) -> dict[int, Handle]:
+    """Return the copies of contents of other nodes that are as they were made, by row of the whole graph.
+
+    Those of contents in memory are in their record; of directories, the size is compared.
+    """
+    copies = CopyRecords(stopped.directory).read(stopped.version)
+    return {row: copy.handle for row, copy in copies.items() if is_intact(copy.handle)}
+
+
+def nothing_before(graph: PhysicalGraph, node: str) -> tuple[Slice, FrozenSession]:
+    """Return the slice, and what is left, of a session that this node had no part of."""
+    piece = empty_slice(graph, node)
+    return piece, FrozenSession(drops=DropTable(piece.graph, ()), states=b"")
+
+
+class SessionInstance(Protocol):
+    """The parts of the instance of a session that are read here."""
+
+    directory: SessionDirectory
+
+    @property
+    def state(self) -> SessionState:
+        """State of the session on this node."""
+        ...
+
+    def detail(self) -> SessionDetail:
+        """Return the session with its notes."""
+        ...
+
+
+def stopped_part(session: SessionInstance, node: str, *, ignore_damage: bool) -> StoppedPart:
+    """Return what this node reports about a session: that it is not over, what it has, or why that cannot be read."""
+    status = session.state.name
+    if not session.state.is_terminal:
+        return StoppedPart(node=node, status=status)
+    try:
+        stopped = session.directory.stopped(node, ignore_damage=ignore_damage)
+        part = _part_of(stopped, session.directory, status)
+    except DropflowError as error:
+        return StoppedPart(node=node, status=status, finding=f"node {node}: {error}")
+    detail = session.detail()
+    return msgspec.structs.replace(part, notes=detail.notes, recomputed=detail.recomputed)
+
+
+def _part_of(stopped: StoppedSession, directory: SessionDirectory, status: str) -> StoppedPart:
+    piece, left = stopped.piece, stopped.frozen
+    states = np.frombuffer(left.states, dtype=np.uint8)
+    available = stopped.available.astype(np.uint8)
+    report = member_report(piece.drop, states, available, left.drops, (), replaced=sorted(stopped.replaced))
+    held = sorted(held_copies(stopped))
+    report = msgspec.structs.replace(report, copies=pack_column(np.array(held, dtype=np.int32)) if held else b"")
+    inputs = stopped.outside_inputs()
+
+    def rows(drops: Iterable[int]) -> tuple[int, ...]:
+        return tuple(int(piece.drop[drop]) for drop in sorted(drops))
+
+    return StoppedPart(
+        node=piece.node,
+        status=status,
+        deployment=directory.deployment(),
+        view=stopped.version[1],
+        decision=directory.decision(),
+        report=msgspec.msgpack.encode(report),
+        paused=stopped.replayed.core.status is SessionState.PAUSED,
+        missing_inputs=rows(inputs.missing),
+        changed_inputs=rows(inputs.changed),
+        replaced_inputs=rows(inputs.replaced),
+    )
+
+
+# With what a session continues in the next view.
+
+
 def adopt_copies(
     repository: LocalRepository, piece: Slice, copies: Mapping[int, Handle]
 ) -> tuple[dict[int, Handle], list[str]]:
@@ -122,124 +207,25 @@ def adopt_copies(
     return adopted, problems
 
 
-def continuation_in_view(
-    frozen: FrozenSession, decision: ViewDecision, piece: Slice, adopted: Mapping[int, Handle]
-) -> Continuation:
-    """Return with what a member continues in the next view.
+def restart_in(decision: ViewDecision) -> Restart:
+    """Return what a view decides about the drops of its session, by row of the whole graph."""
+    drops = len(unpack_column(decision.placement, np.uint16))
 
-    Parameters
-    ----------
-    frozen : FrozenSession
-        The session in the view before.
-    decision : ViewDecision
-        The next view.
-    piece : Slice
-        The drops of this member in the next view; those of the view before come first.
-    adopted : mapping of int to Handle
-        Contents of drops that this member takes over, and had copies of.
-    """
-    graph, rows, before = piece.graph, piece.drop, len(frozen.states)
-    is_own, was_own = piece.is_own, np.zeros(len(rows), dtype=np.bool_)
-    was_own[:before] = True
-    was_own[list(frozen.drops.remote)] = False
-    is_reset = np.isin(rows, unpack_column(decision.reset, np.int32))
-    is_repeated = np.isin(rows, unpack_column(decision.repeated, np.int32))
-    kept = is_own & was_own & ~is_reset & ~is_repeated
-    states = np.zeros(len(rows), dtype=np.uint8)
-    states[:before] = np.frombuffer(frozen.states, dtype=np.uint8)
-    taken_over = unpack_column(decision.taken_over, np.uint8)
-    new = is_own & ~was_own
-    states[~kept] = _INITIALIZED
-    if len(taken_over):
-        states[new] = taken_over[rows[new]]
-    # A drop of another node whose neighbours have left this one as well: nothing will be reported of it.
-    states[~is_own & (np.diff(graph.successors.ptr) == 0) & (np.diff(graph.predecessors.ptr) == 0)] = _COMPLETED
-    running = [drop for drop in frozen.drops.running if kept[drop] and states[drop] == _WRITING]
-    # A drop whose error was told by another node may run again since.
-    retried = np.isin(rows, decision.retried) & ~kept
-    again = np.flatnonzero(is_own & ((has_attempts(graph) & is_reset) | retried)).tolist()
-    attempts, uncounted = _attempts(frozen, decision, rows, again, np.flatnonzero(new).tolist())
-    for drop in np.flatnonzero(was_own & ~is_own).tolist():  # another node goes on counting
-        attempts.pop(drop, None)
-        uncounted.pop(drop, None)
-    is_outdated = was_own & is_repeated & (np.diff(graph.predecessors.ptr) > 0)
-    return Continuation(
-        known=KnownStates(
-            states=states.tobytes(),
-            causes=_causes(frozen, decision, piece, states, new),
-            attempts=attempts,
-            uncounted_attempts=uncounted,
-            skipped={app: chosen for app, chosen in frozen.drops.skipped_outputs.items() if kept[app]},
-            reset=tuple(np.flatnonzero(is_own & is_reset).tolist()),
-            lost=_without_content(frozen.contents.keys() | adopted.keys(), piece, states, is_own),
-            reason=decision.why,
-            running=tuple(sorted(running)),
-            faults={drop: count for drop, count in frozen.drops.faults.items() if kept[drop] or not is_repeated[drop]},
-        ),
-        contents={drop: content for drop, content in frozen.contents.items() if kept[drop]} | dict(adopted),
-        failures={drop: failure for drop, failure in frozen.failures.items() if states[drop] == _ERROR},
-        frozen=msgspec.structs.replace(frozen, parts=_needed_parts(frozen.parts, is_own, is_reset)),
-        outdated=tuple(content for drop, content in frozen.contents.items() if is_outdated[drop]),
+    def marked(rows: bytes) -> BooleanColumn:
+        found = np.zeros(drops, dtype=np.bool_)
+        found[unpack_column(rows, np.int32)] = True
+        return found
+
+    taken_over = unpack_column(decision.taken_over, np.uint8).astype(np.uint8)
+    return Restart(
+        reset=marked(decision.reset),
+        repeated=marked(decision.repeated),
+        retried=decision.retried,
+        reason=decision.why,
+        taken_over=taken_over if len(taken_over) else None,
+        causes=decision.causes,
+        attempts=decision.attempts,
     )
-
-
-def _row(rows: npt.NDArray[np.int32], cause: int) -> int:
-    """Return the row in the whole graph of a cause, which may be one of another slice."""
-    return int(rows[cause]) if cause >= 0 else -cause - 2
-
-
-def _causes(
-    frozen: FrozenSession, decision: ViewDecision, piece: Slice, states: npt.NDArray[np.uint8], new: BooleanColumn
-) -> dict[int, int]:
-    failed = (_ERROR, _CANCELLED)
-    causes = {drop: cause for drop, cause in frozen.drops.error_causes().items() if states[drop] in failed}
-    for drop in np.flatnonzero(new & np.isin(states, failed)).tolist():
-        row = decision.causes.get(int(piece.drop[drop]), int(piece.drop[drop]))
-        here = piece.local(row)
-        causes[drop] = foreign(row) if here is None else here
-    return causes
-
-
-def _attempts(
-    frozen: FrozenSession, decision: ViewDecision, rows: npt.NDArray[np.int32], again: Sequence[int], new: Sequence[int]
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the numbers of attempts, and how many of them do not count as tries.
-
-    Parameters
-    ----------
-    again, new : sequence of int
-        Drops that run again because contents are lost, and drops that this node takes over.
-    """
-    attempts, uncounted = dict(frozen.drops.attempts), dict(frozen.drops.uncounted_attempts)
-    for drop in again:
-        uncounted[drop] = attempts.get(drop, 1)
-        attempts[drop] = attempts.get(drop, 1) + 1
-    for drop in frozen.aborted:
-        attempts[drop] = attempts.get(drop, 1) + 1
-        uncounted[drop] = uncounted.get(drop, 0) + 1
-    for drop in new:
-        known = decision.attempts.get(int(rows[drop]))
-        if known is not None:
-            attempts[drop], uncounted[drop] = known, known - 1
-    return attempts, uncounted
-
-
-def _without_content(
-    contents: Collection[int], piece: Slice, states: npt.NDArray[np.uint8], is_own: BooleanColumn
-) -> tuple[int, ...]:
-    graph = piece.graph
-    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
-    found = np.flatnonzero(is_own & is_data & (states == _COMPLETED)).tolist()
-    return tuple(drop for drop in found if drop not in contents)
-
-
-def _needed_parts(
-    parts: Mapping[int, Mapping[int, Handle]], is_own: BooleanColumn, is_reset: BooleanColumn
-) -> dict[int, dict[int, Handle]]:
-    """Return the parts of producers that do not run again."""
-    return {
-        producer: dict(written) for producer, written in parts.items() if not (is_own[producer] and is_reset[producer])
-    }
 
 
 # How a session begins that was over, and how the files of a view take their places.
@@ -285,7 +271,7 @@ class Beginning:
         records = CopyRecords(directory.path)
         for drop, content in adopted.items():
             records.moved(int(piece.drop[drop]), content)
-        return replace(continuation_in_view(self.frozen, self.decision, piece, adopted), frozen=None), problems
+        return continuation_of(self.frozen, piece, restart_in(self.decision), adopted), problems
 
 
 class NextViewBegins(Instrument):

@@ -17,7 +17,7 @@ from dropflow.data.store import Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, Task
-from dropflow.engine.content_table import Continuation
+from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.session import Instrument, Session
 from dropflow.engine.session_inputs import SessionInput
@@ -41,7 +41,7 @@ from managers.node.over import recover_all
 from managers.node.queries import NodeSession
 from managers.node.receive import Unavailable
 from managers.node.resources import OnStop
-from managers.node.stopped_copy import stopped_part
+from managers.node.view_states import stopped_part
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks

@@ -23,7 +23,7 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.templates import Argument
-from dropflow.sessions.stopped import StoppedSession
+from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 from tests.e2e.cluster import until
 from tests.processes import gone
@@ -116,7 +116,7 @@ class Run:
     def to_run(self) -> set[str] | None:
         """Return the applications that must run when the session continues; None for all."""
         try:
-            stopped = StoppedSession.read(self.directory)
+            stopped = StoppedRun.read(self.directory)
         except NotFoundError:
             return None
         if stopped.is_over:

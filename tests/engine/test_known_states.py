@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.engine.api import Handle
 from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import FrozenSession, Restart, continuation_of
 from dropflow.engine.core import Core
+from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import (
     Abort,
     Accept,
@@ -30,9 +34,10 @@ from dropflow.engine.events import (
     Run,
 )
 from dropflow.engine.invariants import check
-from dropflow.engine.recovery import has_attempts, known_states, must_run_again
+from dropflow.engine.recovery import has_attempts, must_run_again
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 from dropflow.testing import drawing
@@ -41,6 +46,30 @@ from dropflow.testing.strategies import graphs, pipelines
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
+
+
+def known_states(
+    graph: PhysicalGraph,
+    drops: DropTable,
+    reset: npt.NDArray[np.bool_],
+    contents: Collection[int],
+    *,
+    repeated: Collection[int] = (),
+    retried: Collection[int] = (),
+) -> KnownStates:
+    """Return the states with which a session continues after its process ended, with these contents left."""
+    states = np.frombuffer(bytes(drops.states), dtype=np.uint8).copy()
+    states[~np.isin(states, (C, E, S))] = N
+    is_repeated = np.zeros(graph.drops, dtype=np.bool_)
+    is_repeated[list(repeated)] = True
+    before = FrozenSession(
+        drops=drops,
+        states=states.tobytes(),
+        contents={drop: Handle() for drop in contents},
+        aborted=frozenset(drops.running),
+    )
+    restart = Restart(reset=reset, repeated=is_repeated, retried=retried, reason="test")
+    return continuation_of(before, whole_slice(graph), restart).known
 
 
 class World:
@@ -176,22 +205,14 @@ class World:
         available = np.zeros(self.graph.drops, dtype=np.bool_)
         available[list(self.contents)] = True
         parts = [(app, data) for app, chosen in self.skipped.items() for data in chosen]
+        causes = replayed.drops.error_causes()
+        repeated = [drop for drop, cause in causes.items() if cause in retried]
         states = bytearray(replayed.drops.states)
-        for drop, cause in replayed.drops.error_causes().items():
-            if cause in retried:
-                states[drop] = N
+        for drop in repeated:
+            states[drop] = N
         reset = must_run_again(self.graph, states, available, kept=self.kept, parts=parts)
-        known = known_states(
-            self.graph,
-            replayed.drops,
-            states,
-            reset,
-            available,
-            failed=[drop for drop in retried if has_attempts(self.graph)[drop]],
-            interrupted=replayed.drops.running,
-            skipped=self.skipped,
-            reason="test",
-        )
+        failed = [drop for drop in retried if has_attempts(self.graph)[drop]]
+        known = known_states(self.graph, replayed.drops, reset, self.contents, repeated=repeated, retried=failed)
         self.allowed = {drop for drop in range(self.graph.drops) if known.states[drop] == N}
         self.begin(msgspec.msgpack.decode(msgspec.msgpack.encode(Begin(known)), type=Begin))
         return set(np.flatnonzero(reset).tolist())
@@ -363,10 +384,8 @@ def test_the_reports_of_known_failures_decide_at_once() -> None:
     graph = draw("A -> x -> C -> y")
     core = Core(graph)
     core.handle([Begin(), Failed(row(graph, "A"), 1, BOOM)])
-    states = bytearray(core.drops.states)
-    states[row(graph, "C")] = states[row(graph, "y")] = N
     none = np.zeros(graph.drops, dtype=np.bool_)
-    known = known_states(graph, core.drops, states, none, none)
+    known = known_states(graph, core.drops, none, (), repeated=(row(graph, "C"), row(graph, "y")))
     again = Core(graph)
 
     assert again.handle([Begin(known)]) == [Finish(SessionState.FAILED)]

@@ -12,7 +12,7 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.core import Core
 from dropflow.engine.drop_table import DropTable
 from dropflow.engine.events import Begin, KnownStates, Reported, foreign, row_of_foreign
-from dropflow.engine.recovery import known_states, must_run_again
+from dropflow.engine.recovery import must_run_again
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_by_place
 from dropflow.graph.templates import Kind
@@ -21,6 +21,7 @@ from dropflow.testing import drawing
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.strategies import graphs
 from tests.engine.test_core_slices import Cluster, News, Node, _chance, _patient, _placed
+from tests.engine.test_known_states import known_states
 
 
 def slice_states(known: KnownStates, piece: Slice) -> KnownStates:
@@ -122,9 +123,8 @@ def test_a_session_continues_on_other_nodes(graph: PhysicalGraph, seed: int, fir
     skipped = {app: tuple(chosen) for app, chosen in leaves_out.items() if is_completed[app]}
     parts = [(app, drop) for app, chosen in skipped.items() for drop in chosen]
     reset = must_run_again(graph, table.states, available, kept=kept_drops(graph), parts=parts)
-    known = known_states(
-        graph, table, table.states, reset, available, interrupted=table.running, skipped=skipped, reason="test"
-    )
+    table.skipped_outputs = skipped
+    known = known_states(graph, table, reset, np.flatnonzero(available).tolist())
     continued = StoppingCluster(
         _placed(graph, chance, second), chance, fails=stopped.fails, leaves_out=leaves_out, known=known
     )

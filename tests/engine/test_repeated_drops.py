@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.engine.events import Action, Assemble, Begin, Event, Finished
-from dropflow.engine.recovery import has_attempts, known_states, must_run_again
+from dropflow.engine.recovery import has_attempts, must_run_again
 from dropflow.errors import ConflictError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -22,7 +22,7 @@ from dropflow.sessions.again import RepeatedDrops, drops_to_repeat
 from dropflow.states import DropState
 from dropflow.testing import drawing
 from dropflow.testing.strategies import graphs
-from tests.engine.test_known_states import World, outcomes
+from tests.engine.test_known_states import World, known_states, outcomes
 
 C, E, S = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 
@@ -69,7 +69,7 @@ class _Values(World):
             states[drop] = DropState.INITIALIZED
         parts = [(app, data) for app, chosen in self.skipped.items() for data in chosen]
         reset = must_run_again(graph, states, available, kept=self.kept, parts=parts)
-        known = known_states(graph, drops, states, reset, available, failed=again.begun, skipped=self.skipped)
+        known = known_states(graph, drops, reset, self.contents, repeated=again.drops, retried=again.begun)
         self.allowed = {drop for drop in range(graph.drops) if known.states[drop] == DropState.INITIALIZED}
         self.begin(msgspec.msgpack.decode(msgspec.msgpack.encode(Begin(known)), type=Begin))
         return set(np.flatnonzero(reset).tolist())
