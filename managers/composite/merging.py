@@ -18,6 +18,7 @@ from dropflow.states import UNKNOWN, DropState, SessionState, is_over
 __all__ = [
     "SHOWN_FAILURES",
     "Freshness",
+    "KnownEnds",
     "RowRange",
     "SessionPart",
     "as_info",
@@ -86,26 +87,54 @@ class SessionPart:
         return max(self.detail.drops - self.detail.settled, 0)
 
 
-def merge(parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] = ()) -> SessionDetail:
+@dataclass(frozen=True)
+class KnownEnds:
+    """How parts of a session ended, as their nodes have reported.
+
+    Attributes
+    ----------
+    by_node : mapping of str to PartEnd
+        Ends by node.
+    is_agreed : bool
+        Whether the nodes have agreed that the session is over: all members of its latest view have an end. If not,
+        these are parts that were cancelled.
+    """
+
+    by_node: Mapping[str, PartEnd]
+    is_agreed: bool
+
+
+def merge(
+    parts: Sequence[SessionPart], *, version: int, silent: Iterable[str] = (), before: SessionDetail | None = None
+) -> SessionDetail:
     """Return the session that consists of `parts` (at least one).
 
     The session is over when all parts are over. Then it is FAILED if any part is, else CANCELLED if any part is. If a
     part that was not over is silent and no other part runs, the session is UNKNOWN, unless the others report how that
     part ended (`SessionDetail.ends`). Silence alone never makes it FAILED: that takes the report of a node that has
-    lost its part, or that has given up a silent node it needed.
+    lost its part, or that has given up a silent node it needed. A part that answers that it is not over is not over.
 
     Parameters
     ----------
     silent : iterable of str
         Children that may have unknown parts. While drops are missing, the session is not over.
+    before : SessionDetail, optional
+        The session as it was merged before. If it was over, a node that answers again, and has not heard of that, does
+        not take it back: if the session had gone on, that node would be in a later view.
     """
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
-    ends = known_ends(parts)
-    # A node that answers may not have heard yet that the session is over. One that goes on is in a later view.
-    latest_view = max(part.detail.view for part in parts)
-    heard = known_ends(part for part in parts if part.detail.view == latest_view)
+    known = known_ends(parts)
+    ends = known.by_node
+    latest_part = max(parts, key=lambda part: (part.detail.epoch, part.detail.view)).detail
+    was_over = (
+        before is not None and before.is_over and (before.epoch, before.view) == (latest_part.epoch, latest_part.view)
+    )
+    stays_over = was_over and known.is_agreed
     details = [
-        ended_detail(part, heard if part.is_answering else ends) or known_detail(part, reported) for part in parts
+        ended_detail(part, known) or known_detail(part, reported)
+        if stays_over or not part.is_answering
+        else part.detail
+        for part in parts
     ]
     drops = sum(detail.drops for detail in details)
     whole = max(detail.whole for detail in details)
@@ -325,9 +354,15 @@ def _cancelled(detail: SessionDetail) -> SessionDetail:
     )
 
 
-def known_ends(parts: Iterable[SessionPart]) -> dict[str, PartEnd]:
-    """Return the ends of parts by node, as far as the nodes have agreed that the session is over."""
-    return {end.node: end for part in parts for end in part.detail.ends}
+def known_ends(parts: Sequence[SessionPart]) -> KnownEnds:
+    """Return how the parts of nodes ended, as far as any of them has reported it."""
+    latest_view = max((part.detail.view for part in parts), default=0)
+    agreed, members = set[str](), set[str]()
+    for detail in (part.detail for part in parts if part.detail.view == latest_view):
+        agreed.update(end.node for end in detail.ends)
+        members.update(detail.members)
+    ends = {end.node: end for part in parts for end in part.detail.ends}
+    return KnownEnds(ends, is_agreed=bool(agreed) and members <= agreed)
 
 
 def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
@@ -365,15 +400,15 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
     )
 
 
-def ended_detail(part: SessionPart, ends: Mapping[str, PartEnd]) -> SessionDetail | None:
+def ended_detail(part: SessionPart, ends: KnownEnds) -> SessionDetail | None:
     """Return the report of a part that was not over when its nodes answered last, if others know how it has ended."""
     detail = part.detail
-    # Nodes without an end were members of earlier views only: others have taken over their drops.
-    own = [ends[node] for node in detail.nodes if node in ends]
-    if detail.is_over or (part.is_answering and not own):
+    if detail.is_over:
         return None
+    # Nodes without an end were members of earlier views only: others have taken over their drops.
+    own = [ends.by_node[node] for node in detail.nodes if node in ends.by_node] if ends.is_agreed else []
     if not own:
-        return _cancelled(detail) if _is_cancelled(detail.members, ends) else None
+        return _cancelled(detail) if _is_cancelled(detail.members, ends.by_node) else None
     drops = sum(end.counts.total for end in own)
     return msgspec.structs.replace(
         detail,

@@ -264,7 +264,9 @@ class SessionCache:
         known = self._merged.get(session)
         if known is not None and known.parts == parts and known.silent == silent:
             return known.detail
-        merged = _Merged(parts, silent, merge(parts, version=int(self._time.wall * 1000), silent=silent))
+        before = known.detail if known else None
+        detail = merge(parts, version=int(self._time.wall * 1000), silent=silent, before=before)
+        merged = _Merged(parts, silent, detail)
         if known is not None:
             version = known.detail.version + (known.signature != merged.signature)
             merged = replace(merged, detail=msgspec.structs.replace(merged.detail, version=version))

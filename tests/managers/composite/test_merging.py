@@ -225,14 +225,37 @@ def test_a_silent_node_whose_part_had_ended_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("view", "status"), [(1, "FINISHED"), (2, "RUNNING")])
 def test_a_session_that_is_over_is_not_taken_back_by_a_node_that_has_not_heard_it(view: int, status: str) -> None:
-    """Its nodes have agreed on the end of their view. If one is in a later view, the session was tried again."""
+    """Its nodes have agreed on the end of their view. If one is in a later view, the session was tried again.
+
+    While all answer, a session is not over before the last of them is.
+    """
     ends = tuple(
         PartEnd(node=node, status="FINISHED", counts=DropCounts(completed=2), states={}) for node in _NODES[:2]
     )
     over = SessionDetail(session="s", graph="g", status="FINISHED", nodes=("n1",), view=1, ends=ends)
     late = SessionDetail(session="s", graph="g", status="RUNNING", nodes=("n2",), view=view, drops=2, settled=2)
 
-    assert merge([SessionPart("n1", over), SessionPart("n2", late)], version=1).status == status
+    answered = merge([SessionPart("n1", over), SessionPart("n2", late)], version=1)
+    assert answered.status == "RUNNING"
+    silent = SessionPart("n2", msgspec.structs.replace(late, view=1), Freshness.STALE, "does not answer")
+    before = merge([SessionPart("n1", over), silent], version=2)
+    assert before.status == "FINISHED"
+    assert merge([SessionPart("n1", over), SessionPart("n2", late)], version=3, before=before).status == status
+
+
+def test_a_part_that_is_cancelling_is_not_over() -> None:
+    """A node that has cancelled its part does not know of the others, whose nodes answer that they still stop."""
+    members = _NODES[:3]
+    end = PartEnd(node="n1", status="CANCELLED", counts=DropCounts(cancelled=2), states={"CANCELLED": 2})
+    one = SessionDetail(
+        session="s", graph="g", status="CANCELLED", nodes=("n1",), members=members, ends=(end,), drops=2
+    )
+    island = SessionDetail(session="s", graph="g", status="CANCELLING", nodes=members, members=members, drops=6)
+    island = msgspec.structs.replace(island, ends=(end,))
+
+    assert merge([SessionPart("n1", one), SessionPart("i", island)], version=1).status == "CANCELLING"
+    silent = merge([SessionPart("i", island, Freshness.STALE, "does not answer")], version=1)
+    assert (silent.status, silent.drops) == ("UNKNOWN", 6)
 
 
 _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
