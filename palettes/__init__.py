@@ -2,6 +2,6 @@
 
 =======  ==============================================================================================================
 `build`  Makes the palettes and the reference page of components from the definitions of the components
-`eagle`  EAGLE's files as typed records: the node, field and link of a graph or palette in the OJS schema
+`eagle`  EAGLE's palettes as typed records: the file, its nodes and their fields, in the OJS schema
 =======  ==============================================================================================================
 """

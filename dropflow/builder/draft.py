@@ -4,65 +4,38 @@ An application of a construct is a node, too, as in `translator.logical`; its `o
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from math import hypot
+from typing import Any
 
 import msgspec
 
-from dropflow.errors import BadGraphError, UsageError
-from palettes.eagle import (
-    Circle,
-    EagleEdge,
-    EagleField,
-    EagleFile,
-    EagleNode,
-    ModelData,
-    WantedPlace,
-    category_type,
-    circles,
-    encode,
-    stable_id,
-)
-from translator.formats import Family, read_logical
-from translator.formats.dump import dump
+from dropflow.errors import UsageError
+from palettes.eagle import stable_id
+from translator.formats import Family
+from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 
 __all__ = [
     "COLLECTING",
     "TRANSPARENT",
-    "DraftField",
+    "Circle",
     "DraftGraph",
     "DraftLink",
     "DraftNode",
-    "ojs_bytes",
+    "WantedPlace",
+    "circles",
+    "logical_graph",
     "placed",
     "type_name",
-    "v4_bytes",
 ]
 
 
-Kind = Literal["data", "app", "construct", "globals"]
 TRANSPARENT = ("SubGraph", "ExclusiveForceNode", "Service")
 """Constructs that do not repeat their nodes."""
 COLLECTING = ("Gather", "GroupBy", "MKN")
 """Constructs with an input application that exists once for each chunk or group, and not once beside the construct."""
-
-
-@dataclass
-class DraftField:
-    """A parameter of a node, and a port if `usage` says so; see `palettes.eagle.EagleField`."""
-
-    name: str
-    value: Any = ""
-    type: str = "String"
-    usage: str = "NoPort"
-    encoding: str = "pickle"
-    parameter_type: str = "ApplicationArgument"
-    description: str = ""
-    options: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
 
 
 @dataclass(eq=False)
@@ -75,8 +48,8 @@ class DraftNode:
         The construct around it.
     owner : DraftNode or None
         The construct that has it as its application; it then has no place of its own.
-    role : str
-        ``input`` or ``output`` for an application of a construct.
+    role : Role
+        Of an application of a construct.
     encoding : str
         How the value of data is written.
     fields : dict
@@ -86,26 +59,33 @@ class DraftNode:
     id: str
     name: str
     category: str
-    kind: Kind
+    kind: NodeKind
     inside: "DraftNode | None" = None
     owner: "DraftNode | None" = None
-    role: str = ""
+    role: Role = Role.NONE
     description: str = ""
     encoding: str = "pickle"
-    fields: dict[str, DraftField] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict)
+
+    def field(self, name: str, **attributes: Any) -> Field:
+        """Return the field of this name with these attributes; a new one is an argument that is pickled."""
+        known = self.fields.get(name)
+        if known is None:
+            id_ = stable_id(self.id, name)
+            known = Field(id=id_, name=name, value="", encoding="pickle", parameter_type="ApplicationArgument")
+        self.fields[name] = found = msgspec.structs.replace(known, **attributes)
+        return found
 
     def set(self, name: str, value: Any, type_: str = "", *, kind: str = "ComponentParameter") -> None:
         """Give a field a value; a port keeps its direction."""
-        known = self.fields.setdefault(name, DraftField(name, parameter_type=kind))
-        known.value = value
-        known.type = type_ or type_name(value)
+        new = {} if name in self.fields else {"parameter_type": kind}
+        self.field(name, value=value, type=type_ or type_name(value), **new)
 
-    def port(self, name: str, usage: str, *, type_: str = "Object", encoding: str = "pickle") -> DraftField:
-        """Return the port of this name, made if there is none; one that is used both ways is for both."""
-        known = self.fields.setdefault(name, DraftField(name, type=type_))
-        known.usage = usage if known.usage in ("NoPort", usage) else "InputOutput"
-        known.encoding = encoding
-        return known
+    def port(self, name: str, usage: str, *, type_: str = "Object", encoding: str = "pickle") -> None:
+        """Have a port of this name, made if there is none; one that is used both ways is for both."""
+        known = self.field(name, **({} if name in self.fields else {"type": type_}))
+        usage = usage if known.usage in ("NoPort", usage) else "InputOutput"
+        self.field(name, usage=usage, encoding=encoding)
 
 
 @dataclass(eq=False)
@@ -134,11 +114,11 @@ class DraftGraph:
         self,
         name: str,
         category: str,
-        kind: Kind,
+        kind: NodeKind,
         *,
         inside: DraftNode | None,
         owner: DraftNode | None = None,
-        role: str = "",
+        role: Role = Role.NONE,
     ) -> DraftNode:
         """Add a node. If its name is taken, a number is added to it."""
         unique, number = name, 1
@@ -166,7 +146,7 @@ class DraftGraph:
         node.name = name
         return True
 
-    def apps_of(self, construct: DraftNode) -> dict[str, DraftNode]:
+    def apps_of(self, construct: DraftNode) -> dict[Role, DraftNode]:
         """Return the applications of a construct by role."""
         return {node.role: node for node in self.nodes if node.owner is construct}
 
@@ -181,7 +161,7 @@ class DraftGraph:
         return () if node.inside is None else (*self.path(node.inside), node.inside)
 
     def with_output_applications(self) -> "DraftGraph":
-        """Return the graph with applications that collect from one scatter as output applications of that scatter.
+        """Return the graph with applications that collect from one scatter or group-by as its output applications.
 
         Both forms mean the same. EAGLE warns of edges from inside a scatter to an application beside it, but not of
         those to its output application.
@@ -191,9 +171,9 @@ class DraftGraph:
             scatter, app = link.source.inside, link.target
             if (
                 scatter is not None
-                and scatter.category == "Scatter"
+                and scatter.category in ("Scatter", "GroupBy")
                 and scatter not in chosen.values()
-                and list(self.apps_of(scatter)) == ["input"]
+                and list(self.apps_of(scatter)) == [Role.INPUT]
                 and app not in chosen
                 and app.owner is None
                 and app.inside is scatter.inside
@@ -205,7 +185,10 @@ class DraftGraph:
         for node, copy in copies.items():
             copy.inside = None if node.inside is None else copies[node.inside]
             owner = chosen.get(node, node.owner)
-            copy.owner, copy.role = None if owner is None else copies[owner], "output" if node in chosen else node.role
+            copy.owner, copy.role = (
+                None if owner is None else copies[owner],
+                Role.OUTPUT if node in chosen else node.role,
+            )
         links = [replace(link, source=copies[link.source], target=copies[link.target]) for link in self.links]
         return DraftGraph(self.name, list(copies.values()), links)
 
@@ -246,6 +229,89 @@ def type_name(value: Any) -> str:
     """Return EAGLE's type of a parameter with this value."""
     names = {bool: "Boolean", int: "Integer", float: "Float", str: "String"}
     return names.get(type(value), "Json")
+
+
+# Places the nodes of a drawing as EAGLE shows them: constructs are circles that enclose their nodes,
+# and no others.
+#
+# The places that are given order the nodes in columns; the distances follow from the sizes of the
+# circles. A node without children is a circle, too, with room for its name.
+
+NODE_RADIUS = 40.0
+"""Of a node with its icon and its name, as EAGLE draws it."""
+
+_PAD = 45.0
+"""Between the rim of a construct, where its input application is drawn, and its nodes."""
+
+_GAP = 90.0
+"""Between circles side by side, for edges and names of ports."""
+
+
+class WantedPlace(msgspec.Struct, frozen=True):
+    """Where a node is wanted: columns and rows of any unit, and the construct that it is in, if any."""
+
+    column: float
+    row: float
+    inside: str = ""
+
+
+class Circle(msgspec.Struct, frozen=True):
+    """Where a node is drawn: the centre and the radius of its circle."""
+
+    x: float
+    y: float
+    radius: float
+
+
+def circles(wanted: Mapping[str, WantedPlace]) -> dict[str, Circle]:
+    """Return the circle of each node.
+
+    Circles of nodes in the same construct are disjoint, and inside that of the construct. The relation "inside" has no
+    cycles.
+    """
+    children: dict[str, list[str]] = defaultdict(list)
+    for name, place in wanted.items():
+        children[place.inside].append(name)
+    found: dict[str, Circle] = {}
+    _lay_out("", children, wanted, found)
+    return {name: _moved(name, wanted, found) for name in wanted}
+
+
+def _lay_out(
+    parent: str, children: Mapping[str, Sequence[str]], wanted: Mapping[str, WantedPlace], found: dict[str, Circle]
+) -> float:
+    """Put the circles of the children into `found`, around the origin, and return the radius that encloses them."""
+    names = children.get(parent, ())
+    if not names:
+        return NODE_RADIUS
+    sizes = {name: _lay_out(name, children, wanted, found) for name in names}
+    columns: dict[float, list[str]] = defaultdict(list)
+    for name in names:
+        columns[wanted[name].column].append(name)
+    x, placed = 0.0, {}
+    for column in sorted(columns):
+        rows = sorted(columns[column], key=lambda name: wanted[name].row)
+        widest = max(sizes[name] for name in rows)
+        height = sum(2 * sizes[name] for name in rows) + _GAP * (len(rows) - 1)
+        y = -height / 2
+        for name in rows:
+            placed[name] = (x + widest, y + sizes[name])
+            y += 2 * sizes[name] + _GAP
+        x += 2 * widest + _GAP
+    middle = (x - _GAP) / 2
+    for name, (at, down) in placed.items():
+        found[name] = Circle(at - middle, down, sizes[name])
+    return _PAD + max(hypot(found[name].x, found[name].y) + sizes[name] for name in names)
+
+
+def _moved(name: str, wanted: Mapping[str, WantedPlace], found: Mapping[str, Circle]) -> Circle:
+    """Return the circle of a node, moved to the place of the constructs around it."""
+    own, outer = found[name], wanted[name].inside
+    x, y = own.x, own.y
+    while outer:
+        x, y = x + found[outer].x, y + found[outer].y
+        outer = wanted[outer].inside
+    return Circle(round(x), round(y), own.radius)
 
 
 # Where the nodes of a graph go: in columns from left to right, as data flow; constructs are circles
@@ -320,79 +386,66 @@ def _grid(nodes: list[DraftNode], before: Mapping[str, set[str]]) -> dict[str, t
     return places
 
 
-# A drawing as the documents that EAGLE reads: the schemas OJS and V4, with a layout.
+# A drawing as a logical graph, which `translator.formats.dump` writes in the schemas of EAGLE.
 
 _MARGIN = 200
 _FILES = ("File", "Directory", "json")
 _COMMANDS = ("BashShellApp",)
+_NEEDED: Mapping[NodeKind, Mapping[str, str]] = {
+    NodeKind.APP: {"execution_time": "Float", "num_cpus": "Integer"},
+    NodeKind.DATA: {"data_volume": "Float"},
+}
+"""Fields that EAGLE demands, and their types."""
 
 
-def ojs_bytes(drawing: DraftGraph, description: str) -> bytes:
-    """Return a graph in the schema OJS.
+def logical_graph(drawing: DraftGraph, description: str) -> LogicalGraph:
+    """Return a graph as the translator has it, with a layout.
 
     Raises
     ------
     UsageError
         A port reads data of different encodings, or code has the placeholder of a parameter.
     """
-    return encode(_document(drawing, description))
-
-
-def v4_bytes(drawing: DraftGraph, description: str) -> bytes:
-    """Return a graph in the schema V4. Raises the errors of `ojs_bytes`."""
-    reading = read_logical(ojs_bytes(drawing, description), name=drawing.name)
-    if reading.graph is None:
-        raise BadGraphError(f"the graph {drawing.name!r} cannot be written", problems=reading.problems)
-    return msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family.V4)), indent=1) + b"\n"
-
-
-def _document(drawing: DraftGraph, description: str) -> EagleFile:
     _refuse_placeholders(drawing)
     drawing = drawing.with_output_applications()
-    fields = _Fields(drawing)
-    drawn = placed(drawing)
-    left = min((one.x - one.radius for one in drawn.values()), default=0.0)
-    top = min((one.y - one.radius for one in drawn.values()), default=0.0)
-    nodes = []
-    for node in drawing.nodes:
-        if node.owner is not None:
-            continue
-        circle = drawn[node.id]
-        nodes.append(
-            EagleNode(
-                category=node.category,
-                category_type=category_type(node.category),
-                is_group=node.kind == "construct",
-                id=node.id,
-                name=node.name,
-                description=node.description,
-                x=_MARGIN + circle.x - left,
-                y=_MARGIN + circle.y - top,
-                parent_id=msgspec.UNSET if node.inside is None else node.inside.id,
-                fields=fields.of(node),
-                **_applications(drawing, node, fields),
-            )
+    fields, drawn = _Fields(drawing), placed(drawing)
+    left = min((one.x - one.radius for one in drawn.values()), default=0.0) - _MARGIN
+    top = min((one.y - one.radius for one in drawn.values()), default=0.0) - _MARGIN
+    nodes = [
+        LogicalNode(
+            id=node.id,
+            name=node.name,
+            category=node.category,
+            kind=node.kind,
+            parent=None if node.inside is None else node.inside.id,
+            embedded_in=None if node.owner is None else node.owner.id,
+            role=node.role,
+            app_name="" if node.owner is None else node.name,
+            fields=tuple(fields.of(node)),
+            position=(drawn[node.id].x - left, drawn[node.id].y - top) if node.id in drawn else None,
+            description=node.description,
         )
-    first = description.split("\n", 1)[0] or f"The graph {drawing.name}."
-    return EagleFile(
-        model_data=ModelData(
-            file_path=f"{drawing.name}.graph",
-            file_type="Graph",
-            short_description=first,
-            detailed_description=description or first,
-            readonly=False,
-            nodes=len(nodes),
-        ),
-        active_graph_config_id=None,
-        graph_configurations={},
-        node_data_array=tuple(nodes),
-        link_data_array=tuple(map(_edge, drawing.links)),
+        for node in drawing.nodes
+    ]
+    links = [
+        LogicalLink(
+            source=link.source.id,
+            source_port=link.source.fields[link.source_port].id,
+            target=link.target.id,
+            target_port=link.target.fields[link.target_port].id,
+            loop_aware=link.loop_aware,
+            closes_loop=link.closes_loop,
+        )
+        for link in drawing.links
+    ]
+    return LogicalGraph(
+        name=drawing.name, family=Family.OJS_ID, nodes=tuple(nodes), links=tuple(links), description=description
     )
 
 
 def _refuse_placeholders(drawing: DraftGraph) -> None:
     """Raise if code has the placeholder of a parameter, which would be replaced by its value."""
-    names = [name for node in drawing.nodes if node.kind == "globals" for name in node.fields]
+    names = [name for node in drawing.nodes if node.kind is NodeKind.GLOBALS for name in node.fields]
     for node in drawing.nodes:
         code = node.fields["func_code"].value if "func_code" in node.fields else ""
         for name in names:
@@ -404,36 +457,6 @@ def _refuse_placeholders(drawing: DraftGraph) -> None:
                 )
 
 
-def _applications(drawing: DraftGraph, construct: DraftNode, fields: "_Fields") -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for role, app in drawing.apps_of(construct).items():
-        made |= {
-            f"{role}_application_name": app.name,
-            f"{role}_application_type": app.category,
-            f"{role}_application_id": app.id,
-            f"{role}_application_description": app.description,
-            f"{role}_app_fields": fields.of(app),
-        }
-    return made
-
-
-def _edge(link: DraftLink) -> EagleEdge:
-    """Return an edge; for an application of a construct it ends on the construct."""
-    source, target = (node.owner or node for node in (link.source, link.target))
-    return EagleEdge(
-        source=source.id,
-        source_port=_field_id(link.source, link.source_port),
-        target=target.id,
-        target_port=_field_id(link.target, link.target_port),
-        loop_aware="1" if link.loop_aware else "0",
-        closes_loop=link.closes_loop,
-    )
-
-
-def _field_id(node: DraftNode, name: str) -> str:
-    return stable_id(node.id, name)
-
-
 class _Fields:
     """The fields of all nodes: ports that are joined get the same encoding and, if they agree, the same type."""
 
@@ -443,7 +466,7 @@ class _Fields:
         joined: dict[tuple[str, str], set[tuple[str, str]]] = {}
         types: dict[tuple[str, str], str] = {}
         for link in drawing.links:
-            data, app = sorted((link.source, link.target), key=lambda node: node.kind != "data")
+            data, app = sorted((link.source, link.target), key=lambda node: node.kind is not NodeKind.DATA)
             port = link.source_port if link.source is app else link.target_port
             ends = {(data.id, "io"), (app.id, port)}
             if app.fields[port].type != "Object":
@@ -466,34 +489,21 @@ class _Fields:
                 hint="give both the same encoding, or use two arguments",
             )
 
-    def of(self, node: DraftNode) -> tuple[EagleField, ...]:
-        """Return the fields of a node, with those that EAGLE demands."""
-        found = dict(node.fields)
-        needed = {"app": {"execution_time": 1, "num_cpus": 1}, "data": {"data_volume": 1}}.get(node.kind, {})
-        for name, value in needed.items():
-            kind = "Integer" if name == "num_cpus" else "Float"
-            found.setdefault(name, DraftField(name, value, kind, parameter_type="ConstraintParameter"))
-        return tuple(self._field(node, field) for field in found.values())
-
-    def _field(self, node: DraftNode, field: DraftField) -> EagleField:
-        key = (node.id, field.name)
-        encoding = (
-            node.encoding if node.kind == "data" and field.name == "io" else self._encodings.get(key, field.encoding)
-        )
-        return EagleField(
-            name=field.name,
-            value=field.value,
-            default_value=field.value,
-            description=field.description,
-            type=self._types.get(key, field.type),
-            options=field.options,
-            encoding=encoding,
-            id=_field_id(node, field.name),
-            parameter_type=field.parameter_type,
-            usage=field.usage,
-            minimum=msgspec.UNSET if field.minimum is None else field.minimum,
-            maximum=msgspec.UNSET if field.maximum is None else field.maximum,
-        )
+    def of(self, node: DraftNode) -> Iterator[Field]:
+        """Yield the fields of a node, with those that EAGLE demands."""
+        whole = replace(node, fields=dict(node.fields))
+        for name, type_ in _NEEDED.get(node.kind, {}).items():
+            if name not in whole.fields:
+                whole.set(name, 1, type_, kind="ConstraintParameter")
+        for name, one in whole.fields.items():
+            key = (node.id, name)
+            is_data = node.kind is NodeKind.DATA and name == "io"
+            yield msgspec.structs.replace(
+                one,
+                default=one.value,
+                type=self._types.get(key, one.type),
+                encoding=node.encoding if is_data else self._encodings.get(key, one.encoding),
+            )
 
 
 def _encoding(data: DraftNode, app: DraftNode, link: DraftLink) -> str:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from dropflow.apps.parameters import COMMON_APP
-from dropflow.builder.draft import DraftField, DraftNode, type_name
+from dropflow.builder.draft import DraftNode, type_name
 from dropflow.builder.handles import (
     ANY,
     CarriedValue,
@@ -502,7 +502,7 @@ def _connect_value(
     elif isinstance(value, GroupedData):
         _refuse_other_type(graph, node, name, value.annotation, wanted)
         node.set("group_start", value=True)
-        node.fields.setdefault(name, DraftField(name, type="Object", usage="InputPort")).description = _GROUP
+        node.field(name, type="Object", usage="InputPort", description=_GROUP)
         value.is_used = True
     elif isinstance(value, Formula):
         node.set(name, value.text, value.type, kind="ApplicationArgument")

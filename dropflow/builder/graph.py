@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
 from dropflow import public
 from dropflow.api.patience import PATIENCE, PatientClient
-from dropflow.builder.draft import DraftLink, DraftNode, ojs_bytes, v4_bytes
+from dropflow.builder.draft import DraftLink, DraftNode, logical_graph
 from dropflow.builder.functions import OPEN_GRAPHS, as_app
 from dropflow.builder.handles import ANY, CarriedValue, Data, Formula, GroupedData, list_of, plain
 from dropflow.builder.nodes import COMMAND, GraphNodes
@@ -17,6 +17,9 @@ from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.notebook import problems_html
 from dropflow.problems import Problem
+from translator.formats import Family
+from translator.formats.dump import dumped
+from translator.logical import NodeKind, Role
 from translator.pipeline import Translation
 
 __all__ = [
@@ -141,11 +144,13 @@ class MknContent:
 
     def enter(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
         """Call a function on M inputs, and return its result, which all K copies get."""
-        return self._graph.call_embedded(self._node, "input", as_app(function), args, kwargs, inside=self._node)
+        return self._graph.call_embedded(self._node, Role.INPUT, as_app(function), args, kwargs, inside=self._node)
 
     def leave(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
         """Call a function on what the K copies wrote, and return its result, for use after the construct."""
-        return self._graph.call_embedded(self._node, "output", as_app(function), args, kwargs, inside=self._node.inside)
+        return self._graph.call_embedded(
+            self._node, Role.OUTPUT, as_app(function), args, kwargs, inside=self._node.inside
+        )
 
 
 # Constructs of a graph: each is opened by ``with``. `dropflow.builder.graph.Graph` has these methods.
@@ -237,7 +242,7 @@ class GraphBlocks(GraphNodes):
         """
         with self.drawing.undone_on_error():
             node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
-            app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role="input")
+            app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role=Role.INPUT)
             app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
             app.set("input_error_threshold", plain(tolerate), "Float")
             self.link(data, app, "value")
@@ -283,7 +288,7 @@ class GraphBlocks(GraphNodes):
                 raise UsageError(f"{data.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}")
         with self.drawing.undone_on_error():
             node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
-            app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role="input")
+            app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
             self.link(data, app, "input")
         found = GroupedData(self, node, list_of(data.annotation))
         with self._open(node):
@@ -352,7 +357,7 @@ class GraphBlocks(GraphNodes):
         node = self._construct(name, "MKN", **numbers)
         with self._open(node):
             yield MknContent(self, node)
-        if "input" not in self.drawing.apps_of(node):
+        if Role.INPUT not in self.drawing.apps_of(node):
             raise UsageError(
                 f"{name!r} has no input application", where=self.name, hint="call mkn.enter(function, data)"
             )
@@ -383,7 +388,7 @@ class GraphBlocks(GraphNodes):
         """
         with self.drawing.undone_on_error():
             node = self._construct(name, "Service")
-            app, _ = self._component_node(COMMAND, f"{name} command", inside=node.inside, owner=node, role="input")
+            app, _ = self._component_node(COMMAND, f"{name} command", inside=node.inside, owner=node, role=Role.INPUT)
             app.set("command", command)
             if ready:
                 app.set("ready", ready)
@@ -438,7 +443,7 @@ class GraphBlocks(GraphNodes):
         with self.drawing.undone_on_error():
             node = self._construct(name, "Scatter", **fields)
             if data is not None:
-                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role="input")
+                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
                 app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
                 app.set("each", each, kind="ApplicationArgument")
                 self.link(data, app, "array_in")
@@ -450,7 +455,7 @@ class GraphBlocks(GraphNodes):
             yield found
 
     def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
-        node = self._node(name, category, "construct")
+        node = self._node(name, category, NodeKind.CONSTRUCT)
         for field, value in fields.items():
             node.set(
                 field,
@@ -539,8 +544,8 @@ class Graph(GraphBlocks):
         """
         if schema not in ("OJS", "V4"):
             raise UsageError(f"EAGLE has no schema {schema!r}", hint="use OJS or V4")
-        write = v4_bytes if schema == "V4" else ojs_bytes
-        return write(self.drawing, self.description)
+        family = Family.V4 if schema == "V4" else Family.OJS_ID
+        return dumped(logical_graph(self.drawing, self.description), family)
 
     def save(self, path: str | os.PathLike[str], *, schema: Literal["OJS", "V4"] = "OJS") -> Path:
         """Write the graph to a file, which EAGLE opens and every command of dropflow takes, and return its path.

@@ -13,13 +13,14 @@ from typing import Any
 from dropflow.apps.api import App
 from dropflow.apps.parameters import COMMON_APP
 from dropflow.apps.registry import app_class
-from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftField, DraftGraph, DraftLink, DraftNode, type_name
+from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, type_name
 from dropflow.builder.functions import AppFunction, as_app, connect, connect_inputs, pickled_text
 from dropflow.builder.handles import ANY, Data, Formula, list_of, port_type, set_parameters
 from dropflow.data.memory import MEMORY
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
 from dropflow.graph.templates import Kind, Template
+from translator.logical import NodeKind, Role
 
 __all__ = ["GraphNodes"]
 
@@ -62,7 +63,7 @@ class GraphNodes:
         """
         made = as_app(function)
         with self.drawing.undone_on_error():
-            node = self._node(made.title, "PyFuncApp", "app")
+            node = self._node(made.title, "PyFuncApp", NodeKind.APP)
             self._fill_function(node, made)
             connect(self, node, made, args, kwargs)
             return self._outputs(node, made, inside=self._around)
@@ -111,7 +112,7 @@ class GraphNodes:
                     hint=f"write {{{one}}} where it is used",
                 )
         with self.drawing.undone_on_error():
-            node = self._node(name or command.split(maxsplit=1)[0].rpartition("/")[2], "BashShellApp", "app")
+            node = self._node(name or command.split(maxsplit=1)[0].rpartition("/")[2], "BashShellApp", NodeKind.APP)
             node.set("dropclass", COMMAND)
             node.set("command", command)
             set_parameters(node, _COMMON, dict(settings or {}))
@@ -177,7 +178,7 @@ class GraphNodes:
 
     def value_in(self, inside: DraftNode | None, value: Any, name: str) -> Data:
         """Return a value as data in a construct; see `value`."""
-        node = self.drawing.add(name, "Memory", "data", inside=inside)
+        node = self.drawing.add(name, "Memory", NodeKind.DATA, inside=inside)
         node.set("dropclass", MEMORY.dropclass)
         node.set("pydata", pickled_text(value), "Object", kind="ApplicationArgument")
         return Data(self, node, annotation=ANY if value is None else type(value))
@@ -201,7 +202,7 @@ class GraphNodes:
         """
         given = str(path)
         whole = given if "{" in given else str(Path(given).absolute())
-        node = self._node(name or Path(given).name, "File", "data")
+        node = self._node(name or Path(given).name, "File", NodeKind.DATA)
         found = Data(self, node).save(whole, encoding=encoding)
         found.set(check_filepath_exists=True)
         return found
@@ -254,7 +255,7 @@ class GraphNodes:
             raise UsageError(
                 f"the parameter {name!r} is {value!r}, expected one of {', '.join(options)}", where=self.name
             )
-        holder.fields[name] = DraftField(
+        holder.field(
             name,
             value=value,
             type=chosen,
@@ -285,7 +286,7 @@ class GraphNodes:
     ) -> Data:
         """Add data that an application writes at a port."""
         title = node.name if port in ("output", "result") else f"{node.name} {port}"
-        made = self.drawing.add(f"{title} data", "Memory", "data", inside=inside)
+        made = self.drawing.add(f"{title} data", "Memory", NodeKind.DATA, inside=inside)
         made.set("dropclass", MEMORY.dropclass)
         made.encoding = encoding
         made.port("io", "InputOutput")
@@ -303,12 +304,12 @@ class GraphNodes:
             # A gather of all copies has one list, and is not collected again: the number of copies may be a parameter.
             is_one = all(one.fields["num_of_inputs"].value == 0 for one in left)
             return data.annotation if is_one else ANY
-        return list_of(data.annotation) if several or node.role == "output" else data.annotation
+        return list_of(data.annotation) if several or node.role is Role.OUTPUT else data.annotation
 
     def call_embedded(
         self,
         construct: DraftNode,
-        role: str,
+        role: Role,
         function: AppFunction[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -322,20 +323,20 @@ class GraphNodes:
             )
         with self.drawing.undone_on_error():
             node = self.drawing.add(
-                function.title, "PyFuncApp", "app", inside=construct.inside, owner=construct, role=role
+                function.title, "PyFuncApp", NodeKind.APP, inside=construct.inside, owner=construct, role=role
             )
             self._fill_function(node, function)
             connect(self, node, function, args, kwargs)
             port = _output_port(node)
             returned = function.returned
-            is_list = construct.category == "MKN" and role == "output"
+            is_list = construct.category == "MKN" and role is Role.OUTPUT
             return self.output(node, port, list_of(returned) if is_list else returned, inside=inside)
 
     @property
     def _around(self) -> DraftNode | None:
         return self.inside[-1] if self.inside else None
 
-    def _node(self, name: str, category: str, kind: Any) -> DraftNode:
+    def _node(self, name: str, category: str, kind: NodeKind) -> DraftNode:
         return self.drawing.add(name, category, kind, inside=self._around)
 
     def _fill_function(self, node: DraftNode, function: AppFunction[..., Any]) -> None:
@@ -365,7 +366,7 @@ class GraphNodes:
         *,
         inside: DraftNode | None,
         owner: DraftNode | None = None,
-        role: str = "",
+        role: Role = Role.NONE,
     ) -> tuple[DraftNode, Component]:
         found = component if isinstance(component, type) else None
         dropclass = f"{found.__module__}.{found.__qualname__}" if found is not None else str(component)
@@ -378,16 +379,16 @@ class GraphNodes:
                 where=self.name,
                 hint="decorate the class with dropflow.component",
             )
-        node = self.drawing.add(name or known.name, known.category, "app", inside=inside, owner=owner, role=role)
+        node = self.drawing.add(name or known.name, known.category, NodeKind.APP, inside=inside, owner=owner, role=role)
         node.description = known.description
         node.set("dropclass", dropclass if isinstance(component, str) else known.dropclass)
         return node, known
 
     def _globals(self) -> DraftNode:
         for node in self.drawing.nodes:
-            if node.kind == "globals":
+            if node.kind is NodeKind.GLOBALS:
                 return node
-        made = self.drawing.add("Parameters", "GlobalVariables", "globals", inside=None)
+        made = self.drawing.add("Parameters", "GlobalVariables", NodeKind.GLOBALS, inside=None)
         made.description = "The parameters of the graph."
         return made
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palettes.eagle import WantedPlace, circles
+from dropflow.builder.draft import WantedPlace, circles
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from dropflow.version import __version__
 from translator.formats.detect import Family
 from translator.formats.vocabulary import KINDS
 from translator.logical import Configuration, Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 
-__all__ = ["dump"]
+__all__ = ["dump", "dumped"]
 
 Json = dict[str, Any]
 
@@ -72,6 +74,11 @@ def dump(graph: LogicalGraph, family: Family = Family.OJS_ID) -> Json:
         "linkDataArray": [_ojs_link(graph, link) for link in graph.links],
         "visualDataArray": [],
     }
+
+
+def dumped(graph: LogicalGraph, family: Family = Family.OJS_ID) -> bytes:
+    """Return the bytes of the document of a graph, indented so that changes can be reviewed; see `dump`."""
+    return msgspec.json.format(msgspec.json.encode(dump(graph, family)), indent=1) + b"\n"
 
 
 def _about(graph: LogicalGraph, family: Family) -> Json:
