@@ -118,7 +118,7 @@ def cluster(home: Path) -> Iterator[Running]:
             ("sky", "imaging.graph"),
             ("strict", "error-threshold.graph", "--set", "Collect.input_error_threshold=10"),
         ):
-            run(home, "submit", ROOT / "examples" / graph, *settings, "--session", session, "--wait")
+            run(home, "submit", ROOT / "examples" / graph, *settings, "--name", session, "--wait")
         yield up
 
 

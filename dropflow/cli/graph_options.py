@@ -31,10 +31,7 @@ __all__ = [
     "continue_session",
     "is_directory",
     "is_url",
-    "machines_and_parts",
-    "machines_option",
     "nodes_of_manager",
-    "note_problems",
     "planning_options",
     "session_options",
     "submission_options",
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from translator.options import PartitionOptions
     from translator.plan.live_machines import LiveMachines
-    from translator.plan.machines import Machines
 
 
 _NO_OPTIONS = ("profiles", "steering", "is_given")
@@ -62,14 +58,6 @@ algorithm_option = click.option(
     show_default=True,
     metavar="NAME",
     help="auto, metis, kahypar, breadth_first, sarkar, min_parts, heft, lookahead, peft, blocks or none.",
-)
-
-machines_option = click.option(
-    "--nodes",
-    "machines",
-    metavar="FILE.toml|URL",
-    help="The machines to plan for: described in a file, or those of the manager at URL with their load now; equal "
-    "nodes of one core by default.",
 )
 
 
@@ -95,7 +83,7 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return a graph with what earlier runs have measured; sessions are those of `manager`."""
         if not self.profiles:
             return graph
-        from dropflow.cli.unroll import measured_by
+        from dropflow.cli.times import measured_by
         from translator.plan.measured import with_measured_nodes
 
         where = environment_connection() if manager is None else manager
@@ -162,7 +150,7 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="RUN",
         help="Plan with the times and sizes that RUN has measured, not with those of GRAPH: the directory of a run, a "
-        "session of a manager, or a file of dropflow profile; repeatable.",
+        "session of a manager, or a file of measurements (dropflow times -o FILE.npz); repeatable.",
     )
     @functools.wraps(function)
     def command(
@@ -189,30 +177,6 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments, choice=choice, **given)
 
     return algorithm_option(command)
-
-
-def machines_and_parts(output: "CommandOutput", source: str | None, parts: int | None) -> tuple["Machines | None", int]:
-    """Return the machines of a file or a manager, if one is named, and the number of parts: one for each by default.
-
-    Notes tell which nodes of the manager are left out.
-
-    Raises
-    ------
-    UsageError
-        Neither machines nor a number of parts are given, or no node of the manager is alive.
-    """
-    from dropflow.errors import UsageError
-    from translator.plan.machines import read_machines
-
-    if source is None:
-        if parts is None:
-            raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
-        return None, parts
-    if is_url(source):
-        found = nodes_of_manager(output, source)
-        return found.machines(len(found.nodes) if parts is None else parts), parts or len(found.nodes)
-    machines = read_machines(Path(source))
-    return machines, len(machines.nodes) if parts is None else parts
 
 
 def environment_connection() -> ConnectionOptions:
@@ -260,16 +224,6 @@ def usable_nodes(output: "CommandOutput", client: "Client") -> "LiveMachines":
         hint = "start one; 'dropflow nodes' and 'dropflow doctor' show the nodes that the manager knows"
         raise UsageError("no node is alive at this manager", where=client.url, hint=hint)
     return found
-
-
-def note_problems(
-    output: "CommandOutput", graph: "PhysicalGraph", options: "PartitionOptions", machines: "Machines | None"
-) -> None:
-    """Print the warnings about a plan that is made nevertheless."""
-    from dropflow.cli.graph_files import note_warnings
-    from translator.plan.registry import check_partition
-
-    note_warnings(output, check_partition(graph, options, machines))
 
 
 # The options of a submission, which ``submit`` and ``clone`` share: how a session runs.
@@ -356,7 +310,7 @@ if TYPE_CHECKING:
 
 
 _OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "grace")
-_OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing")
+_OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 
 def session_options(function: Callable[..., Exit]) -> Callable[..., Exit]:

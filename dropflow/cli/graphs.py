@@ -1,28 +1,42 @@
-"""``dropflow check``, ``convert``, ``preview`` and ``fill``: logical graphs before they are unrolled."""
+"""``dropflow check``, ``fill``, ``info`` and ``diff``: what is in graphs, and what is wrong with them."""
 
-import json
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import graph_argument, graphs, output_options, setting_options
+from dropflow.cli.option_types import (
+    ConnectionOptions,
+    connection_options,
+    graph_argument,
+    graphs,
+    output_options,
+    runs,
+    setting_options,
+)
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
-from dropflow.formatting import plural
+from dropflow.formatting import format_size, plural
 from dropflow.problems import Problem, Severity
+
+if TYPE_CHECKING:
+    from dropflow.graph.physical import PhysicalGraph
+    from dropflow.graph.templates import Template
+    from translator.fill_document import FilledGraph
+    from translator.logical import LogicalGraph
+    from translator.preview import GraphPreview, ParallelPhase
+    from translator.unroll import UnrollPlan
 
 __all__ = [
     "check_command",
-    "convert_command",
+    "diff_command",
     "fill_command",
-    "preview_command",
+    "info_command",
 ]
 
 
@@ -131,60 +145,6 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple[FixReply, ...], str
     return file, tuple(FixReply(code=one.code, where=one.where, text=one.text) for one in fixes), "\n".join(lines)
 
 
-# ``dropflow convert``: write a logical graph in the family of files that EAGLE uses today.
-
-
-class ConvertReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The families of a graph before and after, and its file."""
-
-    ok: bool
-    format: str
-    to: str
-    file: str = ""
-    problems: tuple[Problem, ...] = ()
-
-    def lines(self) -> Iterator[str]:
-        """What was written, or why nothing was."""
-        yield from problem_lines(self.problems, least=Severity.WARNING)
-        yield f"wrote {self.file}: {self.format} became {self.to}" if self.ok else "cannot be converted"
-
-
-@click.command("convert")
-@output_options
-@click.argument("graph", metavar="GRAPH", shell_complete=graphs)
-@click.option(
-    "--to", "family", type=click.Choice(["OJS-id", "V4"]), default="OJS-id", show_default=True, help="The family."
-)
-@click.option("-o", "target", metavar="FILE", help="Write the graph to FILE; by default to standard output.")
-def convert_command(output: CommandOutput, *, graph: str, family: str, target: str | None) -> Exit:
-    """Write GRAPH, a logical graph of any family, in a current one.
-
-    The result is the same graph: nodes, fields, edges and configurations. Layout, colours and provenance are not kept.
-    """
-    from dropflow.cli.graph_files import replace_file
-    from translator.formats.detect import Family
-    from translator.formats.dump import dump
-    from translator.formats.load import read_logical
-    from translator.formats.read_file import read_file
-
-    data = sys.stdin.buffer.read() if graph == "-" else read_file(Path(graph))
-    reading = read_logical(data, name="stdin" if graph == "-" else Path(graph).stem)
-    fatal = any(one.severity is Severity.ERROR for one in reading.problems)
-    if reading.graph is None or fatal:
-        output.error(ConvertReply(ok=False, format=reading.family.value, to=family, problems=reading.problems))
-        return Exit.BAD_INPUT
-    text = msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family(family))), indent=4) + b"\n"
-    if target in (None, "-"):
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
-        return Exit.FINISHED
-    replace_file(Path(str(target)), text)
-    output.answer(
-        ConvertReply(ok=True, format=reading.family.value, to=family, file=str(target), problems=reading.problems)
-    )
-    return Exit.FINISHED
-
-
 # ``dropflow fill``: make a logical graph from a template.
 
 
@@ -251,21 +211,18 @@ def _range(one: ParameterReply) -> str:
 @click.command("fill")
 @output_options
 @click.argument("template", metavar="TEMPLATE", shell_complete=graphs)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a parameter, or a field of a node (NODE.PARAM=VALUE). May be repeated.",
-)
-@click.option("--params", metavar="FILE", help="Values in a file: TOML or JSON. --set has priority.")
-@click.option("--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id.")
+@setting_options
 @click.option(
     "--sweep",
     "sweep",
     multiple=True,
     metavar="NAME=VALUE,VALUE...",
     help="Make one graph for each value; repeated, for each combination. Needs -o.",
+)
+@click.option(
+    "--family",
+    type=click.Choice(["OJS-id", "V4"]),
+    help="Write this family of files; without values, a template stays one. By default the family of TEMPLATE.",
 )
 @click.option(
     "-o",
@@ -278,10 +235,10 @@ def fill_command(
     output: CommandOutput,
     *,
     template: str,
-    settings: tuple[str, ...],
-    params: str | None,
     configuration: str | None,
+    settings: tuple[str, ...],
     sweep: tuple[str, ...],
+    family: str | None,
     target: str | None,
     listed: bool,
 ) -> Exit:
@@ -290,15 +247,16 @@ def fill_command(
     Parameters are the fields of GlobalVariables nodes, and placeholders such as {n} in numbers of nodes. The result is
     a logical graph without placeholders, which notes its template and values. Exit status 2 if a parameter has no
     value.
+
+    With --family and without values, TEMPLATE is written as another family of files, and means the same: nodes, fields,
+    edges and configurations. Layout, colours and provenance are not kept.
     """
     from dropflow.cli.graph_files import replace_file
     from dropflow.errors import UsageError
     from translator.fill_document import fill_document, sweeps
-    from translator.formats.read_file import read_file
     from translator.template import is_template
 
-    data = sys.stdin.buffer.read() if template == "-" else read_file(Path(template))
-    name = "stdin" if template == "-" else Path(template).stem
+    name, data = _read(template)
     try:
         runs = list(sweeps(sweep))
     except ValueError as error:
@@ -307,7 +265,8 @@ def fill_command(
         raise UsageError(
             "a sweep makes several graphs", hint="name their files with -o, for example -o 'run-{n}.graph'"
         )
-    given = _settings(settings, _read_params(params))
+    given = _settings(settings)
+    is_filled = bool(given or configuration or sweep or not family)
     written: list[WrittenGraph] = []
     problems: list[Problem] = []
     found = fill_document(data, name=name, configuration=configuration, settings=given)
@@ -320,6 +279,8 @@ def fill_command(
     for values in runs:
         if values:
             found = fill_document(data, name=name, configuration=configuration, settings={**given, **values})
+        if family:
+            found = _in_family(found, data, name, family, is_filled=is_filled)
         problems += [one for one in found.problems if one not in problems]
         if not found.document:
             break
@@ -329,7 +290,7 @@ def fill_command(
             return Exit.FINISHED
         file = _name(str(target), values)
         replace_file(Path(file), found.document)
-        written.append(WrittenGraph(file=file, values=found.note.values))
+        written.append(WrittenGraph(file=file, values=found.note.values if is_filled else {}))
     ok = bool(found.document)
     reply = FillReply(
         ok=ok,
@@ -342,10 +303,32 @@ def fill_command(
     return Exit.FINISHED if ok else Exit.BAD_INPUT
 
 
-def _settings(texts: tuple[str, ...], params: Mapping[str, Any]) -> dict[str, Any]:
+def _read(file: str) -> tuple[str, bytes]:
+    """Return the name of a graph, and what is in its file."""
+    from translator.formats.read_file import read_file
+
+    return ("stdin", sys.stdin.buffer.read()) if file == "-" else (Path(file).stem, read_file(Path(file)))
+
+
+def _in_family(found: "FilledGraph", data: bytes, name: str, family: str, *, is_filled: bool) -> "FilledGraph":
+    """Return a filled graph, or TEMPLATE as it is, as a file of another family."""
+    from translator.formats.detect import Family
+    from translator.formats.dump import dump
+    from translator.formats.load import read_logical
+
+    if is_filled and not found.document:
+        return found
+    reading = read_logical(found.document if is_filled else data, name=name)
+    if reading.graph is None or any(one.severity is Severity.ERROR for one in reading.problems):
+        return msgspec.structs.replace(found, document=b"", problems=reading.problems)
+    document = msgspec.json.format(msgspec.json.encode(dump(reading.graph, Family(family))), indent=4) + b"\n"
+    return msgspec.structs.replace(found, document=document, problems=found.problems if is_filled else reading.problems)
+
+
+def _settings(texts: tuple[str, ...]) -> dict[str, Any]:
     from dropflow.errors import UsageError
 
-    given = dict(params)
+    given: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
@@ -354,35 +337,7 @@ def _settings(texts: tuple[str, ...], params: Mapping[str, Any]) -> dict[str, An
     return given
 
 
-def _read_params(file: str | None) -> dict[str, Any]:
-    """Return the values in a TOML or JSON file; names in tables are joined by dots."""
-    from dropflow.errors import BadFileError
-
-    if file is None:
-        return {}
-    path = Path(file)
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFileError(f"the parameters cannot be read: {error}", where=file) from error
-    except ValueError as error:
-        hint = "write TOML such as n = 4, or JSON with the suffix .json"
-        raise BadFileError(f"the parameters cannot be read: {error}", where=file, hint=hint) from error
-    if not isinstance(found, dict):
-        raise BadFileError("the parameters are not an object", where=file, hint='write for example {"n": 4}')
-    return dict(_flat(found, ""))
-
-
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _name(target: str, values: Mapping[str, str]) -> str:
+def _name(target: str, values: dict[str, str]) -> str:
     """Return the file for the values of a sweep: with them in place of placeholders, else before the suffix."""
     if not values:
         return target
@@ -396,88 +351,97 @@ def _name(target: str, values: Mapping[str, str]) -> str:
     return str(path.with_name(f"{path.stem}{added}{path.suffix}"))
 
 
-# ``dropflow preview``: what a logical graph will become, before it is unrolled.
+# ``dropflow info``: what is in a physical graph, and what a logical graph will become.
 
 _BARS = 20
 _WIDTH = 40
-_LARGEST = 8
 
 
-class PhaseReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which the same number of applications runs."""
-
-    start_s: float
-    end_s: float
-    running: int
-    cores: int
-
-
-class NodeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A logical node with its number of drops."""
+class NodeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical node and the number of its drops."""
 
     name: str
     category: str
+    component: str
+    shape: tuple[int, ...]
     drops: int
 
+    @classmethod
+    def of(cls, template: "Template", drops: int) -> "NodeCount":
+        """Return the record of a logical node."""
+        return cls(
+            name=template.name,
+            category=template.category,
+            component=template.component,
+            shape=template.shape,
+            drops=drops,
+        )
 
-class PreviewReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a graph will become, or why it cannot be translated.
 
-    `critical_path_s` is the least time of a session, and `phases` the degree of parallelism over time, both with as
-    many processors as can be used. They are empty if loops make the graph too large.
+class PhysicalInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What only a physical graph has: `edges` counts pairs of drops, and `connections` pairs of their ports."""
+
+    prefix: str
+    edges: int
+    parts: int
+    places: tuple[str, ...]
+    levels: int
+    critical_path: float
+    bytes: int
+    digest: str
+
+
+class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a graph: `physical` of a physical one, `preview` of a logical one.
+
+    The critical path of a preview is the least time of a session, and its phases are the degree of parallelism over
+    time, both with as many processors as can be used. They are empty if loops make the graph too large.
     """
 
-    ok: bool
+    ok: bool = True
     format: str
-    drops: int = 0
-    data_drops: int = 0
-    app_drops: int = 0
-    edges: int = 0
-    volume: float = 0.0
-    work_core_s: float = 0.0
-    critical_path_s: float | None = None
-    most_running: int = 0
-    most_cores: int = 0
-    mean_cores: float = 0.0
-    largest: tuple[NodeReply, ...] = ()
-    phases: tuple[PhaseReply, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    name: str
+    drops: int
+    data_drops: int
+    app_drops: int
+    connections: int
+    nodes: tuple[NodeCount, ...]
+    physical: PhysicalInfo | None = None
+    preview: "GraphPreview | None" = None
 
     def lines(self) -> Iterator[str]:
-        """The sizes, the largest nodes, and a bar for each part of the time."""
-        yield from problem_lines(self.problems, least=Severity.WARNING if self.ok else Severity.ERROR)
-        if not self.ok:
-            yield "cannot be translated"
-            return
-        yield f"{self.format} graph"
-        rows: list[tuple[str, object]] = [
-            ("drops", self.drops),
-            ("data drops", self.data_drops),
-            ("app drops", self.app_drops),
-            ("edges", self.edges),
-            ("data volume", self.volume),
-            ("work (core seconds)", self.work_core_s),
+        """Totals, one line per logical node, and of a logical graph a bar for each part of the time."""
+        yield f"{self.name} ({self.format})"
+        counts = f"{plural(self.drops, 'drop')} ({self.data_drops:,} data, {self.app_drops:,} applications)"
+        if self.physical is not None:
+            found = self.physical
+            yield f"  {counts}, {plural(found.edges, 'edge')}, {plural(found.levels, 'level')}"
+            where = f" on {', '.join(found.places)}" if found.places else ""
+            yield f"  {plural(found.parts, 'part')}{where}, critical path {found.critical_path:,.6g}"
+            yield f"  {format_size(found.bytes)} in memory, digest {found.digest[:16]}"
+        else:
+            yield f"  {counts}, {plural(self.connections, 'edge')}"
+        made = self.preview
+        if made is not None:
+            yield f"  data volume {made.volume:,.6g}, work {made.work:,.6g} core seconds"
+        if made is not None and made.critical_path is not None:
+            cores = f"at most {plural(made.most_cores, 'core')}, {made.mean_cores:,.4g} on average"
+            yield f"  critical path {made.critical_path:,.6g} s, {cores}"
+        rows = [
+            (node.name, node.category, " x ".join(map(str, node.shape)) or "1", node.drops, node.component)
+            for node in self.nodes
         ]
-        if self.critical_path_s is not None:
-            rows += [
-                ("critical path (seconds)", self.critical_path_s),
-                ("most applications at a time", self.most_running),
-                ("most cores at a time", self.most_cores),
-                ("cores on average", self.mean_cores),
-            ]
-        yield from columns(rows)
-        yield "most drops"
-        yield from columns([(one.name, one.category, one.drops) for one in self.largest])
-        if self.critical_path_s and self.phases:
+        yield from columns(rows, header=("node", "category", "shape", "drops", "component"))
+        if made is not None and made.critical_path and made.phases:
             yield "applications that run, by time in seconds"
-            yield from _bars(self.phases, self.critical_path_s)
+            yield from _bars(made.phases, made.critical_path)
 
 
-def _bars(phases: Sequence[PhaseReply], end: float) -> Iterator[str]:
+def _bars(phases: "Sequence[ParallelPhase]", end: float) -> Iterator[str]:
     """Yield a bar for each part of the time: the mean number of applications that run in it."""
     step = end / _BARS
     means = [
-        sum(max(min(one.end_s, at + step) - max(one.start_s, at), 0.0) * one.running for one in phases) / step
+        sum(max(min(one.end, at + step) - max(one.start, at), 0.0) * one.running for one in phases) / step
         for at in (number * step for number in range(_BARS))
     ]
     most = max(means) or 1.0
@@ -485,50 +449,159 @@ def _bars(phases: Sequence[PhaseReply], end: float) -> Iterator[str]:
         yield f"  {number * step:>12,.6g}  {'#' * round(mean / most * _WIDTH):<{_WIDTH}}  {mean:,.4g}"
 
 
-@click.command("preview")
+@click.command("info")
 @output_options
 @graph_argument
 @setting_options
-def preview_command(output: CommandOutput, *, graph: str, configuration: str | None, settings: tuple[str, ...]) -> Exit:
-    """Show what GRAPH will become: drops, edges, volumes, critical path, parallelism over time.
+def info_command(output: CommandOutput, *, graph: str, configuration: str | None, settings: tuple[str, ...]) -> Exit:
+    """Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.
 
+    Of a logical graph it shows what it will become: drops, edges, volumes, critical path and parallelism over time.
     Nothing is unrolled, so graphs that are too large for it can be shown, too. Times come from the execution times in
     the graph, with as many processors as can be used.
     """
-    from dropflow.cli.graph_files import examine_graph
-    from dropflow.errors import UsageError
+    from dropflow.cli.graph_files import examine_graph, note_warnings
+    from translator.pipeline import finish
+
+    found = examine_graph(graph, configuration=configuration, settings=settings)
+    errors = [one for one in found.problems if one.severity is Severity.ERROR]
+    if found.logical is None or found.plan is None or any(one.code != "LG120" for one in errors):
+        finish(found)  # raises if there are errors
+    note_warnings(output, found.problems)
+    if found.logical is None or found.plan is None:
+        output.answer(_physical_info(found.family, finish(found).graph))
+    else:
+        output.answer(_logical_info(found.family, found.logical, found.plan))
+    return Exit.FINISHED
+
+
+def _logical_info(family: str, graph: "LogicalGraph", planned: "UnrollPlan") -> InfoReply:
     from translator.preview import preview
 
-    found = examine_graph(graph, configuration=configuration, settings=settings, components=None)
-    errors = [one for one in found.problems if one.severity is Severity.ERROR]
-    fatal = [one for one in errors if one.code.startswith(("LG", "PG")) and one.code != "LG120"]
-    if found.logical is None and found.graph is not None:
-        raise UsageError("this is a physical graph", where=graph, hint="show it with: dropflow info")
-    if fatal or found.logical is None or found.plan is None:
-        output.error(PreviewReply(ok=False, format=found.family, problems=found.problems))
-        return Exit.BAD_INPUT
-    made = preview(found.logical, found.plan)
-    sizes = sorted(zip(found.plan.sizes, found.plan.templates, strict=True), key=lambda one: -one[0])[:_LARGEST]
-    output.answer(
-        PreviewReply(
-            ok=True,
-            format=found.family,
-            drops=made.drops,
-            data_drops=made.data_drops,
-            app_drops=made.app_drops,
-            edges=made.edges,
-            volume=made.volume,
-            work_core_s=made.work,
-            critical_path_s=made.critical_path,
-            most_running=made.most_running,
-            most_cores=made.most_cores,
-            mean_cores=made.mean_cores,
-            largest=tuple(NodeReply(name=one.name, category=one.category, drops=size) for size, one in sizes),
-            phases=tuple(
-                PhaseReply(start_s=one.start, end_s=one.end, running=one.running, cores=one.cores)
-                for one in made.phases
-            ),
-            problems=found.problems,
-        )
+    made = preview(graph, planned)
+    return InfoReply(
+        format=family,
+        name=graph.name,
+        drops=made.drops,
+        data_drops=made.data_drops,
+        app_drops=made.app_drops,
+        connections=made.edges,
+        nodes=tuple(
+            NodeCount.of(template, size) for template, size in zip(planned.templates, planned.sizes, strict=True)
+        ),
+        preview=made,
     )
-    return Exit.FINISHED
+
+
+def _physical_info(family: str, graph: "PhysicalGraph") -> InfoReply:
+    import numpy as np
+
+    from dropflow.cli.graph_files import count_drops
+    from dropflow.graph.codec import digest
+    from dropflow.graph.order import critical_path, levels
+
+    sizes = np.bincount(graph.template, minlength=len(graph.templates))
+    out = graph.successors
+    arrays = (graph.template, graph.instance, graph.part, out.ptr, out.neighbour, out.link)
+    counts = count_drops(graph)
+    return InfoReply(
+        format=family,
+        name=graph.name,
+        nodes=tuple(NodeCount.of(template, int(size)) for template, size in zip(graph.templates, sizes, strict=True)),
+        physical=PhysicalInfo(
+            prefix=graph.prefix,
+            edges=counts["edges"],
+            parts=graph.parts,
+            places=graph.places,
+            levels=int(levels(graph).max(initial=-1)) + 1,
+            critical_path=critical_path(graph).length,
+            bytes=sum(array.nbytes for array in arrays),
+            digest=digest(graph),
+        ),
+        drops=counts["drops"],
+        data_drops=counts["data_drops"],
+        app_drops=counts["app_drops"],
+        connections=counts["connections"],
+    )
+
+
+# ``dropflow diff``: the differences of two logical graphs in meaning, and of two runs or sessions.
+
+
+class DifferenceReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference: in words, and as values."""
+
+    change: str
+    what: str
+    where: str
+    old: Any = None
+    new: Any = None
+    text: str
+
+
+class DiffReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The differences of two graphs; `same` if there are none."""
+
+    ok: bool
+    same: bool
+    differences: tuple[DifferenceReply, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """One line for each difference."""
+        yield from problem_lines(self.problems, least=Severity.ERROR)
+        if not self.ok:
+            yield "cannot be compared"
+        elif self.same:
+            yield "the graphs mean the same"
+        else:
+            signs = {"added": "+", "removed": "-", "changed": "~"}
+            yield from (f"{signs[one.change]} {one.text}" for one in self.differences)
+            yield plural(len(self.differences), "difference")
+
+
+@click.command("diff")
+@output_options
+@click.argument("first", metavar="A", shell_complete=runs)
+@click.argument("second", metavar="B", shell_complete=runs)
+@click.option("--other-to", "other_url", metavar="URL", help="The manager of session B, if it is not that of A.")
+@connection_options
+def diff_command(
+    output: CommandOutput, *, manager: ConnectionOptions, first: str, second: str, other_url: str | None
+) -> Exit:
+    """Show what differs between A and B: two logical graphs, or two runs or sessions.
+
+    Files are logical graphs, which are compared in meaning: layout, the order of nodes, and old and new spellings make
+    no difference.
+
+    Directories of runs and sessions of a manager, which may be running, are compared by graph, parameters, versions,
+    plan, drops, times and failures. Ratios are B divided by A. 'same' at a level means the same components and links
+    (graph), also the same parameters, the same versions of dropflow and Python (software), and the same results by
+    size and checksum (contents).
+
+    Exit status 0 if the graphs mean the same, or the sessions ran the same graph with the same parameters; 1 if not; 2
+    if one of them cannot be read.
+    """
+    are_files = [name == "-" or Path(name).is_file() for name in (first, second)]
+    if not any(are_files):
+        from dropflow.cli.reports import compare
+
+        return compare(output, manager, first, second, other_url)
+    if not all(are_files):
+        from dropflow.errors import UsageError
+
+        raise UsageError(
+            f"{second if are_files[0] else first} is no file, and cannot be compared with a logical graph",
+            hint="give two files, or two directories or sessions",
+        )
+    from translator.differences import differences
+    from translator.formats.load import read_logical
+
+    before, after = (read_logical(data, name=name) for name, data in map(_read, (first, second)))
+    if before.graph is None or after.graph is None:
+        output.error(DiffReply(ok=False, same=False, problems=(*before.problems, *after.problems)))
+        return Exit.BAD_INPUT
+    found = differences(before.graph, after.graph)
+    replies = tuple(msgspec.convert(msgspec.to_builtins(one), DifferenceReply) for one in found)
+    output.answer(DiffReply(ok=True, same=not found, differences=replies))
+    return Exit.FINISHED if not found else Exit.FAILED

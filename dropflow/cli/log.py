@@ -104,7 +104,7 @@ def log_command(
     node: str,
     last: int | None,
 ) -> Exit:
-    r"""Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.
+    r"""Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP.
 
     DROP is a text id as reports show it, or the end of one if only one drop ends so. On a terminal, control characters
     are printed as \x1b; a file or another program gets the log of a drop as it is. With an option, its lines have

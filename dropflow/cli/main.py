@@ -14,97 +14,110 @@ from dropflow.version import __version__
 
 __all__ = ["commands", "load_command", "main"]
 
-_COMMANDS = {
-    "run": "Run GRAPH on this machine.",
-    "resume": "Continue RUN, which was killed, cancelled, or stopped at its walltime.",
-    "retry": "Run the failed drops of RUN again, after their cause was corrected.",
-    "check": "Report all problems of GRAPH.",
-    "diff": "Show the differences of two logical graphs A and B in meaning.",
-    "convert": "Write GRAPH, a logical graph of any family, in a current one.",
-    "preview": "Show what GRAPH will become: drops, edges, volumes, critical path, parallelism over time.",
-    "fill": "Fill the parameters of TEMPLATE, a logical graph, and write it.",
-    "unroll": "Unroll GRAPH into a physical graph.",
-    "partition": "Partition GRAPH and report how good the partition is.",
-    "translate": "Translate GRAPH: fill its parameters, check, unroll, partition and, with --nodes, place it.",
-    "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",
-    "map": "Place GRAPH on nodes: part k of it on the k-th node.",
-    "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
-    "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
-    "profile": "Show what the attempts of a run took: times, processor time, memory and bytes, by logical node.",
-    "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
-    "timeline": "Write when the attempts of RUN ran, on which worker: as a trace for Perfetto, or as a picture.",
-    "report": "Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.",
-    "compare": "Show what differs between two sessions: graph, parameters, versions, plan, drops, times and failures.",
-    "provenance": "Show what RUN computed, as a signature, or what DROP of it was made from.",
-    "submit": "Run GRAPH on the nodes of a manager.",
-    "clone": "Run the graph of SESSION again, in a new session, with other values and options.",
-    "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
-    "sessions": "List the sessions of a manager, the youngest first.",
-    "status": "Show SESSION as it is now: progress by logical node, and why drops failed.",
-    "watch": "Follow SESSION live until it is over, and report how it ended.",
-    "log": "Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP as it is.",
-    "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
-    "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
-    "pause": "Start nothing more of SESSION.",
-    "continue": "Continue SESSION after 'dropflow pause'.",
-    "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
-    "force-continue": "Have the nodes of SESSION that are left go on without a majority.",
-    "delete": "Remove SESSION and all of its files, also its results.",
-    "drain": "Have NODE give its sessions to their other nodes, and end.",
-    "nodes": "List the nodes at or below a manager, with their load.",
-    "doctor": "Check a manager, all managers below it, and the network between them.",
-    "up": "Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.",
-    "node": "Run the node manager of this host, until SIGINT or SIGTERM.",
-    "island": "Run a data island manager over nodes, until SIGINT or SIGTERM.",
-    "master": "Run a master manager over islands, until SIGINT or SIGTERM.",
-    "daemon": "Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.",
-    "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
-    "keys": "The cluster key, which all managers of a cluster share.",
-    "palette": "Palettes of components for EAGLE.",
-    "completion": "Print a script that completes commands in SHELL.",
-    "version": "Print the versions of dropflow, Python and the libraries.",
+_GROUPS = {
+    "Every day": {
+        "run": "Run GRAPH on this machine.",
+        "check": "Report all problems of GRAPH.",
+        "up": "Run a translator, a master, an island and nodes on this host, until SIGINT or SIGTERM.",
+        "submit": "Run GRAPH on the nodes of a manager.",
+        "watch": "Follow SESSION live until it is over, and report how it ended, or show it --once.",
+    },
+    "Graphs": {
+        "fill": "Fill the parameters of TEMPLATE, a logical graph, and write it.",
+        "info": "Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.",
+        "diff": "Show what differs between A and B: two logical graphs, or two runs or sessions.",
+        "translate": "Translate GRAPH: fill its parameters, check, unroll, partition and, with --nodes, place it.",
+        "unroll": "Unroll GRAPH into a physical graph.",
+        "partition": "Partition GRAPH and report how good the partition is.",
+        "map": "Place GRAPH on nodes: part k of it on the k-th node.",
+        "schedule": "Simulate how GRAPH runs on nodes, and write the timeline.",
+        "palette": "Palettes of components for EAGLE.",
+    },
+    "Sessions": {
+        "sessions": "List the sessions of a manager, the youngest first.",
+        "resume": "Continue RUN, which was paused, killed, cancelled, switched off, or stopped at its walltime.",
+        "retry": "Run the failed drops of RUN again, after their cause was corrected.",
+        "pause": "Start nothing more of SESSION.",
+        "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
+        "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
+        "log": "Print what drops of SESSION wrote to their logs, in the order of time, or the log of one DROP.",
+        "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
+        "delete": "Remove SESSION and all of its files, also its results.",
+    },
+    "Understand": {
+        "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
+        "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
+        "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
+    },
+    "Cluster": {
+        "node": "Run the node manager of this host, until SIGINT or SIGTERM.",
+        "island": "Run a data island manager over nodes, until SIGINT or SIGTERM.",
+        "master": "Run a master manager over islands, until SIGINT or SIGTERM.",
+        "daemon": "Run the daemon of this host, which starts and stops its other managers, until SIGINT or SIGTERM.",
+        "translator": "Run the translator service for EAGLE, until SIGINT or SIGTERM.",
+        "nodes": "List the nodes at or below a manager, with their load.",
+        "drain": "Have NODE give its sessions to their other nodes, and end.",
+        "doctor": "Check a manager, all managers below it, and the network between them.",
+        "keys": "The cluster key, which all managers of a cluster share.",
+    },
+    "Shell": {
+        "completion": "Print a script that completes commands in SHELL.",
+    },
 }
-"""The first sentence of the help of each command."""
+"""The commands below the headings of ``dropflow --help``, with the first sentence of the help of each."""
 
 _MODULES = {
     "run": ("run", "resume", "retry"),
-    "graphs": ("check", "convert", "preview", "fill"),
-    "info": ("diff", "info"),
-    "unroll": ("unroll",),
-    "plan": ("partition", "translate", "schedule", "map"),
+    "graphs": ("check", "fill", "info", "diff"),
+    "plan": ("translate", "unroll", "partition", "map", "schedule"),
     "explain": ("explain",),
-    "profile": ("profile",),
-    "times": ("times", "timeline"),
-    "looking": ("report", "compare", "provenance"),
-    "submit": ("submit", "clone"),
+    "times": ("times",),
+    "submit": ("submit",),
     "nodes": ("open", "nodes"),
-    "sessions": ("sessions", "drain"),
-    "cancel": ("status", "cancel", "pause", "continue", "rebalance", "force-continue", "delete"),
+    "sessions": ("sessions", "pause", "cancel", "rebalance", "delete", "drain"),
     "watch": ("watch",),
     "log": ("log",),
     "fetch": ("fetch",),
     "doctor": ("doctor",),
     "up": ("up",),
     "servers": ("node", "island", "master", "daemon", "translator"),
-    "misc": ("keys", "palette", "completion", "version"),
+    "misc": ("keys", "palette", "completion"),
 }
 """The commands of each module, where the command ``run`` is ``run_command``. A module is imported when its command
 runs."""
 
 _MODULE_OF = {command: module for module, commands in _MODULES.items() for command in commands}
 
+_LIBRARIES = (
+    *("bottle", "click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "pyzmq", "rich"),
+    *("rustworkx", "waitress", "zeroconf"),
+)
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def load_command(name: str) -> click.Command:
     """Import the module of a command and return the command."""
     module = import_module(f"dropflow.cli.{_MODULE_OF[name]}")
-    command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
+    command: click.Command = getattr(module, f"{name}_command")
     return command
 
 
 class _Commands(click.Group):
-    """A group that lists commands without importing their modules."""
+    """A group that lists commands below headings, without importing their modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading."""
+        del ctx
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for heading, listed in _GROUPS.items():
+            rows = [(name, self.commands[name].get_short_help_str(limit)) for name in listed]
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=max(map(len, self.commands)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -115,13 +128,34 @@ class _Commands(click.Group):
         return name, command, others
 
 
+def _print_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001
+    """Print the versions of dropflow, Python and the libraries."""
+    if not is_wanted or context.resilient_parsing:
+        return
+    import platform
+    from importlib import metadata
+
+    click.echo(f"dropflow {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    for name in _LIBRARIES:
+        click.echo(f"  {name:<10}  {metadata.version(name)}")
+    context.exit()
+
+
 @click.group(
     "dropflow",
     cls=_Commands,
-    commands={name: click.Command(name, help=summary) for name, summary in _COMMANDS.items()},
+    commands={name: click.Command(name, help=text) for listed in _GROUPS.values() for name, text in listed.items()},
     context_settings=_SETTINGS,
 )
-@click.version_option(__version__, "-V", "--version", message="%(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of dropflow, Python and the libraries, and end.",
+)
 @click.pass_obj
 def commands(begin: Callable[[], None] | None) -> None:
     """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.

@@ -1,4 +1,4 @@
-"""``dropflow keys``, ``palette``, ``completion``, ``version``, ``open`` and ``nodes``."""
+"""``dropflow keys``, ``palette`` and ``completion``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +10,12 @@ import msgspec
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import output_options
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns
 from dropflow.formatting import plural
-from dropflow.version import __version__
 
 __all__ = [
     "completion_command",
     "keys_command",
     "palette_command",
-    "version_command",
 ]
 
 
@@ -241,45 +238,4 @@ def completion_command(output: CommandOutput, *, shell: str) -> Exit:
     For fish:      dropflow completion fish > ~/.config/fish/completions/dropflow.fish
     """
     output.answer(CompletionReply(shell=shell, script=_SCRIPTS[shell]))
-    return Exit.FINISHED
-
-
-# ``dropflow version``: the versions of dropflow, Python and the libraries.
-
-_LIBRARIES = (
-    *("bottle", "click", "cloudpickle", "jsonschema", "msgspec", "numpy", "psutil", "pymetis", "pyzmq", "rich"),
-    *("rustworkx", "waitress", "zeroconf"),
-)
-
-
-class VersionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The versions of dropflow, Python and the libraries."""
-
-    ok: bool = True
-    dropflow: str
-    python: str
-    platform: str
-    libraries: dict[str, str]
-
-    def lines(self) -> Iterator[str]:
-        """One line each."""
-        yield f"dropflow {self.dropflow}, Python {self.python}, {self.platform}"
-        yield from columns(list(self.libraries.items()))
-
-
-@click.command("version")
-@output_options
-def version_command(output: CommandOutput) -> Exit:
-    """Print the versions of dropflow, Python and the libraries."""
-    import platform
-    from importlib import metadata
-
-    output.answer(
-        VersionReply(
-            dropflow=__version__,
-            python=platform.python_version(),
-            platform=f"{platform.system()} {platform.machine()}",
-            libraries={name: metadata.version(name) for name in _LIBRARIES},
-        )
-    )
     return Exit.FINISHED

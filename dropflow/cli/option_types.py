@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from dropflow.api.patience import PATIENCE
 from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
-from dropflow.errors import BadParameterError
+from dropflow.errors import BadFileError, BadParameterError
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
@@ -308,18 +308,60 @@ GraphFormat = Literal["dfg", "json", "dot", "graphml", "csv"]
 
 
 def setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that set parameters of a logical graph."""
-    function = click.option(
-        "--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id."
-    )(function)
-    return click.option(
+    """Add the options that give values to the parameters of a logical graph.
+
+    The command gets the name of a configuration, and all values as `settings`, of texts NAME=VALUE.
+    """
+
+    @click.option(
         "--set",
         "settings",
         multiple=True,
-        metavar="NODE.PARAM=VALUE",
+        metavar="[NODE.]PARAM=VALUE",
         shell_complete=settings,
-        help="Set a parameter of a node (by name or id). May be repeated.",
-    )(function)
+        help="Set a parameter of the graph, or of a node (by name or id). May be repeated.",
+    )
+    @click.option("--params", metavar="FILE", help="Values in a file: TOML or JSON. --set has priority.")
+    @click.option(
+        "--config", "configuration", metavar="NAME", help="Use the graph's configuration with this name or id."
+    )
+    @functools.wraps(function)
+    def command(*arguments: Any, settings: tuple[str, ...], params: str | None, **given: Any) -> Any:
+        if params is None:
+            return function(*arguments, settings=settings, **given)
+        from dropflow.graph.notes import with_more_settings
+
+        values = with_more_settings(_read_params(params), settings)
+        return function(*arguments, settings=values, **given)
+
+    return command
+
+
+def _read_params(file: str) -> tuple[str, ...]:
+    """Return the values in a TOML or JSON file as settings; names in tables are joined by dots."""
+    import json
+    import tomllib
+
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFileError(f"the parameters cannot be read: {error}", where=file) from error
+    except ValueError as error:
+        hint = "write TOML such as n = 4, or JSON with the suffix .json"
+        raise BadFileError(f"the parameters cannot be read: {error}", where=file, hint=hint) from error
+    if not isinstance(found, dict):
+        raise BadFileError("the parameters are not an object", where=file, hint='write for example {"n": 4}')
+    return tuple(_flat(found, ""))
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
 
 def _runner(context: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -1,27 +1,26 @@
-"""``dropflow partition``, ``translate``, ``schedule`` and ``map``: plans of a graph."""
+"""``dropflow unroll``, ``partition``, ``map``, ``schedule`` and ``translate``: from a graph to its plan.
 
+The last four are stages of one function, `_planned`, and have one set of options, a `PlanOrder`.
+"""
+
+import functools
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.graph_options import (
-    PlanningChoice,
-    is_url,
-    machines_and_parts,
-    machines_option,
-    note_problems,
-    planning_options,
-)
+from dropflow.cli.graph_options import PlanningChoice, is_url, nodes_of_manager, planning_options
 from dropflow.cli.option_types import (
     GraphFormat,
     form_option,
+    fuse_option,
     graph_argument,
     output_options,
     prefix_option,
@@ -30,26 +29,276 @@ from dropflow.cli.option_types import (
 )
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns
-from dropflow.cli.times import check_targets, replacing
+from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.formatting import plural
+from dropflow.problems import Problem, Severity
+
+if TYPE_CHECKING:
+    from dropflow.graph.physical import PhysicalGraph
+    from translator.options import PartitionOptions
+    from translator.plan.machines import Machines
+    from translator.plan.move_bound import Verdict
 
 __all__ = [
-    "PartitionReply",
-    "PlansReply",
-    "detailed",
-    "graph_to_plan",
     "map_command",
     "partition_command",
-    "reply_of",
     "schedule_command",
     "translate_command",
+    "unroll_command",
 ]
 
 
-# The answers of commands that plan.
+class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of an unrolled graph, or why it cannot be unrolled.
 
-if TYPE_CHECKING:
-    from translator.plan.move_bound import Verdict
+    `edges` counts pairs of drops that are joined, `connections` counts their ports too: two drops that are joined at
+    two ports are one edge and two connections. `graph` is the graph itself, unless it went elsewhere.
+    """
+
+    ok: bool
+    format: str
+    drops: int = 0
+    data_drops: int = 0
+    app_drops: int = 0
+    edges: int = 0
+    connections: int = 0
+    problems: tuple[Problem, ...] = ()
+    graph: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+
+    def lines(self) -> Iterator[str]:
+        """The counts, after warnings; or the problems."""
+        if not self.ok:
+            yield from problem_lines(self.problems)
+            yield "cannot be translated"
+            return
+        yield from problem_lines(self.problems, least=Severity.WARNING)
+        yield f"{self.format} graph"
+        yield from columns(
+            [
+                ("drops", self.drops),
+                ("data drops", self.data_drops),
+                ("app drops", self.app_drops),
+                ("edges", self.edges),
+            ]
+        )
+
+
+@click.command("unroll")
+@output_options
+@graph_argument
+@setting_options
+@prefix_option
+@target_option
+@form_option
+@fuse_option
+@click.option("--summary", is_flag=True, help="Answer with the counts of drops and edges instead of the graph.")
+def unroll_command(
+    output: CommandOutput,
+    *,
+    graph: str,
+    configuration: str | None,
+    settings: tuple[str, ...],
+    prefix: str,
+    target: str | None,
+    form: GraphFormat | None,
+    no_fuse: bool,
+    summary: bool,
+) -> Exit:
+    """Unroll GRAPH into a physical graph.
+
+    The physical graph goes to FILE, or to standard output where no file is named. With --summary, or with a file, the
+    answer is how many drops and edges it has. With --output json and without -o, the answer has the counts and the
+    graph; -o - prints the graph alone. What cannot run on this host is a warning, as for check.
+    """
+    from dropflow.cli.graph_files import (
+        as_problems,
+        count_drops,
+        examine_graph,
+        graph_for_answer,
+        graph_target,
+        note_warnings,
+    )
+    from dropflow.errors import UsageError
+    from dropflow.graph.physical import without_fusion
+    from translator.pipeline import finish
+
+    inside = target is None and not summary and output.kind is OutputKind.JSON
+    if target is None and not summary:
+        target = "-"
+    written = None if target is None else graph_target(target, form)
+    if no_fuse and written is not None and written.form != "dfg":
+        raise UsageError(
+            f"{written.form} files have no place for --no-fuse",
+            hint="write a .dfg file, or use --no-fuse of run or submit",
+        )
+    family = ""
+    try:
+        found = examine_graph(
+            graph,
+            configuration=configuration,
+            settings=settings,
+            prefix=prefix,
+        )
+        family = found.family
+        done = finish(found)
+    except UsageError as error:
+        output.error(UnrollReply(ok=False, format=family, problems=as_problems(error)))
+        return Exit.BAD_INPUT
+    made = without_fusion(done.graph) if no_fuse else done.graph
+    if written is not None and not inside:
+        written.write(made)
+        if written.is_standard_output:
+            note_warnings(output, done.problems)
+            return Exit.FINISHED
+    shown = graph_for_answer(made, form) if inside else msgspec.UNSET
+    counts = count_drops(done.graph)
+    output.answer(UnrollReply(ok=True, format=done.family, problems=done.problems, graph=shown, **counts))
+    return Exit.FINISHED
+
+
+# The plans of a graph.
+
+
+class PlanOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be planned, and how, as the options of a command say."""
+
+    graph: str
+    configuration: str | None
+    settings: tuple[str, ...]
+    prefix: str
+    parts: int | None
+    choice: PlanningChoice
+    nodes: str | None
+
+
+def _plan_options(function: Callable[..., Exit]) -> Callable[..., Exit]:
+    """Add GRAPH and the options of a plan; the command gets them as one `PlanOrder`."""
+
+    @graph_argument
+    @setting_options
+    @prefix_option
+    @click.option(
+        "-k",
+        "-n",
+        "--parts",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of parts; by default one for each node of --nodes.",
+    )
+    @planning_options
+    @click.option(
+        "--nodes",
+        metavar="FILE.toml|URL|NODE,NODE...",
+        help="The nodes to plan for: described in a file, or those of the manager at URL with their load now, or names "
+        "of equal nodes of one core.",
+    )
+    @functools.wraps(function)
+    def command(*arguments: Any, **given: Any) -> Exit:
+        order = PlanOrder(**{name: given.pop(name) for name in PlanOrder.__struct_fields__})
+        return function(*arguments, order=order, **given)
+
+    return command
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A planned graph: by which algorithm, why, in how many seconds, and for which machines and names of nodes."""
+
+    graph: "PhysicalGraph"
+    options: "PartitionOptions"
+    machines: "Machines | None"
+    names: tuple[str, ...]
+    algorithm: str = "an earlier command"
+    note: str = ""
+    seconds: float = 0.0
+
+    def placed(self) -> "_Plan":
+        """Return the plan with part k on the k-th node."""
+        from translator.placement import place
+
+        return replace(self, graph=place(self.graph, self.names))
+
+    def verdict(self) -> "Verdict":
+        """Return how good it is."""
+        from translator.plan.move_bound import judge
+        from translator.plan.registry import machines_of_plan, promised_imbalance
+
+        machines = machines_of_plan(self.graph, self.options, self.machines)
+        return judge(self.graph, machines, imbalance=promised_imbalance(self.options))
+
+    def reply(self) -> "PartitionReply":
+        """Return the answer with all details."""
+        verdict = self.verdict()
+        reply = _detailed(_reply_of(self.algorithm, verdict, self.seconds), self.graph, verdict, self.note)
+        return msgspec.structs.replace(reply, places=self.graph.places) if self.graph.places else reply
+
+
+def _graph_to_plan(output: CommandOutput, order: PlanOrder) -> "PhysicalGraph":
+    """Return the physical graph of a file, with what earlier runs have measured.
+
+    What cannot run on this host is a warning, as the graph may run on other hosts.
+    """
+    from dropflow.cli.graph_files import note_warnings, read_graph
+
+    done = read_graph(order.graph, configuration=order.configuration, settings=order.settings, prefix=order.prefix)
+    note_warnings(output, done.problems)
+    return order.choice.measured(output, done.graph)
+
+
+def _nodes_of(
+    output: CommandOutput, source: str | None, parts: int | None
+) -> "tuple[Machines | None, tuple[str, ...], int]":
+    """Return the machines if they are described, the names of the nodes, and the number of parts: one for each node.
+
+    Notes tell which nodes of a manager are left out.
+
+    Raises
+    ------
+    UsageError
+        Neither nodes nor a number of parts are given, or no node of the manager is alive.
+    """
+    from dropflow.errors import UsageError
+    from translator.plan.machines import read_machines
+
+    if source is None:
+        if parts is None:
+            raise UsageError("the number of parts is missing", hint="give -k N, or describe machines with --nodes")
+        return None, (), parts
+    if is_url(source):
+        found = nodes_of_manager(output, source)
+        machines = found.machines(len(found.nodes) if parts is None else parts)
+    elif source.endswith(".toml") or Path(source).is_file():
+        machines = read_machines(Path(source))
+    else:
+        names = tuple(name.strip() for name in source.split(","))
+        return None, names, parts or len(names)
+    return machines, tuple(node.name for node in machines.nodes), parts or len(machines.nodes)
+
+
+def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int | None = None) -> _Plan:
+    """Return the plan of a graph; one that has parts may keep them. Warnings about the plan are notes.
+
+    Parameters
+    ----------
+    least : int, optional
+        Number of parts if neither parts nor nodes are given; without it, that is an error.
+    """
+    from dropflow.cli.graph_files import note_warnings
+    from translator.plan.registry import check_partition, plan
+
+    graph = _graph_to_plan(output, order)
+    is_kept = keep and graph.parts > 1
+    parts = order.parts if order.nodes else order.parts or (graph.parts if is_kept else least)
+    machines, names, count = _nodes_of(output, order.nodes, parts)
+    if is_kept:
+        options = order.choice.options(max(count, graph.parts))
+        return _Plan(graph, options, machines, names)
+    options = order.choice.options(count)
+    note_warnings(output, check_partition(graph, options, machines))
+    begun = time.perf_counter()
+    made = plan(graph, options, machines)
+    seconds = time.perf_counter() - begun
+    return _Plan(made.graph, options, machines, names, made.algorithm, made.note, seconds)
 
 
 _SHOWN_PARTS = 20
@@ -184,7 +433,7 @@ class PlansReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  {name}: {text}"
 
 
-def reply_of(algorithm: str, verdict: "Verdict", seconds: float) -> PartitionReply:
+def _reply_of(algorithm: str, verdict: "Verdict", seconds: float) -> PartitionReply:
     """Return the answer without details."""
     return PartitionReply(
         algorithm=algorithm,
@@ -200,97 +449,7 @@ def reply_of(algorithm: str, verdict: "Verdict", seconds: float) -> PartitionRep
     )
 
 
-if TYPE_CHECKING:
-    from dropflow.graph.physical import PhysicalGraph
-    from translator.plan.machines import Machines
-    from translator.plan.move_bound import Verdict
-
-
-@click.command("partition")
-@output_options
-@graph_argument
-@setting_options
-@prefix_option
-@click.option(
-    "-k",
-    "-n",
-    "--parts",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of parts; by default one for each node of --nodes.",
-)
-@planning_options
-@machines_option
-@click.option("--compare", is_flag=True, help="Show the plans of all algorithms side by side instead.")
-@click.option("--details", is_flag=True, help="Add loads, drops, memory and parallelism to the answer.")
-@target_option
-@form_option
-def partition_command(
-    output: CommandOutput,
-    *,
-    graph: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-    parts: int | None,
-    choice: PlanningChoice,
-    machines: str | None,
-    compare: bool,
-    details: bool,
-    target: str | None,
-    form: GraphFormat | None,
-) -> Exit:
-    """Partition GRAPH and report how good the partition is.
-
-    GRAPH is a logical graph, a physical graph (JSON or .dfg) or a workflow of WfCommons. Part k is planned for the k-th
-    node. The partitioned graph goes to FILE, with the priorities of its applications. With -o - it goes to standard
-    output, and takes the place of the answer.
-    """
-    from dropflow.cli.graph_files import graph_target
-    from dropflow.errors import UsageError
-    from translator.plan.move_bound import judge
-    from translator.plan.registry import machines_of_plan, plan, promised_imbalance
-
-    if compare and target is not None:
-        raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
-    written = None if target is None else graph_target(target, form)
-    where, count = machines_and_parts(output, machines, parts)
-    whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
-    options = choice.options(count)
-    if compare:
-        output.answer(_compared(whole, choice, where, count))
-        return Exit.FINISHED
-    note_problems(output, whole, options, where)
-    begun = time.perf_counter()
-    made = plan(whole, options, where)
-    seconds = time.perf_counter() - begun
-    if written is not None:
-        written.write(made.graph)
-        if written.is_standard_output:
-            return Exit.FINISHED
-    verdict = judge(made.graph, machines_of_plan(whole, options, where), imbalance=promised_imbalance(options))
-    reply = reply_of(made.algorithm, verdict, seconds)
-    output.answer(detailed(reply, made.graph, verdict, made.note) if details else _noted(output, reply, made.note))
-    return Exit.FINISHED
-
-
-def _noted(output: CommandOutput, reply: PartitionReply, note: str) -> PartitionReply:
-    """Return the answer, with the reason of `auto` for people."""
-    return msgspec.structs.replace(reply, note=note) if output.kind == "table" and note else reply
-
-
-def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> PlansReply:
-    """Return the plans of all algorithms."""
-    from translator.plan.registry import compared
-
-    plans = list(compared(graph, choice.options(parts), machines))
-    made = tuple(reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
-    return PlansReply(
-        ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
-    )
-
-
-def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", note: str) -> PartitionReply:
+def _detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", note: str) -> PartitionReply:
     """Return the answer with what is known about each part."""
     from translator.plan.quality import quality_of
 
@@ -317,164 +476,117 @@ def detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", 
     )
 
 
-def graph_to_plan(
+@click.command("partition")
+@output_options
+@_plan_options
+@click.option("--compare", is_flag=True, help="Show the plans of all algorithms side by side instead.")
+@click.option("--details", is_flag=True, help="Add loads, drops, memory and parallelism to the answer.")
+@target_option
+@form_option
+def partition_command(
     output: CommandOutput,
-    graph: str,
-    choice: PlanningChoice,
     *,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-) -> "PhysicalGraph":
-    """Return the physical graph of a file, with what earlier runs have measured.
+    order: PlanOrder,
+    compare: bool,
+    details: bool,
+    target: str | None,
+    form: GraphFormat | None,
+) -> Exit:
+    """Partition GRAPH and report how good the partition is.
 
-    What cannot run on this host is a warning, as the graph may run on other hosts.
+    GRAPH is a logical graph, a physical graph (JSON or .dfg) or a workflow of WfCommons. Part k is planned for the k-th
+    node. The partitioned graph goes to FILE, with the priorities of its applications. With -o - it goes to standard
+    output, and takes the place of the answer.
     """
-    from dropflow.cli.graph_files import note_warnings, read_graph
+    from dropflow.cli.graph_files import graph_target
+    from dropflow.errors import UsageError
 
-    done = read_graph(
-        graph,
-        configuration=configuration,
-        settings=settings,
-        prefix=prefix,
+    if compare and target is not None:
+        raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
+    written = None if target is None else graph_target(target, form)
+    if compare:
+        machines, _, count = _nodes_of(output, order.nodes, order.parts)
+        output.answer(_compared(_graph_to_plan(output, order), order.choice, machines, count))
+        return Exit.FINISHED
+    made = _planned(output, order, keep=False)
+    if written is not None:
+        written.write(made.graph)
+        if written.is_standard_output:
+            return Exit.FINISHED
+    if details:
+        output.answer(made.reply())
+        return Exit.FINISHED
+    reply = _reply_of(made.algorithm, made.verdict(), made.seconds)
+    # People get the reason of `auto` too.
+    is_noted = output.kind == "table" and bool(made.note)
+    output.answer(msgspec.structs.replace(reply, note=made.note) if is_noted else reply)
+    return Exit.FINISHED
+
+
+def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machines | None", parts: int) -> PlansReply:
+    """Return the plans of all algorithms."""
+    from translator.plan.registry import compared
+
+    plans = list(compared(graph, choice.options(parts), machines))
+    made = tuple(_reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
+    return PlansReply(
+        ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
     )
-    note_warnings(output, done.problems)
-    return choice.measured(output, done.graph)
-
-
-# ``dropflow translate``: make a placed or partitioned physical graph from a logical graph, in one step.
 
 
 @click.command("translate")
 @output_options
-@graph_argument
-@setting_options
-@prefix_option
-@click.option(
-    "-k",
-    "-n",
-    "--parts",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of parts; by default one for each node of --nodes, or 1.",
-)
-@planning_options
-@machines_option
+@_plan_options
 @target_option
 @form_option
-def translate_command(
-    output: CommandOutput,
-    *,
-    graph: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-    parts: int | None,
-    choice: PlanningChoice,
-    machines: str | None,
-    target: str | None,
-    form: GraphFormat | None,
-) -> Exit:
+def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | None, form: GraphFormat | None) -> Exit:
     """Translate GRAPH: fill its parameters, check, unroll, partition and, with --nodes, place it.
 
     The physical graph goes to FILE, or to standard output where no file is named. With a file, the answer is how good
     the plan is; with --output json and without -o, it has the graph, too. A graph that has parts already keeps them.
     """
     from dropflow.cli.graph_files import graph_for_answer, graph_target
-    from translator.placement import place
-    from translator.plan.move_bound import judge
-    from translator.plan.registry import machines_of_plan, plan, promised_imbalance
 
     inside = target is None and output.kind is OutputKind.JSON
     written = graph_target("-" if target is None else target, form)
-    where, count = machines_and_parts(output, machines, parts or (1 if machines is None else None))
-    made = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
-    algorithm, note, seconds = "an earlier command", "", 0.0
-    if made.parts == 1:
-        options = choice.options(count)
-        note_problems(output, made, options, where)
-        begun = time.perf_counter()
-        done = plan(made, options, where)
-        made, algorithm, note, seconds = done.graph, done.algorithm, done.note, time.perf_counter() - begun
-    if where is not None:
-        made = place(made, [node.name for node in where.nodes])
+    made = _planned(output, order, keep=True, least=1)
+    made = made.placed() if made.names else made
     if not inside:
-        written.write(made)
+        written.write(made.graph)
         if written.is_standard_output:
             return Exit.FINISHED
-    options = choice.options(max(count, made.parts))
-    verdict = judge(made, machines_of_plan(made, options, where), imbalance=promised_imbalance(options))
-    reply = detailed(reply_of(algorithm, verdict, seconds), made, verdict, note)
-    if inside:
-        reply = msgspec.structs.replace(reply, graph=graph_for_answer(made, form))
-    output.answer(msgspec.structs.replace(reply, places=made.places) if made.places else reply)
+    reply = made.reply()
+    output.answer(msgspec.structs.replace(reply, graph=graph_for_answer(made.graph, form)) if inside else reply)
     return Exit.FINISHED
-
-
-# ``dropflow map``: assign the parts of a physical graph to nodes.
 
 
 @click.command("map")
 @output_options
-@graph_argument
-@setting_options
-@prefix_option
-@click.option(
-    "--nodes",
-    required=True,
-    metavar="NODE,NODE...",
-    help="Names of the nodes, a FILE.toml that describes them, or the URL of their manager; as many parts are made as "
-    "needed.",
-)
-@planning_options
+@_plan_options
 @target_option
 @form_option
-def map_command(
-    output: CommandOutput,
-    *,
-    graph: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-    nodes: str,
-    choice: PlanningChoice,
-    target: str | None,
-    form: GraphFormat | None,
-) -> Exit:
+def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, form: GraphFormat | None) -> Exit:
     """Place GRAPH on nodes: part k of it on the k-th node.
 
     A graph without parts is partitioned first, into one part per node.
     """
     from dropflow.cli.graph_files import graph_target
-    from translator.placement import place
-    from translator.plan.move_bound import judge
-    from translator.plan.registry import machines_for, plan, promised_imbalance
+    from dropflow.errors import UsageError
 
+    if order.nodes is None:
+        raise UsageError("the nodes are missing", hint="name them with --nodes NODE,NODE..., a FILE.toml or a URL")
     written = None if target is None else graph_target(target, form)
-    described = machines_and_parts(output, nodes, None)[0] if is_url(nodes) or nodes.endswith(".toml") else None
-    names = [name.strip() for name in nodes.split(",")] if described is None else [one.name for one in described.nodes]
-    parted = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
-    options, algorithm, note, begun = choice.options(len(names)), "an earlier command", "", time.perf_counter()
-    if parted.parts == 1:
-        made = plan(parted, options, described)
-        parted, algorithm, note = made.graph, made.algorithm, made.note
-    seconds = time.perf_counter() - begun
-    placed = place(parted, names)
+    made = _planned(output, order, keep=True).placed()
     if written is not None:
-        written.write(placed)
+        written.write(made.graph)
         if written.is_standard_output:
             return Exit.FINISHED
-    verdict = judge(placed, machines_for(options, described), imbalance=promised_imbalance(options))
-    reply = detailed(reply_of(algorithm, verdict, seconds), placed, verdict, note)
-    output.answer(msgspec.structs.replace(reply, places=placed.places))
+    output.answer(made.reply())
     return Exit.FINISHED
 
 
-# ``dropflow schedule``: the simulated course of a plan, as a trace or a picture.
-
-
 class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The simulated run, and the files that were written."""
+    """The simulated run."""
 
     ok: bool = True
     algorithm: str
@@ -483,90 +595,62 @@ class ScheduleReply(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float
     lower_bound_s: float
     bytes_moved: float
-    files: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Completion time and files."""
+        """Completion time."""
         yield f"{self.makespan_s:,.6g} s by {self.algorithm}, lower bound {self.lower_bound_s:,.6g} s"
-        for file in self.files:
-            yield f"  {file}"
+
+
+_FILES = ("trace", "svg", "json")
 
 
 @click.command("schedule")
 @output_options
-@graph_argument
-@setting_options
-@prefix_option
-@click.option(
-    "-k",
-    "--parts",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of parts; that of GRAPH if it is partitioned, else one for each node of --nodes.",
-)
-@planning_options
-@machines_option
-@click.option("--trace", metavar="FILE", help="Write the run as a trace (JSON), for https://ui.perfetto.dev.")
-@click.option("--svg", metavar="FILE", help="Write the run as a picture (SVG).")
-@click.option("--png", metavar="FILE", help="Write the run as a picture (PNG); needs the extra png.")
-def schedule_command(
-    output: CommandOutput,
-    *,
-    graph: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    prefix: str,
-    parts: int | None,
-    choice: PlanningChoice,
-    machines: str | None,
-    trace: str | None,
-    svg: str | None,
-    png: str | None,
-) -> Exit:
+@_plan_options
+@file_options(*_FILES)
+def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | None, target: str | None) -> Exit:
     """Simulate how GRAPH runs on nodes, and write the timeline.
 
-    A graph that is partitioned is simulated as it is, unless -k asks for other parts.
+    A graph that is partitioned is simulated as it is, unless -k asks for other parts. 'dropflow times' writes what was
+    executed in the same forms.
     """
-    from dropflow.times.timeline_files import write_png, write_svg
+    from dropflow.times.timeline_files import write_svg
     from translator.plan.judge import simulate
     from translator.plan.move_bound import lower_bound, verdict_of
-    from translator.plan.registry import machines_for, plan
+    from translator.plan.registry import machines_for
     from translator.plan.task_graph import work_of
     from translator.plan.timeline import timeline_picture
     from translator.plan.timeline_trace import perfetto_trace
 
-    check_targets(trace, svg, png)
-    whole = graph_to_plan(output, graph, choice, configuration=configuration, settings=settings, prefix=prefix)
-    is_planned = whole.parts > 1 and parts is None
-    where, count = machines_and_parts(output, machines, whole.parts if is_planned and machines is None else parts)
-    options, algorithm = choice.options(count), "an earlier command"
-    note_problems(output, whole, options, where)
-    if not is_planned:
-        made = plan(whole, options, where)
-        whole, algorithm = made.graph, made.algorithm
-    nodes, work = machines_for(options, where), work_of(whole)
-    _check_parts(whole.parts, len(nodes.nodes))
-    bound = lower_bound(whole, work, nodes)
-    run = simulate(work, nodes, whole.part, whole.priority)
-    verdict = verdict_of(work, nodes, whole.part, run, bound)
-    if trace is not None:
-        with replacing(Path(trace)) as stream:
-            stream.writelines(perfetto_trace(whole, work, nodes, run))
-    for file, write in ((svg, write_svg), (png, write_png)):
-        if file is not None:
-            with replacing(Path(file)) as stream:
-                write(timeline_picture(whole, work, nodes, run), stream)
-    output.answer(
-        ScheduleReply(
-            algorithm=algorithm,
-            parts=verdict.parts,
-            nodes_used=verdict.nodes_used,
-            makespan_s=verdict.makespan_s,
-            lower_bound_s=bound,
-            bytes_moved=verdict.bytes_moved,
-            files=tuple(file for file in (trace, svg, png) if file is not None),
-        )
+    form = file_form(form, target, _FILES)
+    made = _planned(output, order, keep=order.parts is None)
+    graph, nodes = made.graph, machines_for(made.options, made.machines)
+    _check_parts(graph.parts, len(nodes.nodes))
+    work = work_of(graph)
+    bound = lower_bound(graph, work, nodes)
+    run = simulate(work, nodes, graph.part, graph.priority)
+    verdict = verdict_of(work, nodes, graph.part, run, bound)
+    reply = ScheduleReply(
+        algorithm=made.algorithm,
+        parts=verdict.parts,
+        nodes_used=verdict.nodes_used,
+        makespan_s=verdict.makespan_s,
+        lower_bound_s=bound,
+        bytes_moved=verdict.bytes_moved,
     )
+    if form is None:
+        output.answer(reply)
+        return Exit.FINISHED
+
+    def write(stream: BinaryIO) -> None:
+        if form == "trace":
+            stream.writelines(perfetto_trace(graph, work, nodes, run))
+        elif form == "svg":
+            write_svg(timeline_picture(graph, work, nodes, run), stream)
+        else:
+            stream.write(msgspec.json.encode(reply))
+
+    write_file(output, graph.name, form, target, write)
     return Exit.FINISHED
 
 

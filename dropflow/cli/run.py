@@ -256,7 +256,14 @@ def run_command(
     return exit_of_run(result.status, signals.last)
 
 
-# ``dropflow resume``: continue a run, or a session of a manager, that was killed or cancelled.
+# ``dropflow resume``: continue a run, or a session of a manager.
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
+    from dropflow.api.records import SessionInfo
+
+
+_LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 
 @click.command("resume")
@@ -270,6 +277,12 @@ def run_command(
 @until_option
 @click.option(
     "--ignore-damage", is_flag=True, help="Continue from what is before the damage of a damaged journal, if it is."
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Have the nodes of a session that are left go on without a majority. The others must be stopped or switched "
+    "off, and stay so until the session is over: if they still run, the session may run twice.",
 )
 def resume_command(
     output: CommandOutput,
@@ -286,8 +299,9 @@ def resume_command(
     grace: float,
     until: float,
     ignore_damage: bool,
+    force: bool,
 ) -> Exit:
-    """Continue RUN, which was killed, cancelled, or stopped at its walltime.
+    """Continue RUN, which was paused, killed, cancelled, switched off, or stopped at its walltime.
 
     RUN is the directory of a run, or a session of a manager if there is no such directory, or with --to.
 
@@ -296,16 +310,26 @@ def resume_command(
     and how many run again. A run that has ended by itself is not changed: the answer is how it ended.
 
     A session of a manager goes on under its name on those of its nodes that are there, after all of them were switched
-    off, too; contents stay where they are. The answer is that of submit. A session that runs is refused, and so is one
-    that may have gone on on nodes that are missing.
+    off, too; contents stay where they are. The answer is that of submit. A session that may have gone on on nodes that
+    are missing is refused. One that is PAUSED starts again what it has to start, and one that runs stays as it is; if
+    nodes of it do not answer, the exit status is 3, and the message names them.
+
+    A session that waits for a majority of its voters cannot know whether the others go on without it. With --force it
+    goes on; if the others do so too, applications run on both sides, and the results may differ. It is refused if a
+    majority answers.
     """
     if not is_directory(run):
         from dropflow.api.requests import ResumeRequest
 
         request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage, until=until)
-        return continue_session(
-            output, manager, lambda client: client.resume(run, request), wait=wait, patience=patience
-        )
+
+        def go_on(client: "Client") -> "SessionInfo":
+            if force:
+                return client.force_continue(run)
+            is_live = client.session(run).status in _LIVE
+            return client.unpause(run) if is_live else client.resume(run, request)
+
+        return continue_session(output, manager, go_on, wait=wait, patience=patience)
 
     from dropflow.cli.progress import session_progress
     from dropflow.sessions.local_run import RunOptions, resume

@@ -1,4 +1,4 @@
-"""``dropflow sessions``, ``status``, ``watch``, ``cancel`` and others: sessions of a manager."""
+"""``dropflow sessions``, ``pause``, ``cancel``, ``rebalance``, ``delete`` and ``drain``: sessions of a manager."""
 
 from collections.abc import Iterator
 from time import localtime, strftime
@@ -9,13 +9,28 @@ import msgspec
 from dropflow.api.records import SessionInfo
 from dropflow.api.requests import DrainedSession, DrainRequest
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, Duration, connection_options, nodes, output_options
+from dropflow.cli.option_types import (
+    ConnectionOptions,
+    Duration,
+    connection_options,
+    drops,
+    grace_option,
+    nodes,
+    output_options,
+    session_argument,
+)
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns, few
+from dropflow.errors import LinkError
 from dropflow.formatting import format_duration, plural
+from dropflow.states import UNKNOWN
 
 __all__ = [
+    "cancel_command",
+    "delete_command",
     "drain_command",
+    "pause_command",
+    "rebalance_command",
     "sessions_command",
 ]
 
@@ -57,6 +72,119 @@ def sessions_command(output: CommandOutput, *, manager: ConnectionOptions) -> Ex
 
     with connect(manager) as client:
         output.answer(SessionsReply(url=client.url, sessions=client.sessions()))
+    return Exit.FINISHED
+
+
+class CancelledDrops(msgspec.Struct, frozen=True, kw_only=True):
+    """The states of the drops that were to be cancelled, and why others are unknown: their nodes do not answer."""
+
+    ok: bool = True
+    session: str
+    drops: dict[str, str]
+    unknown: dict[str, str] = {}
+
+    def lines(self) -> Iterator[str]:
+        """One line for each drop."""
+        yield from (f"{drop}: {state}" for drop, state in self.drops.items())
+        yield from (f"{drop}: {UNKNOWN} ({why})" for drop, why in self.unknown.items())
+
+
+@click.command("cancel")
+@output_options
+@session_argument
+@click.argument("drops", metavar="[DROP]...", nargs=-1, shell_complete=drops)
+@connection_options
+@click.option("--reason", default="", metavar="TEXT", help="The reason, which is shown with the session.")
+@grace_option
+def cancel_command(
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    session: str,
+    drops: tuple[str, ...],
+    reason: str,
+    grace: float,
+) -> Exit:
+    """Stop SESSION: drops that are not settled become CANCELLED. A session that is over does not change.
+
+    With one or more DROPs, only these become CANCELLED and the session goes on: what depends on them is treated as
+    after an error. A DROP is a text id, or the end of one if only one drop ends so.
+
+    The session is CANCELLING while running applications clean up: Python functions get dropflow.Interrupted, programs
+    SIGTERM. What still runs after the grace period is killed. Repeat the command with a shorter one to kill it sooner.
+
+    Exit status 3 if nodes of it do not answer, which the message names: they may not have stopped it. Repeat the
+    command when they answer. With DROPs, those on nodes that answer are cancelled all the same.
+    """
+    from dropflow.cli.connection import connect
+
+    with connect(manager) as client:
+        if drops:
+            states, unknown = {}, {}
+            for drop in drops:
+                try:
+                    found = client.cancel_drop(session, drop, reason, grace)
+                    states[found.oid] = found.state
+                except LinkError as error:  # the others are cancelled all the same
+                    unknown[drop] = str(error)
+            output.answer(CancelledDrops(ok=not unknown, session=session, drops=states, unknown=unknown))
+            return Exit.UNKNOWN if unknown else Exit.FINISHED
+        return _changed(output, client.cancel(session, reason, grace))
+
+
+def _changed(output: CommandOutput, info: SessionInfo) -> Exit:
+    """Answer with the status of a session after a request to change it; it is not known if nodes do not answer."""
+    from dropflow.cli.session_replies import SessionChange
+
+    is_known = info.status != UNKNOWN
+    output.answer(SessionChange(ok=is_known, session=info.session, status=info.status, text=info.text))
+    return Exit.FINISHED if is_known else Exit.UNKNOWN
+
+
+@click.command("pause")
+@output_options
+@session_argument
+@connection_options
+def pause_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
+    """Start nothing more of SESSION. What runs goes on, and 'dropflow resume' starts the rest.
+
+    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if
+    nodes of it do not answer: the message names them, and the others have paused it.
+    """
+    from dropflow.cli.connection import connect
+
+    with connect(manager) as client:
+        return _changed(output, client.pause(session))
+
+
+@click.command("rebalance")
+@output_options
+@session_argument
+@connection_options
+def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
+    """Move what has not begun of SESSION, so that all its nodes end at about the same time.
+
+    Nodes get as much as they have worked off before. What runs goes on where it is, and what has completed stays. The
+    command returns when the nodes have decided. A note of the session tells what moved.
+    """
+    from dropflow.cli.connection import connect
+
+    with connect(manager) as client:
+        return _changed(output, client.rebalance(session))
+
+
+@click.command("delete")
+@output_options
+@session_argument
+@connection_options
+def delete_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
+    """Remove SESSION and all of its files, also its results. A running session is stopped first."""
+    from dropflow.cli.connection import connect
+    from dropflow.cli.session_replies import SessionChange
+
+    with connect(manager) as client:
+        client.delete(session)
+    output.answer(SessionChange(session=session, status="DELETED"))
     return Exit.FINISHED
 
 

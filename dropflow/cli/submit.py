@@ -1,4 +1,4 @@
-"""``dropflow submit`` and ``clone``: graphs on the nodes of a manager."""
+"""``dropflow submit``: graphs on the nodes of a manager."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from dropflow.api.records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
+from dropflow.api.state_records import SubmitOptions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
     GivenOptions,
     PlanningChoice,
-    continue_session,
     planning_options,
     submission_options,
     usable_nodes,
@@ -22,10 +22,10 @@ from dropflow.cli.graph_options import (
 from dropflow.cli.option_types import (
     ConnectionOptions,
     connection_options,
-    graph_argument,
+    graphs,
     output_options,
     patience_option,
-    session_argument,
+    sessions,
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
@@ -46,7 +46,6 @@ from dropflow.states import SessionState
 
 __all__ = [
     "PlacementOptions",
-    "clone_command",
     "fit",
     "submit_command",
     "submit_fitted",
@@ -153,10 +152,16 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("submit")
 @output_options
-@graph_argument
+@click.argument("graph", metavar="[GRAPH]", required=False, shell_complete=graphs)
 @connection_options
 @setting_options
-@click.option("--session", default="", metavar="NAME", help="Name of the session; made from the graph's by default.")
+@click.option(
+    "--like",
+    metavar="SESSION",
+    shell_complete=sessions,
+    help="Run the graph of this session again, with its values and options but for those that are given.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the session; made from the graph's by default.")
 @click.option(
     "-n",
     "--parts",
@@ -173,10 +178,11 @@ def submit_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
-    graph: str,
+    graph: str | None,
     configuration: str | None,
     settings: tuple[str, ...],
-    session: str,
+    like: str | None,
+    name: str,
     parts: int | None,
     choice: PlanningChoice,
     random: int | None,
@@ -196,29 +202,37 @@ def submit_command(
 
     With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
+
+    With --like there is no GRAPH: the logical graph of SESSION is translated again, so that numbers of copies can
+    change, and placed on the nodes that are there now. Values that --set and --config do not give stay as they were
+    there, and so do options, how the graph is planned (apart from the number of parts) and how the session runs; a
+    walltime that has passed is left out. The session of a physical graph can be run again without other values.
+    SESSION itself does not change.
     """
     from dropflow.cli.connection import connect, patient
-    from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.watch import follow
-    from dropflow.graph.physical import without_fusion
+    from dropflow.graph.notes import planning_of
+    from dropflow.graph.physical import with_fusion, without_fusion
 
-    translation = read_graph(
-        graph,
-        configuration=configuration,
-        settings=settings,
-        components=None,  # the nodes report what they lack
-    )
-    note_warnings(output, translation.problems)
-    if session and not is_session_name(session):
-        raise UsageError(f"--session {session!r} is not a name of a session", hint=SESSION_NAME_HINT)
+    if (graph is None) == (like is None):
+        raise UsageError("a graph is wanted", hint="give either GRAPH or --like SESSION")
+    if name and not is_session_name(name):
+        raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
+    read = None if graph is None else _read(output, graph, configuration, settings)
     with connect(manager) as client, closing(patient(client, manager, patience)) as asked:
-        options = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew)
-        whole = translation.graph if submission.options.fuse else without_fusion(translation.graph)
+        options, whole = submission.options, read
+        if whole is None:
+            original = client.graph(str(like))
+            options = _options_like(output, original, str(like), submission)
+            whole = with_fusion(_translated(output, original, str(like), configuration, settings))
+            choice = choice.over(planning_of(original))
+        whole = whole if options.fuse else without_fusion(whole)
+        placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
         weighted = choice.measured(output, whole, manager)
-        query = SubmitQuery.of(submission.options, session=session, anew=anew)
-        info, parted = submit_fitted(output, asked, weighted, query, options, weight=whole.weight)
+        query = SubmitQuery.of(options, session=name, anew=anew)
+        info, parted = submit_fitted(output, asked, weighted, query, placement, weight=whole.weight)
         if not wait:
-            if translation.graph.places:  # the manager may have chosen other nodes, and reports that in a note
+            if whole.places:  # the manager may have chosen other nodes, and reports that in a note
                 info = asked.client.session(info.session)
             output.answer(SubmitReply.of(info, manager=client.url, parts=parted.parts, waited=False))
             return Exit.FINISHED
@@ -232,6 +246,60 @@ def submit_command(
             return Exit.INTERRUPTED
         output.answer(SubmitReply.of(detail, manager=client.url, parts=parted.parts, waited=True))
     return exit_of_session(detail)
+
+
+def _read(output: CommandOutput, graph: str, configuration: str | None, settings: tuple[str, ...]) -> "PhysicalGraph":
+    """Return the graph in a file. Components are not looked for here: the nodes report what they lack."""
+    from dropflow.cli.graph_files import note_warnings, read_graph
+
+    found = read_graph(graph, configuration=configuration, settings=settings, components=None)
+    note_warnings(output, found.problems)
+    return found.graph
+
+
+def _options_like(
+    output: CommandOutput, original: "PhysicalGraph", session: str, submission: GivenOptions
+) -> SubmitOptions:
+    """Return the options of an earlier submission, but for those that are given, and a walltime that has passed."""
+    from dropflow.api.submission_note import options_of, without_past_walltime
+    from dropflow.clock import SystemClock
+
+    known = options_of(original)
+    kept = without_past_walltime(known, SystemClock().now())
+    if known.until and not kept.until and "until" not in submission.given:
+        output.note(f"the walltime of session {session} has passed: the new session has none")
+    return submission.over(kept)
+
+
+def _translated(
+    output: CommandOutput, graph: "PhysicalGraph", session: str, configuration: str | None, settings: tuple[str, ...]
+) -> "PhysicalGraph":
+    """Return the graph with other values, without parts and nodes."""
+    import numpy as np
+
+    from dropflow.cli.graph_files import note_warnings
+    from dropflow.graph.notes import logical_of, with_more_settings
+    from translator.pipeline import translate
+
+    note = logical_of(graph)
+    if note is None:
+        if configuration or settings:
+            raise UsageError(
+                f"session {session!r} has no copy of a logical graph, so its values cannot change",
+                where="--set" if settings else "--config",
+                hint="it was submitted as a physical graph; 'dropflow submit' takes the logical graph and --set",
+            )
+        part = np.zeros(graph.drops, dtype=np.int32)
+        part.flags.writeable = False
+        return replace(graph, part=part, places=(), planned=None)
+    found = translate(
+        note.document,
+        name=graph.name,
+        configuration=configuration or note.configuration or None,
+        settings=with_more_settings(note.settings, settings),
+    )
+    note_warnings(output, found.problems)
+    return found.graph
 
 
 def submit_fitted(
@@ -303,117 +371,3 @@ def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph"
     part = np.random.default_rng(abs(seed)).integers(parts, size=graph.drops, dtype=np.int32)
     part.flags.writeable = False
     return replace(graph, part=part, places=())
-
-
-# ``dropflow clone``: run the graph of a session again, with other values and options.
-
-if TYPE_CHECKING:
-    from dropflow.api.client import Client
-    from dropflow.api.records import SessionInfo
-    from dropflow.api.state_records import SubmitOptions
-    from dropflow.graph.physical import PhysicalGraph
-
-
-@click.command("clone")
-@output_options
-@session_argument
-@connection_options
-@setting_options
-@click.option("--name", default="", metavar="NAME", help="Name of the new session; made from the graph's by default.")
-@click.option(
-    "-n",
-    "--parts",
-    type=click.IntRange(min=1),
-    help="Partition the graph into this many parts; one per node by default.",
-)
-@planning_options
-@submission_options
-@click.option("--wait", is_flag=True, help="Follow the new session to its end; status and answer are those of run.")
-@patience_option
-def clone_command(
-    output: CommandOutput,
-    *,
-    manager: ConnectionOptions,
-    session: str,
-    configuration: str | None,
-    settings: tuple[str, ...],
-    name: str,
-    parts: int | None,
-    choice: PlanningChoice,
-    submission: GivenOptions,
-    wait: bool,
-    patience: float,
-) -> Exit:
-    """Run the graph of SESSION again, in a new session, with other values and options.
-
-    The session has a copy of its logical graph, with the configuration and the settings of its submission. Values that
-    --set and --config do not give stay as they were there. The graph is translated again, so that numbers of copies
-    can change, and placed on the nodes that are there now. Without values any session can be cloned, also one of a
-    physical graph. The session itself does not change.
-
-    Options that are not given are those of the submission, not the defaults below: how the graph is planned, apart from
-    the number of parts, and how the session runs. A walltime that has passed is left out.
-    """
-    if name and not is_session_name(name):
-        raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
-
-    def submit(client: "Client") -> "SessionInfo":
-        from dropflow.api.submission_note import options_of
-        from dropflow.cli.connection import patient
-        from dropflow.graph.notes import planning_of
-        from dropflow.graph.physical import with_fusion, without_fusion
-
-        original = client.graph(session)
-        options = _options(output, options_of(original), submission, session)
-        made = _translated(output, original, session, configuration, settings)
-        graph = with_fusion(made) if options.fuse else without_fusion(made)
-        planned = choice.over(planning_of(original))
-        weighted = planned.measured(output, graph, manager)
-        placement = PlacementOptions(parts=parts, choice=planned, anew=True)
-        query = SubmitQuery.of(options, session=name)
-        with closing(patient(client, manager, patience)) as asked:
-            return submit_fitted(output, asked, weighted, query, placement, weight=graph.weight)[0]
-
-    return continue_session(output, manager, submit, wait=wait, patience=patience)
-
-
-def _options(output: CommandOutput, known: "SubmitOptions", submission: GivenOptions, session: str) -> "SubmitOptions":
-    """Return the options of the new session."""
-    from dropflow.api.submission_note import without_past_walltime
-    from dropflow.clock import SystemClock
-
-    options = without_past_walltime(known, SystemClock().now())
-    if known.until and not options.until and "until" not in submission.given:
-        output.note(f"the walltime of session {session} has passed: the new session has none")
-    return submission.over(options)
-
-
-def _translated(
-    output: CommandOutput, graph: "PhysicalGraph", session: str, configuration: str | None, settings: tuple[str, ...]
-) -> "PhysicalGraph":
-    """Return the graph with other values, without parts and nodes."""
-    import numpy as np
-
-    from dropflow.cli.graph_files import note_warnings
-    from dropflow.graph.notes import logical_of, with_more_settings
-    from translator.pipeline import translate
-
-    note = logical_of(graph)
-    if note is None:
-        if configuration or settings:
-            raise UsageError(
-                f"session {session!r} has no copy of a logical graph, so its values cannot change",
-                where="--set" if settings else "--config",
-                hint="it was submitted as a physical graph; 'dropflow submit' takes the logical graph and --set",
-            )
-        part = np.zeros(graph.drops, dtype=np.int32)
-        part.flags.writeable = False
-        return replace(graph, part=part, places=(), planned=None)
-    found = translate(
-        note.document,
-        name=graph.name,
-        configuration=configuration or note.configuration or None,
-        settings=with_more_settings(note.settings, settings),
-    )
-    note_warnings(output, found.problems)
-    return found.graph

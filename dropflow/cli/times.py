@@ -1,9 +1,11 @@
-"""``dropflow times`` and ``timeline``: how long attempts waited and ran, and when."""
+"""``dropflow times``: how long attempts waited and ran, and when; as a table, or in a file of one of several forms."""
 
 import errno
 import secrets
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,29 +16,29 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
-from dropflow.errors import BadFileError, UsageError
+from dropflow.errors import BadFileError, NotFoundError, UsageError
 from dropflow.formatting import format_brief, format_size, plural
-
-__all__ = [
-    "are_directories",
-    "check_targets",
-    "replacing",
-    "runs_argument",
-    "sections_of_directories",
-    "sections_of_session",
-    "timeline_command",
-    "times_command",
-]
-
-
-# The times of the attempts of a run or a session, for commands that show them.
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
+    from dropflow.times.measured_run import MeasuredRun
     from dropflow.times.octets import TimesSection
+    from dropflow.times.statistics import TimesStatistics
+    from translator.plan.measured import MeasuredNode
+
+__all__ = [
+    "WrittenReply",
+    "are_directories",
+    "file_form",
+    "file_options",
+    "measured_by",
+    "replacing",
+    "times_command",
+    "write_file",
+]
 
 
-runs_argument = click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=runs)
+# The records of the attempts of runs and sessions.
 
 
 def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
@@ -53,25 +55,252 @@ def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
     return here
 
 
-def sections_of_directories(runs: Sequence[str]) -> "tuple[PhysicalGraph, list[TimesSection]]":
-    """Return the graph and the records of the directories of one session."""
-    from dropflow.times.measured_run import read_parts
+def _recorded(
+    output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str]
+) -> "tuple[PhysicalGraph, list[TimesSection]]":
+    """Return the graph and the records of the directories of one run, or of a session.
 
-    return read_parts([Path(run) for run in runs])
+    Notes tell which nodes of a session did not answer.
 
+    Raises
+    ------
+    NotFoundError
+        There is no such run or session.
+    """
+    if are_directories(manager, runs):
+        from dropflow.times.measured_run import read_parts
 
-def sections_of_session(manager: ConnectionOptions, session: str) -> "tuple[PhysicalGraph, list[TimesSection]]":
-    """Return the graph and the records of a session, of all nodes that answer."""
+        return read_parts([Path(run) for run in runs])
     from dropflow.cli.connection import connect
     from dropflow.times.octets import read_sections
 
     with connect(manager) as client:
-        sections = list(read_sections(client.times(session).chunks, where=client.url))
-        return client.graph(session), sections
+        sections = list(read_sections(client.times(runs[0]).chunks, where=client.url))
+        graph = client.graph(runs[0])
+    for section in sections:
+        if section.missing:
+            output.note(f"node {section.node} did not answer: its attempts are missing ({section.missing})")
+    return graph, sections
 
 
-if TYPE_CHECKING:
-    from dropflow.times.statistics import TimesStatistics
+def _run_of(output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str]) -> "MeasuredRun":
+    """Return what the directories of one run, or a session of a manager, have recorded; see `_recorded`."""
+    import numpy as np
+
+    from dropflow.times.measured_run import MeasuredRun
+
+    graph, sections = _recorded(output, manager, runs)
+    return MeasuredRun(graph, np.concatenate([section.records for section in sections]))
+
+
+def measured_by(output: CommandOutput, manager: ConnectionOptions, profiles: Sequence[str]) -> "Iterator[MeasuredNode]":
+    """Yield what runs, sessions and files of profiles have measured.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such run, session or file, or nothing of it was recorded.
+    BadFileError
+        A file is not a profile.
+    """
+    from translator.plan.measured import measured_nodes
+    from translator.plan.profile_file import read_profile
+
+    for profile in profiles:
+        if Path(profile).is_file():
+            yield from read_profile(Path(profile))
+            continue
+        run = _run_of(output, manager, [profile])
+        if not len(run.records):
+            raise NotFoundError("this run has recorded no attempts", where=profile, hint="run it again")
+        yield from measured_nodes(run)
+
+
+# Files that commands write: traces, pictures, reports, measurements and graphs.
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORMS = {".svg": "svg", ".html": "html", ".htm": "html", ".json": "json", ".npz": "profile"}
+
+
+class WrittenReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was written of a run or a plan, and its size in bytes."""
+
+    ok: bool = True
+    run: str
+    form: str
+    file: str
+    size: int
+
+    def lines(self) -> Iterator[str]:
+        """One line."""
+        yield f"{self.file}: {format_size(self.size)}, {self.form} of {self.run}"
+
+
+def file_options(*forms: str) -> Callable[[Callable[..., Exit]], Callable[..., Exit]]:
+    """Return the options about a file that a command writes in one of several forms: `form` and `target`."""
+
+    def decorate(function: Callable[..., Exit]) -> Callable[..., Exit]:
+        texts = {
+            "trace": "trace (JSON for https://ui.perfetto.dev)",
+            "svg": "svg (a picture)",
+            "html": "html (a report with graph, timeline, failures, times, parameters and versions)",
+            "json": "json (the answer)",
+            "profile": "profile (measurements, .npz, for --profile of other commands)",
+        }
+        help_text = f"Write a file: {', '.join(texts[form] for form in forms)}. By default, -o FILE says it."
+        function = click.option("--format", "form", type=click.Choice(forms), help=help_text)(function)
+        return click.option(
+            "-o", "target", metavar="FILE", help="Write to FILE; - is standard output. The suffix gives the format."
+        )(function)
+
+    return decorate
+
+
+def file_form(form: str | None, target: str | None, forms: Sequence[str]) -> str | None:
+    """Return the form of the file to write; None if none is wanted. Called before anything is computed.
+
+    Raises
+    ------
+    UsageError
+        The suffix says no form, there is no such directory, or standard output cannot take it.
+    """
+    if target is None and form is None:
+        return None
+    path = Path(target or "-")
+    found = form or _FORMS.get(path.suffix.lower())
+    if found not in forms:
+        endings = ", ".join(suffix for suffix, name in _FORMS.items() if name in forms)
+        hint = f"end it with {endings}, or give --format {', '.join(forms)}"
+        raise UsageError("the form of the file is not known", where=str(target), hint=hint)
+    if found == "profile" and str(path) == "-":
+        raise UsageError("measurements are not a text", where="--format profile", hint="name a file with -o FILE.npz")
+    if not path.parent.is_dir():
+        raise UsageError("no such directory", where=str(path.parent), hint="make it, or name another file")
+    if path.is_dir():
+        raise UsageError("not a regular file", where=str(path), hint="name a file")
+    return found
+
+
+def write_file(
+    output: CommandOutput, run: str, form: str, target: str | None, write: Callable[[BinaryIO], None]
+) -> None:
+    """Write a file, and answer with its size; on standard output, it takes the place of the answer."""
+    if target in (None, "-"):
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    file = str(target)
+    with replacing(Path(file)) as stream:
+        write(stream)
+    output.answer(WrittenReply(run=run, form=form, file=file, size=Path(file).stat().st_size))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.
+
+    A path that is no regular file, such as a device, is written in place.
+
+    Raises
+    ------
+    BadFileError
+        It cannot be written.
+    """
+    in_place = path.exists() and not path.is_file()
+    unfinished = path if in_place else path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        try:
+            with unfinished.open("wb" if in_place else "xb") as stream:
+                yield stream
+            if not in_place:
+                unfinished.replace(path)
+        finally:
+            if not in_place:
+                unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        hint = "make room, or name another file" if error.errno in _FULL else "name another file"
+        raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
+
+
+# The answers.
+
+
+class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of one logical node.
+
+    Attributes
+    ----------
+    key, kind : str
+        Its id, and ``application`` or ``data``.
+    instances, measurements : int
+        How many instances were measured, and how often in all.
+    mean, largest : float
+        Of its instances: seconds of applications, bytes of data.
+    processor : float or None
+        Mean seconds of processor time of an application; None if it is not known.
+    memory : float or None
+        Largest resident memory of an application, in bytes; None if it is not known.
+    """
+
+    key: str
+    kind: str
+    instances: int
+    measurements: int
+    mean: float
+    largest: float
+    processor: float | None
+    memory: float | None
+
+
+class MeasuredReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file of a profile has."""
+
+    ok: bool = True
+    nodes: tuple[MeasuredSummary, ...]
+
+    def lines(self) -> Iterator[str]:
+        """One line for each logical node."""
+        yield f"measurements of {plural(len(self.nodes), 'logical node')}"
+        rows = [
+            (
+                node.key,
+                node.instances,
+                node.measurements,
+                *map(format_brief if node.kind == "application" else _size, (node.mean, node.largest)),
+                "" if node.processor is None else format_brief(node.processor),
+                "" if node.memory is None else _size(node.memory),
+            )
+            for node in self.nodes
+        ]
+        yield from columns(rows, header=("node", "instances", "measured", "mean", "largest", "processor", "memory"))
+
+
+def _size(number: float) -> str:
+    return format_size(round(number))
+
+
+def _summaries(nodes: "Sequence[MeasuredNode]") -> tuple[MeasuredSummary, ...]:
+    """Return what was measured of each logical node, those with most work first, then data."""
+    import numpy as np
+
+    from dropflow.graph.templates import Kind
+
+    found = []
+    for node in nodes:
+        processor, memory = node.processor[np.isfinite(node.processor)], node.memory[np.isfinite(node.memory)]
+        found.append(
+            MeasuredSummary(
+                key=node.key,
+                kind="application" if node.kind is Kind.APP else "data",
+                instances=len(node.instance),
+                measurements=int(node.count.sum()),
+                mean=float(node.mean.mean()),
+                largest=float(node.mean.max()),
+                processor=float(processor.mean()) if len(processor) else None,
+                memory=float(memory.max()) if len(memory) else None,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.kind, -one.mean * one.instances, one.key)))
 
 
 class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +363,7 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
                 one.name,
                 one.attempts,
                 one.failed,
+                format_brief(one.seconds),
                 format_brief(one.median),
                 format_brief(one.p95),
                 format_brief(one.longest),
@@ -142,11 +372,13 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
                 format_brief(one.planned) if one.planned else "",
                 format_brief(one.processor),
                 format_size(one.memory) if one.memory else "",
+                format_size(one.read),
+                format_size(one.written),
             )
             for one in self.statistics.templates
         ]
-        header = ("node", "attempts", "failed", "median", "95 %", "longest", "ready", "queued")
-        yield from columns(rows, header=(*header, "planned", "processor", "memory"))
+        header = ("node", "attempts", "failed", "sum", "median", "95 %", "longest", "ready", "queued")
+        yield from columns(rows, header=(*header, "planned", "processor", "memory", "read", "written"))
 
     def _critical(self) -> Iterator[str]:
         found = self.statistics
@@ -174,6 +406,9 @@ _SHOWN_PAIRS = 20
 _USES = ("busy", "data", "message", "worker", "rest")
 
 
+_FILES = ("trace", "svg", "html", "json", "profile")
+
+
 @click.command("times")
 @output_options
 @click.option(
@@ -187,15 +422,32 @@ _USES = ("busy", "data", "message", "worker", "rest")
     show_default=True,
     help="List N steps of the critical path, the longest ones.",
 )
-@runs_argument
+@file_options(*_FILES)
+@click.option(
+    "--with",
+    "others",
+    metavar="RUN",
+    multiple=True,
+    help="In a file of measurements, also have those of RUN, a run, a session or a file; repeatable.",
+)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=runs)
 @connection_options
 def times_command(
-    output: CommandOutput, *, manager: ConnectionOptions, runs: tuple[str, ...], slowest: int, steps: int
+    output: CommandOutput,
+    *,
+    manager: ConnectionOptions,
+    runs: tuple[str, ...],
+    slowest: int,
+    steps: int,
+    form: str | None,
+    target: str | None,
+    others: tuple[str, ...],
 ) -> Exit:
     """Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.
 
     RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. Of a session of
-    managers, its directories on its nodes may be given together. Attempts that have not ended are not counted.
+    managers, its directories on its nodes may be given together. Attempts that have not ended are not counted. RUN may
+    also be a file of measurements (--format profile): then this shows the mean times and the largest memory in it.
 
     'ready' is the median from when an attempt could begin until it was given to the workers, 'queued' from then
     until one began it. Each step of the critical path began 'after' data, after a worker was free, or after an
@@ -205,18 +457,104 @@ def times_command(
     'for rest' is after their last attempt. What was 'moved between nodes' is counted by the nodes that received it;
     'in place' was read where it is, on a file system that both see, and 'planned' follows from the volumes that the
     graph declares.
+
+    A report in html opens without a server and a network, has no scripts, and does not grow with the number of drops.
     """
+    form = file_form(form, target, _FILES)
+    if others and form != "profile":
+        raise UsageError("--with merges measurements into a file", hint="name it with -o FILE.npz")
+    if len(runs) == 1 and Path(runs[0]).is_file():
+        if form not in (None, "profile"):
+            raise UsageError("a file of measurements has no single attempts", where=runs[0], hint="leave out --format")
+        from translator.plan.measured import merged_nodes
+
+        nodes = merged_nodes(measured_by(output, manager, (*runs, *others)))
+        if form is None:
+            output.answer(MeasuredReply(nodes=_summaries(nodes)))
+        else:
+            write_file(output, runs[0], form, target, lambda stream: _write_measured(nodes, stream))
+        return Exit.FINISHED
     here = are_directories(manager, runs)
-    output.answer(_of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps))
+    if form in (None, "json"):
+        found = _of_directories(runs, slowest, steps) if here else _of_session(manager, runs[0], slowest, steps)
+        if form is None:
+            output.answer(found)
+        else:
+            write_file(output, found.run, form, target, lambda stream: _put(stream, msgspec.json.encode(found)))
+    elif form == "html":
+        name, page = _report(manager, runs, here=here)
+        write_file(output, name, form, target, lambda stream: _put(stream, page))
+    elif form == "profile":
+        from translator.plan.measured import measured_nodes, merged_nodes
+
+        run = _run_of(output, manager, runs)
+        nodes = merged_nodes([*measured_nodes(run), *measured_by(output, manager, others)])
+        write_file(output, run.graph.name, form, target, lambda stream: _write_measured(nodes, stream))
+    else:
+        _write_timeline(output, manager, runs, str(form), target)
     return Exit.FINISHED
+
+
+def _put(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+
+
+def _write_measured(nodes: "Sequence[MeasuredNode]", stream: BinaryIO) -> None:
+    from translator.plan.profile_file import write_profile
+
+    content = BytesIO()
+    write_profile(nodes, content)
+    stream.write(content.getvalue())
+
+
+def _write_timeline(
+    output: CommandOutput, manager: ConnectionOptions, runs: Sequence[str], form: str, target: str | None
+) -> None:
+    """Write when the attempts of a run ran, on which worker."""
+    from dropflow.times.attempts import attempts_of, check_rows
+    from dropflow.times.executed import executed_picture, executed_trace
+    from dropflow.times.timeline import analyse
+    from dropflow.times.timeline_files import write_svg
+
+    graph, sections = _recorded(output, manager, runs)
+    attempts = attempts_of(sections)
+    check_rows(graph, attempts, runs[0])
+    found = analyse(graph, attempts)
+
+    def write(stream: BinaryIO) -> None:
+        if form == "trace":
+            stream.writelines(executed_trace(found))
+        else:
+            write_svg(executed_picture(found), stream)
+
+    write_file(output, graph.name, form, target, write)
+
+
+def _report(manager: ConnectionOptions, runs: tuple[str, ...], *, here: bool) -> tuple[str, bytes]:
+    """Return the name of a run, and its report as a page."""
+    from dropflow.web.report import report_page, session_report
+
+    if len(runs) > 1:
+        raise UsageError("a report is of one run", where=runs[1], hint="name one directory, or the session")
+    if here:
+        from dropflow.sessions.report import run_report
+
+        report = run_report(Path(runs[0]))
+    else:
+        from dropflow.cli.connection import connect
+
+        with connect(manager) as client:
+            report = session_report(client, runs[0])
+    return f"{report.detail.session}, which is {report.detail.status.lower()}", report_page(report)
 
 
 def _of_directories(runs: tuple[str, ...], slowest: int, steps: int) -> TimesReply:
     from dropflow.times.attempts import attempts_of
+    from dropflow.times.measured_run import read_parts
     from dropflow.times.timeline import analyse, statistics_of
     from dropflow.times.traffic import traffic_of, uncounted_nodes
 
-    graph, sections = sections_of_directories(runs)
+    graph, sections = read_parts([Path(run) for run in runs])
     found = analyse(graph, attempts_of(sections))
     traffic, uncounted = traffic_of(graph, sections), uncounted_nodes(sections)
     statistics = statistics_of(found, most=slowest, most_steps=steps, traffic=traffic, uncounted=uncounted)
@@ -230,138 +568,3 @@ def _of_session(manager: ConnectionOptions, session: str, slowest: int, steps: i
     with connect(manager) as client:
         statistics = client.times_statistics(session, StatisticsQuery(slowest=slowest, steps=steps))
     return TimesReply(run=session, statistics=statistics)
-
-
-# Files that commands write: traces, pictures, reports and graphs.
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-def check_targets(trace: str | None, svg: str | None, png: str | None) -> None:
-    """Refuse files that cannot be written, before anything is computed.
-
-    Raises
-    ------
-    MissingDependencyError
-        PNG pictures cannot be written here.
-    UsageError
-        There is no such directory, or the name is that of a directory.
-    """
-    from dropflow.errors import MissingDependencyError, UsageError, install_hint
-    from dropflow.times.timeline_files import has_png
-
-    if png is not None and not has_png():
-        hint = f"{install_hint('png')}, or write --svg"
-        raise MissingDependencyError("PNG pictures need the package pillow", where="--png", hint=hint)
-    for file in (trace, svg, png):
-        if file is not None and not Path(file).parent.is_dir():
-            raise UsageError("no such directory", where=str(Path(file).parent), hint="make it, or name another file")
-        if file is not None and Path(file).is_dir():
-            raise UsageError("not a regular file", where=file, hint="name a file")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.
-
-    A path that is no regular file, such as a device, is written in place.
-
-    Raises
-    ------
-    BadFileError
-        It cannot be written.
-    """
-    in_place = path.exists() and not path.is_file()
-    unfinished = path if in_place else path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
-    try:
-        try:
-            with unfinished.open("wb" if in_place else "xb") as stream:
-                yield stream
-            if not in_place:
-                unfinished.replace(path)
-        finally:
-            if not in_place:
-                unfinished.unlink(missing_ok=True)
-    except OSError as error:
-        hint = "make room, or name another file" if error.errno in _FULL else "name another file"
-        raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
-
-
-# ``dropflow timeline``: when the attempts of a run ran, as a trace for Perfetto or as a picture.
-
-_ENDINGS = (".json", ".svg", ".png")
-
-
-class TimelineReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The timeline that was written, and where."""
-
-    ok: bool = True
-    run: str
-    attempts: int
-    seconds: float
-    files: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-    def lines(self) -> Iterator[str]:
-        """What the files show, and which nodes are missing."""
-        yield f"{self.run}: {plural(self.attempts, 'attempt')}, {format_brief(self.seconds)}"
-        yield from (f"node {node} did not answer: its attempts are missing" for node in self.missing)
-        yield from (f"  {file}" for file in self.files)
-
-
-@click.command("timeline")
-@output_options
-@click.option(
-    "-o",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    help="Write FILE.json, a trace for https://ui.perfetto.dev, or a picture, FILE.svg or FILE.png. May be repeated.",
-)
-@runs_argument
-@connection_options
-def timeline_command(
-    output: CommandOutput, *, manager: ConnectionOptions, runs: tuple[str, ...], files: tuple[str, ...]
-) -> Exit:
-    """Write when the attempts of RUN ran, on which worker: as a trace for Perfetto, or as a picture.
-
-    RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. Of a session of
-    managers, its directories on its nodes may be given together. PNG needs the extra png. 'dropflow schedule' writes
-    the timeline of a plan in the same forms.
-    """
-    _check(files)
-    here = are_directories(manager, runs)
-    from dropflow.times.attempts import attempts_of, check_rows
-    from dropflow.times.executed import executed_picture, executed_trace
-    from dropflow.times.timeline import analyse
-    from dropflow.times.timeline_files import write_png, write_svg
-
-    graph, sections = sections_of_directories(runs) if here else sections_of_session(manager, runs[0])
-    attempts = attempts_of(sections)
-    check_rows(graph, attempts, runs[0])
-    found = analyse(graph, attempts)
-    for file in files:
-        with replacing(Path(file)) as stream:
-            if file.endswith(".json"):
-                stream.writelines(executed_trace(found))
-            else:
-                (write_svg if file.endswith(".svg") else write_png)(executed_picture(found), stream)
-    output.answer(
-        TimelineReply(
-            run=graph.name if here else runs[0],
-            attempts=len(attempts),
-            seconds=attempts.end - attempts.start,
-            files=files,
-            missing=tuple(section.node for section in sections if section.missing),
-        )
-    )
-    return Exit.FINISHED
-
-
-def _check(files: tuple[str, ...]) -> None:
-    for file in files:
-        if not file.endswith(_ENDINGS):
-            raise UsageError("the form of the file is not known", where=file, hint=f"end it with {', '.join(_ENDINGS)}")
-        trace, svg, png = (file if file.endswith(ending) else None for ending in _ENDINGS)
-        check_targets(trace, svg, png)

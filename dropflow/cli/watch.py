@@ -44,21 +44,29 @@ _TIMEOUT = 20.0
 @session_argument
 @connection_options
 @patience_option
-def watch_command(output: CommandOutput, *, manager: ConnectionOptions, session: str, patience: float) -> Exit:
-    """Follow SESSION live until it is over, and report how it ended.
+@click.option("--once", is_flag=True, help="Show it as it is now, and end: progress by logical node, and failures.")
+def watch_command(
+    output: CommandOutput, *, manager: ConnectionOptions, session: str, patience: float, once: bool
+) -> Exit:
+    """Follow SESSION live until it is over, and report how it ended, or show it --once.
 
     While the manager is away, also at the start, standard error reports it and the manager is asked again (see
     --patience). A wrong address or token ends the command immediately.
 
     Exit status 0 if the session FINISHED, 1 if it FAILED or was CANCELLED, 3 if its end is not known because the
-    manager or nodes do not answer, and 130 if you stopped watching: the session continues.
+    manager or nodes do not answer, and 130 if you stopped watching: the session continues. With --once, it is 0 for a
+    session that still runs, too.
     """
-    from dropflow.cli.connection import manager_url
+    from dropflow.cli.connection import connect_to, manager_url
     from dropflow.cli.session_replies import SessionReply
 
     url = manager_url(manager)
     try:
-        detail = follow(manager, url, session, output, patience=patience)
+        if once:
+            with connect_to(url, manager) as client:
+                detail = client.session(session)
+        else:
+            detail = follow(manager, url, session, output, patience=patience)
     except KeyboardInterrupt:
         output.note(f"stopped watching; session {session} continues")
         return Exit.INTERRUPTED

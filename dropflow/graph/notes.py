@@ -69,7 +69,7 @@ def software_of(graph: PhysicalGraph) -> dict[str, str]:
 
 # The logical graph that a physical graph was made from: a note, which graph files and sessions keep.
 #
-# With it a session can be run again with other values (``dropflow clone``). It has the file as it was
+# With it a session can be run again with other values (``dropflow submit --like``). It has the file as it was
 # read, and the configuration and the settings that were applied to it.
 
 LOGICAL = "logical"

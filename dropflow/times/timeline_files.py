@@ -1,4 +1,4 @@
-"""Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG or PNG."""
+"""Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,7 @@ __all__ = [
     "Row",
     "TimelinePicture",
     "busy_area",
-    "has_png",
     "tops_of",
-    "write_png",
     "write_svg",
 ]
 
@@ -45,7 +43,6 @@ COLOURS = (
     "#86bcb6",
 )
 _TOP, _SAMPLES = 30, 500
-_MOST_PIXELS = 100_000_000
 _FONT = 11
 _LINE_COLOUR, _NOTE_COLOUR = "#cccccc", "#767676"
 
@@ -141,15 +138,6 @@ def busy_area(
     return ((float(LEFT), bottom), *points, (float(LEFT + WIDTH), bottom))
 
 
-def has_png() -> bool:
-    """Whether PNG can be written: Pillow is installed."""
-    try:
-        import PIL.ImageDraw  # noqa: F401, PLC0415 - optional
-    except ImportError:
-        return False
-    return True
-
-
 def write_svg(picture: TimelinePicture, stream: BinaryIO) -> None:
     """Write a picture as SVG."""
     stream.writelines(piece.encode() for piece in _svg(picture))
@@ -172,30 +160,3 @@ def _svg(picture: TimelinePicture) -> Iterator[str]:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in area)
         yield f'<polygon points="{points}" fill="{COLOURS[0]}"/>\n'
     yield "</svg>\n"
-
-
-def write_png(picture: TimelinePicture, stream: BinaryIO) -> None:
-    """Write a picture as PNG; of very many nodes, only as many rows as fit into 100 million pixels.
-
-    Raises
-    ------
-    ImportError
-        Pillow is not installed; see `has_png`.
-    """
-    from PIL import Image, ImageDraw  # noqa: PLC0415 - optional
-
-    height = min(picture.height, _MOST_PIXELS // picture.width)
-    image = Image.new("RGB", (picture.width, height), "white")
-    draw = ImageDraw.Draw(image)
-    draw.text((LEFT, 8), picture.title, fill="black", font_size=_FONT)
-    for row in picture.rows:
-        draw.text((4, row.top), row.name, fill="black", font_size=_FONT)
-        draw.line((LEFT, row.top - 3, picture.width - 20, row.top - 3), fill=_LINE_COLOUR)
-        draw.text((LEFT, row.top), row.note, fill=_NOTE_COLOUR, font_size=_FONT)
-    for box in picture.boxes:
-        # Both corners are drawn; a box of half a pixel still has one.
-        right = max(box.left + box.width - 1, box.left)
-        draw.rectangle((box.left, box.top, right, box.top + LANE - 3), fill=box.colour)
-    for area in picture.areas:
-        draw.polygon(area, fill=COLOURS[0])
-    image.save(stream, format="PNG", optimize=True)

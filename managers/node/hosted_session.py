@@ -451,7 +451,7 @@ class HostedSession:
         """
         if text and seconds < inf:
             until = format_time(self._clock.now() + seconds)
-            command = f"dropflow force-continue {self.name} --others-are-stopped"
+            command = f"dropflow resume {self.name} --force"
             text += f". It fails at {until} unless they answer; if they are stopped for good: {command}"
         self._waiting = text
         self._progress.touch()

@@ -166,7 +166,7 @@ def _reason(form: bytes) -> str:
 _NO_COPY = "The session has no copy of a logical graph: it was submitted as a physical graph, whose values are fixed."
 _NO_TRANSLATOR = (
     "No translator of this cluster is known here. Start the manager with --translator and its address, or use "
-    "'dropflow clone' with --set."
+    "'dropflow submit --like' with --set."
 )
 
 

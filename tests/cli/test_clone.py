@@ -1,4 +1,4 @@
-"""``dropflow clone``: a session is run again with other values."""
+"""``dropflow submit --like``: a session is run again with other values."""
 
 from pathlib import Path
 
@@ -21,7 +21,9 @@ def test_a_session_is_cloned_with_other_values(ask: Command, manager: FakeManage
     source = examples / "error-threshold.graph"
     first = translate(source, settings=["Collect.input_error_threshold=10"]).graph
     manager.add(first, "first")
-    answer = ask("clone", "first", "--set", "Collect.input_error_threshold=20", "--name", "second", "--output", "json")
+    answer = ask(
+        "submit", "--like", "first", "--set", "Collect.input_error_threshold=20", "--name", "second", "--output", "json"
+    )
 
     assert (answer.status, answer.json["session"]) == (0, "second")
     made = manager.graph("second")
@@ -31,7 +33,7 @@ def test_a_session_is_cloned_with_other_values(ask: Command, manager: FakeManage
     note = logical_of(made)
     assert note is not None
     assert note.settings == ("Collect.input_error_threshold=20",)
-    assert ask("clone", "second", "--name", "third").status == 0
+    assert ask("submit", "--like", "second", "--name", "third").status == 0
     assert {
         template.error_threshold for template in manager.graph("third").templates if template.name == "Collect"
     } == {20.0}
@@ -39,13 +41,14 @@ def test_a_session_is_cloned_with_other_values(ask: Command, manager: FakeManage
 
 def test_a_physical_graph_is_cloned_as_it_is(ask: Command, manager: FakeManager) -> None:
     """Values need a logical graph: the message says why they cannot change, and what can be done."""
-    refused = ask("clone", "finished", "--set", "n=4")
+    refused = ask("submit", "--like", "finished", "--set", "n=4")
 
     assert refused.status == 2
     assert "has no copy of a logical graph" in refused.err
-    assert ask("clone", "finished", "--name", "again").status == 0
+    assert ask("submit", "--like", "finished", "--name", "again").status == 0
     assert manager.graph("again").drops == manager.graph("finished").drops
-    assert ask("clone", "finished", "--name", "a/b").status == 2
+    assert ask("submit", "--like", "finished", "--name", "a/b").status == 2
+    assert "give either GRAPH or --like SESSION" in ask("submit", "x.graph", "--like", "finished").err
 
 
 def test_a_clone_has_the_options_of_the_submission(ask: Command, manager: FakeManager, examples: Path) -> None:
@@ -53,8 +56,8 @@ def test_a_clone_has_the_options_of_the_submission(ask: Command, manager: FakeMa
     source = str(examples / "nested-scatter-gather.graph")
     how = ("--replicas", "2", "--no-join", "--protect", "90s", "--no-fuse", "--until", "2h")
     plan = ("--algorithm", "heft", "--imbalance", "7", "--seed", "3", "--deadline", "1e6")
-    assert ask("submit", source, "--session", "first", *how, *plan).status == 0
-    answer = ask("clone", "first", "--name", "second", "--replicas", "1", "--fuse", "--algorithm", "metis")
+    assert ask("submit", source, "--name", "first", *how, *plan).status == 0
+    answer = ask("submit", "--like", "first", "--name", "second", "--replicas", "1", "--fuse", "--algorithm", "metis")
 
     assert answer.status == 0
     first, second = (manager.graph(name) for name in ("first", "second"))
@@ -65,6 +68,6 @@ def test_a_clone_has_the_options_of_the_submission(ask: Command, manager: FakeMa
     assert planning_of(first) == {"algorithm": "heft", "imbalance": 7.0, "seed": 3, "deadline": 1e6}
     assert planning_of(second) == planning_of(first) | {"algorithm": "metis"}
     manager.add(note_options(first, SubmitOptions(until=1.0)), "old")
-    answer = ask("clone", "old", "--name", "third")
+    answer = ask("submit", "--like", "old", "--name", "third")
     assert "the walltime of session old has passed" in answer.err
     assert options_of(manager.graph("third")).until == 0.0

@@ -1,4 +1,4 @@
-"""``dropflow compare``."""
+"""``dropflow diff``."""
 
 import re
 from pathlib import Path
@@ -24,9 +24,9 @@ def test_two_runs_are_compared(command: Command, tmp_path: Path) -> None:
             f"Greet.greet={value}",
         )
         command("run", *run)
-    answer = command("compare", tmp_path / "a", tmp_path / "b")
+    answer = command("diff", tmp_path / "a", tmp_path / "b")
 
-    assert answer.status == 0
+    assert answer.status == 1
     assert "The graphs differ: 1 logical node changed, 1 value differs." in answer.text
     assert re.search("Greet +greet +World +Moon", answer.text)
     assert re.search(r"attempts, running in all .* x \d", answer.text)
@@ -34,20 +34,23 @@ def test_two_runs_are_compared(command: Command, tmp_path: Path) -> None:
 
 def test_two_sessions_are_compared(ask: Command) -> None:
     """The answer as JSON has the whole comparison, and whether the graphs are the same."""
-    answer = ask("compare", "failed", "finished", "--output", "json")
+    answer = ask("diff", "failed", "finished", "--output", "json")
 
     assert answer.json["same_graph"] is True
     (gone,) = answer.json["comparison"]["causes"]["rows"]
     assert (gone["change"], gone["first"], gone["second"]) == ("gone", 4, 0), "causes that differ in a number are one"
-    assert "gone" in ask("compare", "failed", "finished").text
+    assert "gone" in ask("diff", "failed", "finished").text
 
 
 def test_a_run_is_compared_with_a_session(ask: Command, tmp_path: Path) -> None:
-    """A path is a directory even if a manager is named."""
+    """A path is a directory even if a manager is named; a file of a graph is neither."""
     ask("run", _EXAMPLES / "hello.graph", "--keep", tmp_path / "run", "--runner", "inline")
-    answer = ask("compare", tmp_path / "run", "finished", "--output", "json")
+    answer = ask("diff", tmp_path / "run", "finished", "--output", "json")
 
-    assert answer.json["same_graph"] is False
+    mixed = ask("diff", _EXAMPLES / "hello.graph", "finished")
+
+    assert (answer.status, answer.json["same_graph"]) == (1, False)
+    assert (mixed.status, "finished is no file" in mixed.err) == (2, True)
     assert [answer.json["comparison"][one]["session"] for one in ("first", "second")] == ["run", "finished"]
 
 
@@ -55,13 +58,13 @@ def test_the_other_session_may_be_on_another_manager(
     ask: Command, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token without an address is not sent to the manager of the other session."""
-    assert ask("compare", "failed", "failed", "--other-to", service.url).status == 0
+    assert ask("diff", "failed", "failed", "--other-to", service.url).status == 0
     monkeypatch.delenv("DROPFLOW_URL")
-    answer = ask("compare", f"{_EXAMPLES}/none", "failed", "--other-to", service.url)
+    answer = ask("diff", f"{_EXAMPLES}/none", "failed", "--other-to", service.url)
     assert "there is no run in this directory" in answer.err
 
 
 def test_unknown_sessions_are_refused(ask: Command) -> None:
     """The error names the session."""
-    answer = ask("compare", "failed", "none")
+    answer = ask("diff", "failed", "none")
     assert (answer.status, "none" in answer.err) == (2, True)

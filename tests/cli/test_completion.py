@@ -104,7 +104,7 @@ def test_runs_on_this_machine_are_completed_with_their_drops(complete: Complete,
     subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
 
     assert complete("dropflow explain sa") == ["said"]
-    assert complete("dropflow report sa") == ["said"]
+    assert complete("dropflow explain sa") == ["said"]
     assert len(complete("dropflow explain said ")) == 2
 
 

@@ -60,7 +60,6 @@ def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
     ("arguments", "why"),
     [
         (("retry", "running", "--from", "fan_a_0-0"), "session 'running' is not over: it is RUNNING"),
-        (("resume", "running"), "session 'running' is not over: it is RUNNING"),
         (("resume", "finished"), "nothing is left to run"),
         (("retry", "finished"), "no drop of this session failed"),
         (("resume", "nowhere"), "there is no session 'nowhere'"),

@@ -80,26 +80,26 @@ def test_what_cannot_be_read_is_not_compared(command: Command, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("family", ["OJS-id", "V4"])
-def test_convert_writes_current_families(command: Command, tmp_path: Path, family: str) -> None:
+def test_fill_writes_current_families(command: Command, tmp_path: Path, family: str) -> None:
     """The new file is of the family, and means the same."""
     path = write(tmp_path / "a.graph", wide())
-    status, answer = asked(command, "convert", path, "--to", family, "-o", tmp_path / "b.graph")
+    status, answer = asked(command, "fill", path, "--family", family, "-o", tmp_path / "b.graph")
 
-    assert (status, answer["to"]) == (0, family)
+    assert (status, answer["written"][0]["values"]) == (0, {})
     assert asked(command, "check", tmp_path / "b.graph")[1]["format"] == family
     assert asked(command, "diff", path, tmp_path / "b.graph")[1]["same"]
 
 
-def test_preview_shows_counts_and_times(command: Command, tmp_path: Path) -> None:
+def test_info_of_a_logical_graph_shows_counts_and_times(command: Command, tmp_path: Path) -> None:
     """Counts are those of unroll, also as a table with a bar for each part of the time."""
     path = write(tmp_path / "a.graph", wide())
-    status, answer = asked(command, "preview", path)
+    status, answer = asked(command, "info", path)
     _, unrolled = asked(command, "unroll", path, "--summary")
 
     assert status == 0
-    assert (answer["drops"], answer["edges"]) == (unrolled["drops"], unrolled["connections"])
-    assert answer["phases"][0]["start_s"] == 0
-    assert "applications that run, by time" in command("preview", path).text
+    assert (answer["drops"], answer["connections"]) == (unrolled["drops"], unrolled["connections"])
+    assert answer["preview"]["phases"][0]["start"] == 0
+    assert "applications that run, by time" in command("info", path).text
 
 
 def broken() -> dict[str, Any]:

@@ -68,8 +68,18 @@ runpy.run_module("dropflow", run_name="__main__")
 
 
 _CLIENT = (
-    *("status s", "sessions", "nodes", "watch s --patience 0", "explain s d", "log s", "fetch s -o x", "fetch s d"),
-    *("cancel s", "delete s", "pause s", "continue s", "resume s", "retry s", "rebalance s", "drain n", "open s"),
+    *(
+        "watch s --once",
+        "sessions",
+        "nodes",
+        "watch s --patience 0",
+        "explain s d",
+        "log s",
+        "fetch s -o x",
+        "fetch s d",
+    ),
+    *("cancel s", "delete s", "pause s", "resume s --force", "resume s", "retry s", "rebalance s", "drain n"),
+    "open s",
 )
 """Commands that ask a manager, and draw and compute nothing."""
 
@@ -103,7 +113,7 @@ def test_commands_that_ask_a_manager_import_no_numpy(tmp_path: Path) -> None:
     assert (json.loads(printed.stdout), printed.stderr) == ({}, "")
 
 
-@pytest.mark.parametrize("module", ["click", "dropflow.cli.info", "dropflow.cli.graph_files", "numpy"])
+@pytest.mark.parametrize("module", ["click", "dropflow.cli.graphs", "dropflow.cli.graph_files", "numpy"])
 def test_ctrl_c_during_an_import_ends_the_command_without_a_traceback(module: str, examples: Path) -> None:
     """Before the command begins as well as while it imports what it needs; the exit status is 130."""
     graph = str(examples / "nested-scatter-gather.graph")
@@ -114,6 +124,6 @@ def test_ctrl_c_during_an_import_ends_the_command_without_a_traceback(module: st
 
 def test_a_command_with_sigint_ignored_ignores_it() -> None:
     """As in a shell that starts commands in the background."""
-    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.misc", "dropflow", "version")
+    ended = _run(_INTERRUPTED, "SIG_IGN", "dropflow.cli.misc", "dropflow", "completion", "bash")
 
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""``dropflow profile``."""
+"""``dropflow times``."""
 
 from contextlib import closing
 from pathlib import Path
@@ -26,19 +26,9 @@ from translator.plan.profile_file import read_profile, write_profile
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
 
-def test_a_run_has_a_profile(command: Command, tmp_path: Path) -> None:
-    """Each application of a run has a line, and the attempts add up."""
-    command("run", NESTED, "--keep", tmp_path / "run", "--runner", "inline")
-    answer = command("profile", tmp_path / "run", "--output", "json", "--slowest", "2").json
-
-    assert answer["attempts"] == sum(node["attempts"] for node in answer["nodes"]) > 0
-    assert len(answer["slowest"]) == 2
-    assert "attempts" in command("profile", tmp_path / "run").text
-
-
 def test_a_directory_without_a_run_is_named(command: Command, tmp_path: Path) -> None:
     """The error names the directory."""
-    answer = command("profile", tmp_path)
+    answer = command("times", tmp_path)
 
     assert answer.status != 0
     assert str(tmp_path) in answer.err
@@ -58,17 +48,17 @@ def sections(graph: PhysicalGraph) -> list[TimesSection]:
     ]
 
 
-def test_a_session_has_the_profile_of_its_nodes(ask: Command, manager: FakeManager) -> None:
+def test_a_session_has_the_measurements_of_its_nodes(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """The managers merge what their nodes have recorded; a node that did not answer is told by name."""
     graph = fan(12)
     manager.add(graph, "s")
     manager.set_times("s", sections(graph))
-    answer = ask("profile", "s", "--output", "json")
-    shown = ask("profile", "s", "--slowest", "1")
+    answer = ask("times", "s", "--output", "json").json["statistics"]
+    written = ask("times", "s", "-o", tmp_path / "s.npz")
 
-    assert (answer.json["attempts"], answer.json["nodes"][0]["seconds"]) == (6, 63.0)
-    assert "node node-3 did not answer: its attempts are missing (silent for 20 s)" in shown.err
-    assert "32" in shown.out.decode()
+    assert (answer["attempts"], answer["templates"][0]["seconds"]) == (6, 63.0)
+    assert "node node-3 did not answer: its attempts are missing" in ask("times", "s").text
+    assert "node node-3 did not answer: its attempts are missing (silent for 20 s)" in written.err
 
 
 def test_plans_use_the_profile_of_a_session(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
@@ -80,7 +70,7 @@ def test_plans_use_the_profile_of_a_session(ask: Command, manager: FakeManager, 
     for name in ("node-1", "node-2"):
         manager.set_node(NodeInfo(name=name, load=Load(cores=1, workers=1)))
     planned = ask("partition", tmp_path / "g.dfg", "-k", 2, "--profile", "s", "--output", "json")
-    sent = ask("submit", tmp_path / "g.dfg", "--profile", "s", "--session", "again", "--output", "json")
+    sent = ask("submit", tmp_path / "g.dfg", "--profile", "s", "--name", "again", "--output", "json")
     unknown = ask("partition", tmp_path / "g.dfg", "-k", 2, "--profile", "nothing")
 
     assert planned.json["makespan_s"] == pytest.approx(32.0)
@@ -101,14 +91,14 @@ def test_profiles_are_written_and_merged(ask: Command, manager: FakeManager, tmp
     first = MeasuredNode("a", Kind.APP, (6,), np.arange(1), np.array([3.0]), np.array([3.0]), **usage)
     with one.open("wb") as stream:
         write_profile([first], stream)
-    ask("profile", "s", "-o", two, "--with", one)
+    ask("times", "s", "-o", two, "--with", one)
     (apps,) = (node for node in read_profile(two) if node.kind is Kind.APP)
     answer = ask("partition", tmp_path / "g.dfg", "-k", 1, "--profile", two, "--output", "json")
-    (shown, _) = ask("profile", two, "--output", "json").json["nodes"]
+    (shown, _) = ask("times", two, "--output", "json").json["nodes"]
 
     assert (apps.processor[:2].tolist(), apps.memory[:2].tolist()) == ([4.625, 1.0], [5e6, 2e6])
     assert (shown["key"], shown["measurements"], shown["memory"]) == ("a", 9, 6e6)
-    assert "6.0 MB" in ask("profile", two).text
+    assert "6.0 MB" in ask("times", two).text
     assert (apps.mean.tolist(), apps.count.tolist()) == ([2.5, 2, 4, 8, 16, 32], [4, 1, 1, 1, 1, 1])
     assert answer.json["makespan_s"] == 64.5
 
@@ -122,19 +112,19 @@ def test_profiles_of_earlier_versions_are_read(command: Command, tmp_path: Path)
     with np.load(tmp_path / "new.npz") as found:
         np.savez(tmp_path / "old.npz", **{name: found[name] for name in ("header", "instance", "mean", "count")})
     (old,) = read_profile(tmp_path / "old.npz")
-    command("profile", tmp_path / "old.npz", "--with", tmp_path / "new.npz", "-o", tmp_path / "both.npz")
+    command("times", tmp_path / "old.npz", "--with", tmp_path / "new.npz", "-o", tmp_path / "both.npz")
     (both,) = read_profile(tmp_path / "both.npz")
-    shown = command("profile", tmp_path / "old.npz", "--output", "json").json["nodes"][0]
+    shown = command("times", tmp_path / "old.npz", "--output", "json").json["nodes"][0]
 
     np.testing.assert_array_equal([old.processor, old.memory], [unknown, unknown])
     assert (both.count, both.mean, both.processor, both.memory) == (2, 3, 2, 7)
     assert (shown["processor"], shown["memory"], shown["mean"]) == (None, None, 3.0)
-    assert command("profile", tmp_path / "old.npz", "--slowest", "1").status == 2
+    assert command("times", tmp_path / "old.npz", "--format", "svg").status == 2
 
 
 def test_merging_needs_a_file(ask: Command) -> None:
     """Measurements are merged into a file, which has to be named."""
-    answer = ask("profile", "finished", "--with", "failed")
+    answer = ask("times", "finished", "--with", "failed")
 
     assert answer.status == 2
     assert "-o FILE" in answer.err
@@ -148,7 +138,7 @@ def test_what_is_not_a_profile_is_bad_input(command: Command, tmp_path: Path, co
 
     assert answer.status == 2
     assert "p.npz" in answer.err
-    assert "dropflow profile RUN -o FILE" in answer.err
+    assert "dropflow times RUN -o FILE" in answer.err
 
 
 @pytest.mark.slow
@@ -167,11 +157,11 @@ def test_plan_run_and_plan_again(command: Command, home: Path, tmp_path: Path, m
         service.start()
         monkeypatch.setenv("DROPFLOW_URL", service.url)
         monkeypatch.setenv("DROPFLOW_TOKEN", TOKEN)
-        assert command("submit", file, "--session", "first", "--wait").status == 0
+        assert command("submit", file, "--name", "first", "--wait").status == 0
         command("partition", file, "-k", 2, "-a", "blocks", "-o", tmp_path / "before.dfg")
         command("partition", file, "-k", 2, "-a", "blocks", "--profile", "first", "-o", tmp_path / "after.dfg")
-        command("profile", "first", "-o", tmp_path / "p.npz")
-        assert command("submit", file, "--profile", "first", "--session", "second", "--wait").status == 0
+        command("times", "first", "-o", tmp_path / "p.npz")
+        assert command("submit", file, "--profile", "first", "--name", "second", "--wait").status == 0
     real = with_measured_nodes(graph, read_profile(tmp_path / "p.npz"))
     before, after = (
         judge(real, equal_machines(2), part=made.part, priority=made.priority).makespan_s

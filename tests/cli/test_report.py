@@ -1,4 +1,4 @@
-"""``dropflow report``."""
+"""``dropflow times --format html``."""
 
 import errno
 from pathlib import Path
@@ -15,17 +15,17 @@ _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_a_run_has_a_report(command: Command, tmp_path: Path) -> None:
     """The report of a directory has its failures, and says how it ended."""
     command("run", _EXAMPLES / "error-threshold.graph", "--keep", tmp_path / "run", "--runner", "inline")
-    answer = command("report", tmp_path / "run", "-o", tmp_path / "x.html")
+    answer = command("times", tmp_path / "run", "-o", tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
 
-    assert "run is finished" in answer.text
+    assert "html of run, which is finished" in answer.text
     assert "target 3 is below the horizon" in page
     assert "2 failed, 2 taken along" in page
 
 
 def test_a_session_has_a_report(ask: Command, tmp_path: Path) -> None:
     """The report of a session of a manager is the same kind of file."""
-    answer = ask("report", "failed", "-o", tmp_path / "x.html", "--output", "json")
+    answer = ask("times", "failed", "-o", tmp_path / "x.html", "--output", "json")
 
     assert answer.json["size"] == (tmp_path / "x.html").stat().st_size
     assert "no value 1" in (tmp_path / "x.html").read_text()
@@ -33,12 +33,12 @@ def test_a_session_has_a_report(ask: Command, tmp_path: Path) -> None:
 
 def test_bad_runs_and_files_are_refused(command: Command, tmp_path: Path) -> None:
     """A directory without a run, one where nothing has run, another form, and a place that cannot be written."""
-    assert "there is no run in this directory" in command("report", f"{tmp_path}/none").err
-    assert "end it with .html" in command("report", f"{tmp_path}/none", "-o", "x.pdf").err
+    assert "there is no run in this directory" in command("times", f"{tmp_path}/none", "--format", "html").err
+    assert "end it with .svg, .html" in command("times", f"{tmp_path}/none", "-o", "x.pdf").err
     command("run", _EXAMPLES / "hello.graph", "--keep", tmp_path / "run", "--runner", "inline")
-    assert "cannot be written" in command("report", tmp_path / "run", "-o", f"{tmp_path}/no/x.html").err
+    assert "no such directory" in command("times", tmp_path / "run", "-o", f"{tmp_path}/no/x.html").err
     (tmp_path / "run/journal.dfj").unlink()
-    answer = command("report", tmp_path / "run")
+    answer = command("times", tmp_path / "run", "--format", "html")
     assert (answer.status, "nothing has run" in answer.err) == (2, True)
 
 

@@ -233,10 +233,9 @@ def test_faults_of_structure_are_one_answer_of_all_commands(
     for arguments in (
         ("unroll", path, "--summary"),
         ("partition", path, "-k", "2"),
-        ("info", path),
         ("run", path),
         ("submit", path, "--to", node_url),
-        *([] if code == "LG120" else [("preview", path)]),
+        *([] if code == "LG120" else [("info", path)]),
     ):
         status, answer = command(*arguments)
         assert (status, sorted(found(answer))) == (2, expected), arguments
@@ -286,7 +285,7 @@ def test_what_cannot_run_is_an_error_here_and_a_warning_of_a_translation(
     for arguments in (("check", path), ("unroll", path, "--summary")):
         status, answer = command(*arguments)
         assert (status, found(answer), found(answer, "warning")) == (0, [], found(said)), arguments
-    for arguments in (("partition", path, "-k", "1"), ("info", path), ("preview", path)):
+    for arguments in (("partition", path, "-k", "1"), ("info", path)):
         assert command(*arguments)[0] == 0, arguments
     state, report = translated(content, tmp_path / "service")
     assert (state, found(report), found(report, "warning")) == ("done", [], found(said))

@@ -206,7 +206,7 @@ def test_a_node_starts_again_on_a_full_disk_and_serves_its_results(small_disk: P
     command = ("node", "--port", 0, "--links-port", 0, "--name", "full", "--workers", 1)
     graph = draw(tmp_path / "g.graph", [function("F", "def F():\n    return 'kept'"), data("leaf")], "F > leaf")
     with Running(tmp_path, *command) as first:
-        done = run(tmp_path, "submit", graph, "--session", "s", "--wait", "--to", first.ready["url"])
+        done = run(tmp_path, "submit", graph, "--name", "s", "--wait", "--to", first.ready["url"])
         first.stop(signal.SIGKILL)
     fill(small_disk / "filler")
     with Running(tmp_path, *command) as again, Client(again.ready["url"], token=again.ready["token"]) as client:

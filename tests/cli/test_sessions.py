@@ -1,4 +1,4 @@
-"""``dropflow sessions``, ``status``, ``cancel`` and ``delete``."""
+"""``dropflow sessions``, ``watch --once``, ``pause``, ``cancel`` and ``delete``."""
 
 import msgspec
 import pytest
@@ -36,7 +36,7 @@ def test_only_a_session_without_open_drops_is_settled_to_100_percent() -> None:
 
 def test_json_output_is_one_object(ask: Command) -> None:
     """With --output json there is one object with `ok`, and nothing on standard error."""
-    for arguments in (["sessions"], ["nodes"], ["status", "running"], ["log", "failed", "fan_a_0-0"]):
+    for arguments in (["sessions"], ["nodes"], ["watch", "running", "--once"], ["log", "failed", "fan_a_0-0"]):
         answer = ask(*arguments, "--output", "json")
 
         assert answer.json["ok"] is True, arguments
@@ -44,15 +44,15 @@ def test_json_output_is_one_object(ask: Command) -> None:
 
 
 @pytest.mark.parametrize(("session", "status"), [("running", 0), ("finished", 0), ("failed", 1), ("cancelled", 1)])
-def test_the_exit_status_of_status_depends_on_the_session(ask: Command, session: str, status: int) -> None:
+def test_the_exit_status_depends_on_the_session(ask: Command, session: str, status: int) -> None:
     """It is 1 for a session that FAILED or was CANCELLED."""
-    assert ask("status", session).status == status
+    assert ask("watch", session, "--once").status == status
 
 
-def test_status_lists_root_causes(ask: Command, manager: FakeManager) -> None:
+def test_a_session_is_shown_with_its_root_causes(ask: Command, manager: FakeManager) -> None:
     """Each root cause has its text, its hint, and the command that prints its log."""
     failure = manager.failures("failed").failures[0]
-    answer = ask("status", "failed")
+    answer = ask("watch", "failed", "--once")
 
     assert failure.text in answer.text
     assert failure.hint in answer.text
@@ -61,23 +61,24 @@ def test_status_lists_root_causes(ask: Command, manager: FakeManager) -> None:
 
 def test_an_unknown_session_is_bad_input(ask: Command) -> None:
     """The exit status is 2, and the message names the session."""
-    for command in ("status", "watch", "cancel", "delete", "fetch"):
-        answer = ask(command, "nowhere")
+    for command in ("watch", "watch --once", "cancel", "delete", "fetch"):
+        answer = ask(*command.split(), "nowhere")
 
         assert answer.status == 2, command
         assert "nowhere" in answer.err
 
 
 def test_a_running_session_has_not_failed(ask: Command) -> None:
-    """The exit status of `status` is 0."""
-    assert ask("status", "running").status == 0
+    """The exit status of `watch --once` is 0."""
+    assert ask("watch", "running", "--once").status == 0
 
 
-def test_a_session_is_paused_and_continued(ask: Command, manager: FakeManager) -> None:
-    """The answers have the state."""
+def test_a_session_is_paused_and_resumed(ask: Command, manager: FakeManager) -> None:
+    """The answers have the state; a session that runs stays as it is, so that the command may be repeated."""
     assert ask("pause", "running").text == "running: PAUSED\n"
     assert manager.session("running").status == "PAUSED"
-    assert ask("continue", "running").text == "running: RUNNING\n"
+    for _ in range(2):
+        assert ask("resume", "running").text.startswith("running  RUNNING  ")
 
 
 def test_a_session_is_rebalanced(ask: Command, manager: FakeManager) -> None:
@@ -103,12 +104,9 @@ def test_a_node_is_drained(ask: Command, manager: FakeManager) -> None:
     assert "there is no node 'nowhere'" in unknown.err
 
 
-def test_a_session_is_only_forced_if_the_others_are_stopped(ask: Command) -> None:
-    """Without that statement the command explains the danger; the manager refuses if there is a majority."""
-    careless = ask("force-continue", "running")
-    assert careless.status != 0
-    assert "the session may run twice" in careless.err
-    refused = ask("force-continue", "running", "--others-are-stopped")
+def test_a_session_with_a_majority_is_not_forced(ask: Command) -> None:
+    """The manager refuses to have it go on without one."""
+    refused = ask("resume", "running", "--force")
     assert refused.status != 0
     assert "session 'running' has a majority" in refused.err
 
@@ -162,7 +160,7 @@ def test_the_status_is_not_repeated_before_the_reason(text: str, line: str) -> N
 
 
 def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeManager) -> None:
-    """Their drops may still run, so the exit status is 3, as with `status`."""
+    """Their drops may still run, so the exit status is 3, as with `watch`."""
     manager.hide("running", "n2 does not answer")
     answer = ask("cancel", "running", "--output", "json")
 

@@ -30,7 +30,7 @@ NODES = ("a", "b", "c")
 
 def test_each_node_gets_one_part(ask: Command, manager: FakeManager) -> None:
     """The graph has as many parts as nodes are alive."""
-    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine", "--output", "json")
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine", "--output", "json")
 
     assert (answer.status, answer.json["session"], answer.json["parts"]) == (0, "mine", 2)
     assert set(manager.graph("mine").places) == {"node-1", "node-2"}
@@ -40,7 +40,7 @@ def test_random_parts_depend_on_the_seed(ask: Command, manager: FakeManager) -> 
     """With --random, equal seeds give equal parts."""
     graph = EXAMPLES / "nested-scatter-gather.graph"
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        ask("submit", graph, "--session", name, "--random", seed, "-n", 5)
+        ask("submit", graph, "--name", name, "--random", seed, "-n", 5)
     first, again, other = (manager.graph(name).part.tolist() for name in "abc")
 
     assert first == again != other
@@ -50,7 +50,7 @@ def test_random_parts_depend_on_the_seed(ask: Command, manager: FakeManager) -> 
 def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
     """With --wait, the answer comes at the end of the session and has the fields of `run`."""
     threading.Timer(0.5, lambda: manager.complete("mine")).start()
-    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait", "--output", "json")
+    answer = ask("submit", EXAMPLES / "hello.graph", "--name", "mine", "--wait", "--output", "json")
     wanted = {"ok", "session", "status", "drops", "states", "seconds", "failures", "notes", "output"}
 
     assert answer.status == 0
@@ -61,7 +61,7 @@ def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
 def test_wait_for_a_failed_session(ask: Command, manager: FakeManager) -> None:
     """With --wait, the exit status is 1 if the session FAILED."""
     threading.Timer(0.5, lambda: (manager.fail("mine", 0, "no sky"), manager.complete("mine"))).start()
-    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "mine", "--wait")
+    answer = ask("submit", EXAMPLES / "hello.graph", "--name", "mine", "--wait")
 
     assert answer.status == 1
     assert "no sky" in answer.text
@@ -86,10 +86,10 @@ def test_wait_while_the_manager_is_away(ask: Command, service: Service, monkeypa
 def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, manager: FakeManager) -> None:
     """A name that is not a safe path segment is bad input."""
     before = len(manager.sessions())
-    answer = ask("submit", EXAMPLES / "hello.graph", "--session", "../up")
+    answer = ask("submit", EXAMPLES / "hello.graph", "--name", "../up")
 
     assert answer.status == 2
-    assert "--session" in answer.err
+    assert "--name" in answer.err
     assert len(manager.sessions()) == before
 
 
@@ -174,7 +174,7 @@ def test_fewer_parts_than_nodes_go_to_those_with_most_to_give() -> None:
 def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManager) -> None:
     """A lost node gets nothing, and a note has its name and why."""
     manager.set_node(NodeInfo(name="gone", state="lost", text="silent for 20 s"))
-    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine")
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine")
 
     assert answer.status == 0
     assert "node gone is lost: silent for 20 s: nothing is planned for it" in answer.err
@@ -194,7 +194,7 @@ def test_a_node_lost_while_the_graph_is_planned_is_left_out(
         return submit(graph, query)
 
     monkeypatch.setattr(manager, "submit", lose_a_node)
-    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--session", "mine")
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine")
 
     assert answer.status == 0
     assert "the graph is placed again, without node-2" in answer.err
@@ -215,7 +215,7 @@ def test_nodes_of_the_user_are_not_exchanged(
         return submit(graph, query)
 
     monkeypatch.setattr(manager, "submit", check_nodes)
-    answer = ask("submit", placed, "--session", "mine")
+    answer = ask("submit", placed, "--name", "mine")
 
     assert answer.status == 2
     assert "'node-2' is suspect: nothing listens there" in answer.err

@@ -63,10 +63,13 @@ def test_the_timeline_of_a_run_is_written(command: Command, tmp_path: Path) -> N
     """The trace has an event for each attempt, those of one thread do not overlap, and the picture has their boxes."""
     command("run", NESTED, "--keep", tmp_path / "run", "--runner", "threads")
     files = tmp_path / "trace.json", tmp_path / "picture.svg"
-    answer = command("timeline", tmp_path / "run", "-o", files[0], "-o", files[1], "--output", "json").json
+    command("times", tmp_path / "run", "--format", "trace", "-o", files[0])
+    answer = command("times", tmp_path / "run", "-o", files[1], "--output", "json").json
+    attempts = msgspec.json.decode(command("times", tmp_path / "run", "--format", "json").out)["statistics"]["attempts"]
     spans = [one for one in msgspec.json.decode(files[0].read_bytes())["traceEvents"] if one["ph"] == "X"]
 
-    assert answer["attempts"] == len(spans) == files[1].read_text().count("<rect")
+    assert attempts == len(spans) == files[1].read_text().count("<rect")
+    assert (answer["form"], answer["size"]) == ("svg", files[1].stat().st_size)
     for lane in {(one["pid"], one["tid"]) for one in spans}:
         mine = sorted((one["ts"], one["ts"] + one["dur"]) for one in spans if (one["pid"], one["tid"]) == lane)
         assert all(before[1] <= after[0] + 1e-3 for before, after in pairwise(mine))
@@ -74,7 +77,7 @@ def test_the_timeline_of_a_run_is_written(command: Command, tmp_path: Path) -> N
 
 def test_unknown_forms_of_files_are_refused(command: Command, tmp_path: Path) -> None:
     """The error lists the endings that are known."""
-    answer = command("timeline", tmp_path, "-o", tmp_path / "x.txt")
+    answer = command("times", tmp_path, "-o", tmp_path / "x.txt")
 
     assert answer.status != 0
-    assert "end it with .json, .svg, .png" in answer.err
+    assert "end it with .svg, .html, .htm, .json, .npz" in answer.err

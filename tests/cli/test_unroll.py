@@ -38,7 +38,7 @@ def test_a_graph_can_be_written_and_read_again(command: Command, tmp_path: Path,
     read = command("info", tmp_path / name, "--output", "json")
 
     assert (tmp_path / name).read_bytes().startswith(b"[") == name.endswith("json")
-    assert all(read.json[key] == written.json[key] for key in ("drops", "data_drops", "app_drops", "edges"))
+    assert all(read.json[key] == written.json[key] for key in ("drops", "data_drops", "app_drops", "connections"))
 
 
 def test_the_graph_goes_to_standard_output(command: Command) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dropflow.cli.waiting_chain import chain_lines
+from dropflow.cli.explain import chain_lines
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
 

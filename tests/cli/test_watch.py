@@ -170,7 +170,7 @@ def test_a_wrong_address_or_token_ends_the_command(
     assert f"error {code}" in answer.err
 
 
-@pytest.mark.parametrize("command_line", [("status",), ("watch", "--patience", 0)], ids=["status", "watch"])
+@pytest.mark.parametrize("command_line", [("watch", "--once"), ("watch", "--patience", 0)], ids=["once", "watch"])
 @pytest.mark.parametrize(("session", "status"), STATUSES.items())
 def test_the_exit_status_depends_on_the_session(
     session: str, status: int, command_line: tuple[object, ...], ask: Command, cluster: Cluster

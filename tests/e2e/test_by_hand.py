@@ -37,7 +37,7 @@ def test_managers_named_by_address_become_one_cluster(tmp_path: Path) -> None:
         Running(tmp_path, "master", *ANY, "--islands", island.ready["url"]) as master,
     ):
         graph = ROOT / "examples" / "nested-scatter-gather.graph"
-        done = run(tmp_path, "submit", graph, "--to", master.ready["url"], "--wait", "--session", "s", "--random", 1)
+        done = run(tmp_path, "submit", graph, "--to", master.ready["url"], "--wait", "--name", "s", "--random", 1)
         with client(one) as first, client(two) as second:
             parts = [manager.session("s").drops for manager in (first, second)]
 
@@ -55,7 +55,7 @@ def test_an_island_and_a_master_that_are_killed_lose_nothing(tmp_path: Path) -> 
                 ROOT / "examples" / "hello.graph",
                 "--to",
                 island.ready["url"],
-                "--session",
+                "--name",
                 "s",
                 "--wait",
             )

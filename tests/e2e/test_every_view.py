@@ -102,7 +102,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             gate = home / "gate" if fields == LARGE else open_gate
             graphs[fields] = home / f"survey-{fields}.graph"
             graphs[fields].write_text(survey(gate, fields), encoding="utf-8")
-            done = run(home, "submit", graphs[fields], "--session", f"s{fields}")
+            done = run(home, "submit", graphs[fields], "--name", f"s{fields}")
             assert done.returncode == 0, done.stderr
         yield Cluster(up, home / "gate", graphs)
         (home / "gate").touch()

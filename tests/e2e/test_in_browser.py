@@ -373,7 +373,7 @@ def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> Non
 
     They lead to the log of each of them and of the translator, too, which strangers cannot read.
     """
-    run(up.home, "submit", GRAPH, "--session", "on-node", "--wait")
+    run(up.home, "submit", GRAPH, "--name", "on-node", "--wait")
     assert page.get_by_role("link", name="Cluster").count() == 0
     page.get_by_role("link", name="node-1").first.click()
     page.wait_for_url(f"{up.ready['nodes'][0]}/")
@@ -424,7 +424,7 @@ def test_names_of_this_host_are_one_door(page: Any, up: Running) -> None:
 
 def test_open_signs_a_new_browser_in(window: Any, up: Running) -> None:
     """The printed address opens the page of a session once; opened again, the browser is signed in already."""
-    run(up.home, "submit", GRAPH, "--session", "elsewhere", "--wait")
+    run(up.home, "submit", GRAPH, "--name", "elsewhere", "--wait")
     address = run(up.home, "open", "elsewhere").stdout.strip()
     for _ in range(2):
         window.goto("about:blank")
@@ -454,7 +454,7 @@ def test_a_session_of_the_command_line_is_on_the_page(page: Any, up: Running, tm
     Its graph declares times, so that its timeline has the plan under what was executed.
     """
     page.goto(f"{up.ready['master']}/sessions")
-    done = run(up.home, "submit", _with_times(tmp_path), "--session", "appears", "--wait")
+    done = run(up.home, "submit", _with_times(tmp_path), "--name", "appears", "--wait")
     page.get_by_role("link", name="appears").first.wait_for()
     page.goto(f"{up.ready['master']}/sessions/appears/timeline")
     expect(page.get_by_label("Plan", exact=True)).to_be_checked()

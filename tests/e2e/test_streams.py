@@ -258,7 +258,7 @@ def test_a_full_disk_where_a_stream_is_read_is_reported(small_disk: Path, tmp_pa
 
 
 def test_commands_and_pages_show_a_drop_that_is_being_written(tmp_path: Path) -> None:
-    """While a stream is written, `dropflow status` and the page show its data drop as WRITING."""
+    """While a stream is written, `dropflow watch --once` and the page show its data drop as WRITING."""
     sign, read = tmp_path / "sign", tmp_path / "read"
     with Running(tmp_path, "up", "--nodes", 2, "--port", 0) as up:
         with Client(up.ready["master"], token=up.ready["token"]) as client:
@@ -268,7 +268,7 @@ def test_commands_and_pages_show_a_drop_that_is_being_written(tmp_path: Path) ->
             # The result has no streaming consumer, so it is listed only when it is complete.
             assert until(lambda: client.session("s").states == {"WRITING": 3, "INITIALIZED": 1})
             states = {drop.name: drop.state for drop in client.drops("s", DropQuery()).drops}
-        status = run(tmp_path, "status", "s", "--output", "json")
+        status = run(tmp_path, "watch", "s", "--once", "--output", "json")
         explained = run(tmp_path, "explain", "s", "line_data_0")
         page = _page(up, "sessions/s/drops/line_data_0")
         sign.touch()

@@ -67,7 +67,7 @@ def test_one_address_for_the_browser_is_printed_before_the_ready_line(up: Runnin
 
 def test_open_prints_a_fresh_address_each_time(up: Running) -> None:
     """The address has a ticket for the page of a session, or for the first page, and never the token."""
-    run(up.home, "submit", EXAMPLES[0], "--session", "to open")
+    run(up.home, "submit", EXAMPLES[0], "--name", "to open")
     shown = [run(up.home, "open", *session).stdout.strip() for session in ((), (), ("to open",))]
     unknown = run(up.home, "open", "no-such-session")
 
@@ -117,7 +117,7 @@ def test_examples_have_the_results_of_one_machine(up: Running, graph: Path, tmp_
     """With drops on two random nodes, fetched results are those of `dropflow run`, byte for byte."""
     alone = run(tmp_path, "run", graph, "--keep", "alone", "--output", "json")
     name = f"random-{graph.stem}"
-    done = run(up.home, "submit", graph, "--wait", "--random", 7, "--session", name, "--output", "json")
+    done = run(up.home, "submit", graph, "--wait", "--random", 7, "--name", name, "--output", "json")
     fetched = run(up.home, "fetch", name, "-o", tmp_path / "fetched", "--output", "json")
     answer, wanted = json.loads(done.stdout), json.loads(alone.stdout)
 
@@ -130,7 +130,7 @@ def test_examples_have_the_results_of_one_machine(up: Running, graph: Path, tmp_
 
 def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -> None:
     """Fetch names a missing result with the reason; once it is back, another fetch copies only that one."""
-    run(up.home, "submit", EXAMPLES[0], "--wait", "--session", "holes")
+    run(up.home, "submit", EXAMPLES[0], "--wait", "--name", "holes")
     with Client(up.ready["island"], token=up.ready["token"]) as island:
         lost = island.results("holes").results[0]
     (kept,) = up.home.rglob(f"sessions/holes/{lost.path}*")
@@ -147,7 +147,7 @@ def test_a_result_that_is_gone_makes_a_fetch_fail(up: Running, tmp_path: Path) -
 
 def test_a_session_is_watched_to_its_end(up: Running) -> None:
     """Watching a session that is over ends immediately, with all its logical nodes."""
-    run(up.home, "submit", EXAMPLES[0], "--session", "seen")
+    run(up.home, "submit", EXAMPLES[0], "--name", "seen")
     done = run(up.home, "watch", "seen", "--output", "json")
     detail = json.loads(done.stdout)["session"]
 
@@ -177,7 +177,7 @@ def waiting_graph(directory: Path) -> Path:
 
 def test_a_session_is_cancelled_and_deleted_on_all_nodes(up: Running, client: Client, tmp_path: Path) -> None:
     """Cancelling stops running applications; deleting leaves no file on any node."""
-    run(up.home, "submit", waiting_graph(tmp_path), "--session", "stop-me")
+    run(up.home, "submit", waiting_graph(tmp_path), "--name", "stop-me")
     cancelled = run(up.home, "cancel", "stop-me", "--reason", "enough")
     detail = list(client.events("stop-me"))[-1]
     deleted = run(up.home, "delete", "stop-me")
@@ -191,7 +191,7 @@ def test_a_session_is_cancelled_and_deleted_on_all_nodes(up: Running, client: Cl
 def test_ctrl_c_while_waiting_does_not_stop_the_session(up: Running, client: Client, tmp_path: Path) -> None:
     """Ctrl-C on submit --wait ends with 130 and a hint, and the session continues."""
     process = subprocess.Popen(
-        [*_dropflow(), "submit", waiting_graph(tmp_path), "--session", "go-on", "--wait"],
+        [*_dropflow(), "submit", waiting_graph(tmp_path), "--name", "go-on", "--wait"],
         env=environment(up.home),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -235,7 +235,7 @@ def test_nothing_is_left_behind(number: signal.Signals, tmp_path: Path) -> None:
 def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> None:
     """The nodes end together, so none of them gives its sessions to the others before."""
     with Running(tmp_path, "up", "--nodes", 3, "--port", 0) as running:
-        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "stop-me")
+        run(tmp_path, "submit", waiting_graph(tmp_path), "--name", "stop-me")
         status = running.stop()
 
     logs = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("node-*/manager.log"))
@@ -247,7 +247,7 @@ def test_sessions_are_cancelled_when_everything_is_stopped(tmp_path: Path) -> No
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     """After kill -9 of up, its children detect the closed pipe and end cleanly, also in the middle of a session."""
     with Running(tmp_path, "up", "--port", 0) as running:
-        run(tmp_path, "submit", waiting_graph(tmp_path), "--session", "failing")
+        run(tmp_path, "submit", waiting_graph(tmp_path), "--name", "failing")
         family = running.family()
         running.stop(signal.SIGKILL)
 

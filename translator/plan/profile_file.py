@@ -61,7 +61,7 @@ def read_profile(path: Path) -> tuple[MeasuredNode, ...]:
     BadFileError
         It cannot be read, or is not a profile.
     """
-    hint = "make one with 'dropflow profile RUN -o FILE'"
+    hint = "make one with 'dropflow times RUN -o FILE.npz'"
     try:
         with path.open("rb") as stream:
             if stream.read(len(_MAGIC)) != _MAGIC:

@@ -94,7 +94,7 @@ class TorturedCluster:
         save(scattered(session.graph, places, chance.randrange(99)), path)
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "dropflow", "submit", path, "--session", session.name, "--to", self._url),
+                *(sys.executable, "-m", "dropflow", "submit", path, "--name", session.name, "--to", self._url),
                 *("--wait", "--output", "quiet"),
             ],
             env=environment(self._home) | {"DROPFLOW_TOKEN": self._master.ready["token"]},

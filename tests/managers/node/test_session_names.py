@@ -39,7 +39,7 @@ def test_a_name_with_blanks_works_everywhere(
     with closing(NodeManager("n", root=tmp_path / "n", runner="threads", workers=1)) as manager:
         served = Service(manager, token=None)
         served.start()
-        status, answer = command("submit", "g.graph", "--session", NAME, "--wait", "--to", served.url)
+        status, answer = command("submit", "g.graph", "--name", NAME, "--wait", "--to", served.url)
         page = json.loads(answer)["url"]
         quoted = page.rpartition("/")[2]
         assert (status, json.loads(answer)["session"]) == (0, NAME)
@@ -48,7 +48,7 @@ def test_a_name_with_blanks_works_everywhere(
             assert "a graph_2025" in shown.read().decode()
         with urlopen(f"{served.url}/api/sessions/{quoted}/status") as answer:  # noqa: S310
             assert json.loads(answer.read()) == 4
-        assert command("status", NAME, "--to", served.url)[0] == 0
+        assert command("watch", NAME, "--once", "--to", served.url)[0] == 0
         assert command("fetch", NAME, "--to", served.url, "-o", "got")[0] == 0
         found = [path.read_text() for path in (tmp_path / "got").rglob("name.txt")]
         assert found == [f"{NAME}\n"]

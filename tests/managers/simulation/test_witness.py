@@ -63,7 +63,7 @@ def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, 
     assert re.fullmatch(
         r"waiting for a majority: 1 of 3 voters answer, 2 are needed; silent: n1-2, (i1|master)\. It fails at "
         r"[-0-9]+ [:0-9]+ UTC unless they answer; if they are stopped for good: "
-        r"dropflow force-continue s --others-are-stopped",
+        r"dropflow resume s --force",
         waiting.text,
     )
     assert "too few nodes answered to go on without it" in ended.text

@@ -1,84 +1,29 @@
-"""``dropflow explain``, ``report``, ``compare`` and ``provenance``: what happened, and why."""
+"""What runs and sessions have computed, from their reports: for ``dropflow diff`` and ``dropflow explain --origin``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, drops, output_options, runs
+from dropflow.cli.option_types import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns, few
-from dropflow.cli.times import are_directories, replacing
 from dropflow.drop_counts import failed_words
-from dropflow.errors import UsageError
 from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
 
-__all__ = [
-    "compare_command",
-    "provenance_command",
-    "report_command",
-    "report_of_run",
-]
-
-
-class ReportReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the report was written, and its size in bytes."""
-
-    ok: bool = True
-    run: str
-    status: str
-    file: str
-    size: int
-
-    def lines(self) -> Iterator[str]:
-        """One line."""
-        yield f"{self.file}: {format_size(self.size)}, {self.run} is {self.status.lower()}"
-
-
-@click.command("report")
-@output_options
-@click.option("-o", "file", metavar="FILE.html", help="The file to write; RUN-report.html unless given.")
-@click.argument("run", metavar="RUN", shell_complete=runs)
-@connection_options
-def report_command(output: CommandOutput, *, manager: ConnectionOptions, run: str, file: str | None) -> Exit:
-    """Write a report of RUN as one HTML file: graph, timeline, failures, times, parameters and versions.
-
-    RUN is a session of a manager, or the directory of a run, also of one that is running or was killed. The file opens
-    without a server and a network, has no scripts, and its size does not grow with the number of drops.
-    """
-    here = are_directories(manager, (run,))
-    target = file or f"{Path(run).resolve().name if here else run}-report.html"
-    if not target.endswith((".html", ".htm")):
-        raise UsageError("the form of the file is not known", where=target, hint="end it with .html")
-    from dropflow.web.report import report_page
-
-    if here:
-        from dropflow.sessions.report import run_report
-
-        report = run_report(Path(run))
-    else:
-        from dropflow.cli.connection import connect
-        from dropflow.web.report import session_report
-
-        with connect(manager) as client:
-            report = session_report(client, run)
-    page = report_page(report)
-    with replacing(Path(target)) as stream:
-        stream.write(page)
-    output.answer(ReportReply(run=report.detail.session, status=report.detail.status, file=target, size=len(page)))
-    return Exit.FINISHED
-
-
-# The report of a run or a session, for commands that read either.
-
 if TYPE_CHECKING:
+    from dropflow.api.records import PageQuery
+    from dropflow.web.comparison import CauseDifference, Comparison, NodeTimes, Total
+    from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.report import SessionReport
+    from dropflow.web.signature import SessionSignature
+
+__all__ = ["compare", "show_origin"]
 
 
-def report_of_run(
+def _report_of(
     manager: ConnectionOptions, run: str, *, other_url: str | None = None, has_states: bool = False
 ) -> "SessionReport":
     """Return the report, with results, of the directory of a run, or of a session.
@@ -115,12 +60,6 @@ def report_of_run(
         manager = ConnectionOptions(key=manager.key)
     with connect_to(url, manager) as client:
         return session_report(client, run, has_results=True, has_states=has_states)
-
-
-# ``dropflow compare``: what differs between two sessions.
-
-if TYPE_CHECKING:
-    from dropflow.web.comparison import CauseDifference, Comparison, NodeTimes, Total
 
 
 _SHOWN = 25
@@ -246,35 +185,13 @@ def _cause_row(cause: "CauseDifference") -> tuple[object, ...]:
     return cause.change, cause.name, cause.code, cause.first, cause.second, text
 
 
-@click.command("compare")
-@output_options
-@click.argument("first", metavar="RUN", shell_complete=runs)
-@click.argument("second", metavar="OTHER", shell_complete=runs)
-@click.option("--other-to", "other_url", metavar="URL", help="The manager of OTHER, if it is not that of RUN.")
-@connection_options
-def compare_command(
-    output: CommandOutput, *, manager: ConnectionOptions, first: str, second: str, other_url: str | None
-) -> Exit:
-    """Show what differs between two sessions: graph, parameters, versions, plan, drops, times and failures.
-
-    RUN and OTHER are sessions of a manager, or directories of runs; either may be running. Ratios are OTHER divided by
-    RUN. 'same' at a level means the same components and links (graph), also the same parameters, the same versions of
-    dropflow and Python (software), and the same results by size and checksum (contents). The exit status is 0 whether
-    or not they differ; 'same_graph' of the answer as JSON says whether both ran the same graph with the same
-    parameters.
-    """
+def compare(output: CommandOutput, manager: ConnectionOptions, first: str, second: str, other_url: str | None) -> Exit:
+    """Answer with what differs between two runs or sessions; the other one may be at another manager."""
     from dropflow.web.comparison import comparison_of
 
-    found = comparison_of(report_of_run(manager, first), report_of_run(manager, second, other_url=other_url))
+    found = comparison_of(_report_of(manager, first), _report_of(manager, second, other_url=other_url))
     output.answer(CompareReply(same_graph=found.is_same_graph, comparison=found))
-    return Exit.FINISHED
-
-
-# ``dropflow provenance``: the signature of a session, or what one of its drops was made from.
-
-if TYPE_CHECKING:
-    from dropflow.web.origin import Origin, OriginDrop
-    from dropflow.web.signature import SessionSignature
+    return Exit.FINISHED if found.is_same_graph else Exit.FAILED
 
 
 class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,7 +211,7 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"  contents    {found.contents or f'not known: {found.contents_note}'}"
 
 
-class ProvenanceReply(msgspec.Struct, frozen=True, kw_only=True):
+class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
     """What a drop was made from."""
 
     ok: bool = True
@@ -339,32 +256,11 @@ def _made(drop: "OriginDrop") -> str:
     return "; ".join(tried)
 
 
-@click.command("provenance")
-@output_options
-@click.argument("run", metavar="RUN", shell_complete=runs)
-@click.argument("drop", metavar="[DROP]", required=False, shell_complete=drops)
-@click.option("--offset", metavar="N", type=click.IntRange(min=0), default=0, help="List drops from the N-th on.")
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(1, 1000), default=50, show_default=True, help="List N drops at most."
-)
-@connection_options
-def provenance_command(
-    output: CommandOutput, *, manager: ConnectionOptions, run: str, drop: str | None, offset: int, limit: int
+def show_origin(
+    output: CommandOutput, manager: ConnectionOptions, run: str, drop: str | None, page: "PageQuery"
 ) -> Exit:
-    """Show what RUN computed, as a signature, or what DROP of it was made from.
-
-    RUN is a session of a manager, or the directory of a run. The signature has four levels: graph (components, links
-    and indices), parameters, software, and contents (sizes and checksums of the results). Two sessions with the same
-    digest at a level are the same there, whatever their nodes, plans and names are; 'dropflow compare' says what
-    differs.
-
-    DROP is an id, the end of one, or a name such as 'Measure 3'. The answer has the logical nodes upstream of it, back
-    to the roots, with their parameters and attempts, and a page of the drops, the nearest first. Drops that failed or
-    were skipped are among them.
-    """
-    from dropflow.api.records import PageQuery
-
-    report = report_of_run(manager, run, has_states=drop is not None)
+    """Answer with what a run computed, as a signature, or with what a drop of it was made from."""
+    report = _report_of(manager, run, has_states=drop is not None)
     if drop is None:
         from dropflow.web.signature import signature
 
@@ -373,5 +269,5 @@ def provenance_command(
         return Exit.FINISHED
     from dropflow.web.origin import origin_of
 
-    output.answer(ProvenanceReply(origin=origin_of(report, drop, PageQuery(offset=offset, limit=limit))))
+    output.answer(OriginReply(origin=origin_of(report, drop, page)))
     return Exit.FINISHED
