@@ -129,15 +129,6 @@ EMPTY: tuple[ConstructEntry, ...] = (
         ),
     ),
     ConstructEntry(
-        category="Docker",
-        description=f"A command in a container. {_NOT_YET}",
-        parameters=(
-            Parameter(name="dropclass", default="dlg.apps.dockerapp.DockerApp", parameter_type="ComponentParameter"),
-            _text("image", "Name of the image."),
-            _text("command", "The command."),
-        ),
-    ),
-    ConstructEntry(
         category="DynlibApp",
         description=f"A function of a shared library. {_NOT_YET}",
         parameters=(
@@ -156,7 +147,7 @@ EMPTY: tuple[ConstructEntry, ...] = (
 )
 """Nodes to be filled in. The user adds their ports, too."""
 
-TEMPLATES: tuple[str, ...] = ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")
+TEMPLATES: tuple[str, ...] = ("BashShellApp", "DockerApp", "PyFuncApp", "PythonMemberFunction", "Branch")
 """Components that need code or a command to be filled in."""
 
 

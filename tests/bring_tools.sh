@@ -1,12 +1,12 @@
 #!/bin/sh
-# Install what some tests need besides Python packages: a browser, and tools that make and disturb networks.
+# Install what some tests need besides Python packages: a browser, tools that make and disturb networks, and containers.
 #
 # As root on Debian and its derivatives they are installed; otherwise, and without a network, this prints what is missing,
 # and the tests that need it skip. It never fails.
 
 missing=''
 packages=''
-for pair in chromium:chromium ip:iproute2 iptables:iptables; do
+for pair in chromium:chromium ip:iproute2 iptables:iptables podman:podman runc:runc busybox:busybox-static; do
     tool=${pair%%:*}
     # iptables is in /usr/sbin, which is not in the path of all users.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$tool" >/dev/null 2>&1 || {
@@ -35,5 +35,6 @@ else
     echo "Not installed:$missing. As root on Debian: apt-get install$packages"
 fi
 case "$missing" in *chromium*) echo "Tests of pages in a browser are skipped." ;; esac
+case "$missing" in *podman* | *busybox*) echo "Tests of containers are skipped." ;; esac
 case "$missing" in *ip*) echo "Tests of several hosts in network namespaces are skipped." ;; esac
 exit 0

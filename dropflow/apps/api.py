@@ -182,6 +182,10 @@ class Context(Protocol):
         """The session's ``files`` directory: base of relative paths, working directory of commands."""
         ...
 
+    def scratch(self) -> str:
+        """Return a temporary directory of this attempt, which is removed at its end."""
+        ...
+
     def input(self, port: str) -> InputData | None:
         """The first input at `port`."""
         ...

@@ -39,17 +39,13 @@ __all__ = [
 ]
 
 
-# Applications of DALiuGE that this version of dropflow does not have: containers, shared libraries
-# and others.
+# Applications of DALiuGE that this version of dropflow does not have: shared libraries and others.
 #
 # `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in
 # `dropflow.data.registry`.
 
-_CONTAINERS = "run the program with a BashShellApp node, where it is installed"
 _COMPILED = "wrap the library in a Python function (PyFuncApp) or a program (BashShellApp)"
 UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
-    "DockerApp": ("a Docker container", _CONTAINERS),
-    "SingularityApp": ("a Singularity container", _CONTAINERS),
     "DynlibApp": ("a shared library", _COMPILED),
     "DynlibStreamApp": ("a shared library", _COMPILED),
     "DynlibProcApp": ("a shared library", _COMPILED),
@@ -66,8 +62,6 @@ UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
 """Applications of DALiuGE that this version does not have: what they are, and an alternative."""
 
 UNSUPPORTED_CATEGORIES: Mapping[str, str] = {
-    "docker": "DockerApp",
-    "singularity": "SingularityApp",
     "dynlibapp": "DynlibApp",
     "dynlibprocapp": "DynlibProcApp",
     "dynlibobject": "DynlibApp",
@@ -85,6 +79,7 @@ APPLICATIONS: Mapping[str, str] = {
     "StreamingOutputBashApp": "dropflow.apps.shell:StreamingOutputBashApp",
     "StreamingInputOutputBashApp": "dropflow.apps.shell:StreamingInputOutputBashApp",
     "MPIApp": "dropflow.apps.mpi:MPIApp",
+    "DockerApp": "dropflow.apps.container:ContainerApp",
     "ServiceApp": "dropflow.apps.service:ServiceApp",
     "StopServiceApp": "dropflow.apps.service:StopServiceApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
@@ -115,6 +110,7 @@ APPLICATIONS: Mapping[str, str] = {
 
 _SAME_AS: Mapping[str, str] = {
     "BarrierAppDROP": "NullBarrierApp",
+    "SingularityApp": "DockerApp",
     "BranchAppDrop": "SimpleBranch",
     "BranchAppDROP": "SimpleBranch",
     "BranchApp": "SimpleBranch",
@@ -127,6 +123,8 @@ _PLACEHOLDERS = frozenset({"", "PythonApp", "DALiuGEApp", "UnknownApplication", 
 
 _BY_CATEGORY: Mapping[str, str] = {
     "mpi": "MPIApp",
+    "docker": "DockerApp",
+    "singularity": "DockerApp",
     **{name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")},
 }
 

@@ -32,6 +32,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from dropflow.apps.api import App, Context, InputData, OutputData
@@ -52,6 +53,7 @@ __all__ = [
     "StreamingOutputBashApp",
     "appended",
     "mentions_arguments",
+    "status_text",
 ]
 
 
@@ -99,6 +101,14 @@ class PlaceholderFiller:
         """
         return substitute(command, _PLACEHOLDER, self._placeholder)
 
+    def path_of(self, drop: InputData | OutputData) -> Path:
+        """Return the path of an input or output, as the command sees it."""
+        return drop.path
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of `text` with data and fields filled in."""
+        return [_PLACEHOLDER.sub(self._value_text, word) for word in _shell_words(text)]
+
     def named(self, name: str) -> Replacement | None:
         """Return the value of ``{name}``: data at a port, a field, or a drop by its id; None if there is none."""
         context = self.context
@@ -112,12 +122,12 @@ class PlaceholderFiller:
             return Replacement(fills) if any(fills) or own is None else self._field(own)
         outputs = [output for output in context.outputs if output.port == name]
         if outputs:
-            return Replacement(tuple(str(output.path) for output in outputs))
+            return Replacement(tuple(str(self.path_of(output)) for output in outputs))
         if name in context.arguments:
             return self._field(context.arguments[name])
         known: list[InputData | OutputData] = [*context.inputs, *context.outputs]
         drops = [drop for drop in known if drop.oid == name]
-        return Replacement(tuple(str(drop.path) for drop in drops)) if drops else None
+        return Replacement(tuple(str(self.path_of(drop)) for drop in drops)) if drops else None
 
     def _placeholder(self, match: re.Match[str]) -> Replacement | None:
         if match["name"]:
@@ -143,15 +153,15 @@ class PlaceholderFiller:
             context.log(f"{match[0]} in the command: taken for the only {side}, {drops[0].name}", "WARNING")
             chosen = drops
         self.mentioned.update(drop.port for drop in chosen)
-        return Replacement(tuple(_url(drop) if match["url"] else str(drop.path) for drop in chosen))
+        return Replacement(tuple(self._url(drop) if match["url"] else str(self.path_of(drop)) for drop in chosen))
 
     def _words(self, data: InputData) -> list[str]:
         """Return an input as words: a path, a URL, or its values as text, one word each."""
         encoding = (encoding_of(self.context.arguments, data.port, "input_parser") or "").lower()
         if encoding == "path" or (encoding in _BY_PATH and _is_file(data)):
-            return [str(data.path)]
+            return [str(self.path_of(data))]
         if encoding == "dataurl":
-            return [data.url]
+            return [self._url(data)]
         try:
             values = data.values(encoding or None) or [None]
         except UsageError:
@@ -199,6 +209,14 @@ class PlaceholderFiller:
     def _data_text(self, match: re.Match[str]) -> str:
         fill = self._data(match)
         return match[0] if fill is None else " ".join(fill.words)
+
+    def _value_text(self, match: re.Match[str]) -> str:
+        fill = self._placeholder(match)
+        return match[0] if fill is None else " ".join(fill.words)
+
+    def _url(self, drop: InputData | OutputData) -> str:
+        path = self.path_of(drop)
+        return path.as_uri() if not hasattr(drop, "url") else drop.url
 
 
 def mentions_arguments(command: str, template: Template) -> bool:
@@ -262,10 +280,6 @@ def _answers_to(drop: InputData | OutputData, key: str) -> bool:
 
 def _is_file(data: InputData) -> bool:
     return data.is_directory or not data.in_memory
-
-
-def _url(drop: InputData | OutputData) -> str:
-    return drop.path.as_uri() if not hasattr(drop, "url") else drop.url
 
 
 def _text(value: Any) -> str:
@@ -350,12 +364,14 @@ class BashShellApp(App):
     """Whether standard input comes from the first input."""
     writes_output: ClassVar[bool] = False
     """Whether standard output goes to the outputs."""
+    needs_command: ClassVar[bool] = True
+    """Whether a node without a command is refused."""
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
         self.command = _command(template, self.parameters)
         self._mentions_arguments = mentions_arguments(self.command, template)
-        if not self.command:
+        if not self.command and self.needs_command:
             raise BadParameterError(
                 f"the node '{template.name}' has no command",
                 hint="fill in the field 'command' of this node",
@@ -391,15 +407,15 @@ class BashShellApp(App):
         )
         if status:
             raise AppError(
-                f"the command ended with {_meaning(status)}: {self.command[:200]}", hint="see the drop's log"
+                f"the command ended with {status_text(status)}: {self.command[:200]}", hint="see the drop's log"
             )
         if self.writes_output and not is_piped:
             for output in context.outputs[1:]:
                 shutil.copyfile(context.outputs[0].path, output.path)
 
-    def filled(self, context: Context) -> str:
+    def filled(self, context: Context, filling: PlaceholderFiller | None = None) -> str:
         """Return the command with the values of its placeholders."""
-        filling = PlaceholderFiller(context)
+        filling = filling or PlaceholderFiller(context)
         command = filling.fill(self.command)
         return command if self._mentions_arguments else " ".join((command, *appended(self.template, filling)))
 
@@ -468,7 +484,7 @@ def _command(template: Template, parameters: Mapping[str, Any]) -> str:
     return " ".join(text.strip() for text in texts if text.strip())
 
 
-def _meaning(status: int) -> str:
+def status_text(status: int) -> str:
     """Return a description of an exit status."""
     number = -status if status < 0 else status - _SIGNALLED
     try:

@@ -92,9 +92,6 @@ def test_a_node_without_a_class_is_refused(component: str) -> None:
 @pytest.mark.parametrize(
     ("component", "category"),
     [
-        ("dlg.apps.dockerapp.DockerApp", "Docker"),
-        ("", "Docker"),
-        ("", "Singularity"),
         ("dlg.apps.dynlib.DynlibApp", "DynlibApp"),
         ("dlg.apps.archiving.NgasArchivingApp", ""),
         ("dlg.apps.plasma.MSStreamingPlasmaProducer", ""),

@@ -1,0 +1,246 @@
+"""Commands in containers: with podman and an image of busybox, and with a stand-in for apptainer."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dropflow.apps.container import ENGINE_VARIABLE, ContainerApp, container_engine
+from dropflow.clock import SystemClock
+from dropflow.errors import BadParameterError, MissingDependencyError
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.testing.attempts import Attempted, Given, try_app
+from tests.drawn_graphs import app, data, draw
+
+CONTAINER = "dlg.apps.dockerapp.DockerApp"
+IMAGE = "localhost/dropflow-test:1"
+_CONF = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
+"""
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The command of podman with a store of its own, in which there is an image of busybox."""
+    busybox = shutil.which("busybox")
+    if not shutil.which("podman") or not busybox or b"statically" not in _kind(busybox):
+        pytest.skip("podman or busybox-static is not installed")
+    home = tmp_path_factory.mktemp("podman")
+    (home / "containers.conf").write_text(_CONF, encoding="utf-8")
+    runtime = "runc" if shutil.which("runc") else "crun"
+    command = f"podman --root {home}/root --runroot {home}/run --storage-driver vfs --runtime {runtime}"
+    command += " --cgroup-manager cgroupfs"
+    with tarfile.open(home / "image.tar", "w") as archive:
+        archive.add(busybox, "bin/busybox")
+        for name in ("sh", "cat", "echo", "id", "sleep", "ls", "touch", "head", "tail", "env", "wc", "cp", "mkdir"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            archive.addfile(link)
+        for name in ("tmp", "etc", "proc", "dev", "sys", "var"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+            archive.addfile(folder)
+    variables = {"CONTAINERS_CONF": str(home / "containers.conf"), ENGINE_VARIABLE: command}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        made = subprocess.run([*command.split(), "import", home / "image.tar", IMAGE], capture_output=True, check=False)
+        ran = subprocess.run(
+            [*command.split(), "run", "--rm", IMAGE, "/bin/echo", "up"], capture_output=True, check=False
+        )
+        if made.returncode or ran.returncode:
+            pytest.skip(f"podman cannot run containers here: {(made.stderr + ran.stderr)[-300:].decode()}")
+        yield command
+        subprocess.run([*command.split(), "rm", "--all", "--force"], capture_output=True, check=False)
+
+
+def _kind(program: str) -> bytes:
+    """Return what file(1) would say: whether a program has no interpreter."""
+    head = Path(program).read_bytes()[:4096]
+    return b"dynamically" if b"/ld-linux" in head or b"ld-musl" in head else b"statically"
+
+
+def _field(name: str, value: Any, **more: Any) -> Argument:
+    return Argument(name=name, value=value, parameter_type="ComponentParameter", **more)
+
+
+def _run(directory: Path, command: str, *, inputs: Any = (), outputs: Any = ("out",), **fields: Any) -> Attempted:
+    given = [each if isinstance(each, Given) else Given(*each) for each in inputs]
+    arguments = [_field("image", fields.pop("image", IMAGE)), _field("command", command)]
+    arguments += [_field(name, value) for name, value in fields.items()]
+    return try_app(CONTAINER, directory, inputs=given, outputs=outputs, fields=arguments)
+
+
+def _template(**fields: Any) -> Template:
+    arguments = tuple(_field(name, value) for name, value in fields.items())
+    return Template(key="k", name="n", kind=Kind.APP, component=CONTAINER, arguments=arguments)
+
+
+def _containers(podman: str) -> list[str]:
+    listed = subprocess.run([*podman.split(), "ps", "--all", "--quiet"], capture_output=True, check=True)
+    return listed.stdout.decode().split()
+
+
+@pytest.mark.slow
+def test_a_command_in_a_container_reads_inputs_and_writes_outputs(podman: str, tmp_path: Path) -> None:
+    """Files, data in memory and fields appear as for commands outside; the container is removed at its end."""
+    file = tmp_path / "a, file:1"
+    file.write_text("from a file\n")
+
+    got = _run(tmp_path, "cat {f} > {out}; echo {v} >> {out}; id -u >> {out}", inputs=[("f", file), ("v", "value")])
+
+    assert got.contents == [f"from a file\nvalue\n{os.getuid()}\n".encode()]
+    assert not _containers(podman)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
+def test_a_container_cannot_change_its_inputs_or_reach_a_network(tmp_path: Path) -> None:
+    """Inputs are read-only, and there is only the loopback device, unless the node asks for a network."""
+    file = tmp_path / "data"
+    file.write_text("kept")
+
+    got = _run(tmp_path, "touch {f} || echo read-only > {out}; ls /sys/class/net >> {out}", inputs=[("f", file)])
+
+    assert got.contents == [b"read-only\nlo\n"]
+    assert file.read_text() == "kept"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
+def test_variables_bindings_and_the_working_directory_of_a_container(tmp_path: Path) -> None:
+    """Variables may name data; bindings are mounted where the node says; relative paths are in a private directory."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "sky").write_text("model")
+
+    got = _run(
+        tmp_path,
+        "echo $WHERE > x; cat x /model/sky $DATA > {out}; touch /model/y || echo refused >> {out}",
+        inputs=[("f", Path(shared / "sky"))],
+        env='{"WHERE": "here", "DATA": "%i0"}',
+        additionalBindings=f"{shared}:/model:ro",
+    )
+
+    assert got.contents == [b"here\nmodelmodelrefused\n"]
+    assert not list(tmp_path.rglob("x"))
+
+
+@pytest.mark.slow
+def test_a_failed_container_has_its_status_and_output(podman: str, tmp_path: Path) -> None:
+    """An exit status other than 0 fails the drop; what the command wrote is in the drop's log."""
+    got = _run(tmp_path, "echo broken lens; exit 3")
+
+    assert "ended with status 3" in got.failure.text
+    assert "broken lens" in got.log
+    assert not _containers(podman)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
+def test_an_image_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    """Nothing runs, and the error has the whole name of the image."""
+    got = _run(tmp_path, "true", image="localhost/absent", docker_tag="2.1")
+
+    assert "the image 'localhost/absent:2.1' is not on this host, and cannot be pulled" in got.failure.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
+def test_a_container_that_needs_too_much_memory_is_told_so(tmp_path: Path) -> None:
+    """The error names the limit, which is the memory that the node declares."""
+    if "memory" not in container_engine().limits:
+        pytest.skip("the container engine cannot limit memory here")
+
+    got = _run(tmp_path, "exec tail /dev/zero > {out}", memory="40 MiB")
+
+    assert "a lack of memory (its limit is 41.9 MB" in got.failure.text
+
+
+@pytest.mark.slow
+def test_the_own_command_of_an_image_runs(podman: str, tmp_path: Path) -> None:
+    """With %% the rest of the command are arguments of the image's entry point."""
+    entry = "localhost/dropflow-entry:1"
+    changes = ["--change", 'ENTRYPOINT ["/bin/cp"]']
+    podman_words = podman.split()
+    kept = subprocess.run([*podman_words, "create", IMAGE, "/bin/true"], capture_output=True, check=True)
+    container = kept.stdout.decode().strip()
+    subprocess.run([*podman_words, "commit", *changes, container, entry], capture_output=True, check=True)
+    subprocess.run([*podman_words, "rm", container], capture_output=True, check=True)
+    file = tmp_path / "data"
+    file.write_text("copied")
+
+    got = _run(tmp_path, "%% {f} {out}", inputs=[("f", file)], image=entry)
+
+    assert got.contents == [b"copied"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("podman")
+def test_a_container_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """After kill -9 of a run no process of its container is left."""
+    sleeper = app("Sleeper", CONTAINER, image=IMAGE, command="exec sleep 987654")
+    graph = draw(tmp_path / "sleeper.graph", [sleeper, data("out")], "Sleeper > out")
+    command = [sys.executable, "-m", "dropflow", "run", graph, "--keep", tmp_path / "run"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _wait_for_sleepers(1, process)
+        process.kill()
+    _wait_for_sleepers(0)
+
+
+def _wait_for_sleepers(count: int, process: "subprocess.Popen[bytes] | None" = None) -> None:
+    pause, clock = threading.Event(), SystemClock()
+    deadline = clock.monotonic() + 60.0
+    while len(found := [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == _SLEEPER]) != count:
+        assert clock.monotonic() < deadline, f"there are {len(found)} processes, not {count}"
+        assert process is None or process.poll() is None, "the run has ended"
+        pause.wait(0.1)  # a process that is no child of this one
+
+
+_SLEEPER = ["sleep", "987654"]
+
+
+def test_fields_of_containers_are_checked_before_anything_runs() -> None:
+    """An image is needed; bindings, ports and variables must be readable."""
+    for field, value, text in (
+        ("image", "", "has no image"),
+        ("additionalBindings", "data:/x", "expected /source:/target"),
+        ("portMappings", "80", "expected host:container"),
+        ("portMappings", "80:1,80:2", "each host port once"),
+        ("env", "{", "expected 'all', a JSON object"),
+    ):
+        with pytest.raises(BadParameterError, match=text):
+            ContainerApp(_template(**{"image": "x", "command": "true", field: value}))
+
+
+def test_a_host_without_a_container_engine_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error is about this host: another one may run the node."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
+
+    with pytest.raises(MissingDependencyError, match="a container engine is not installed") as caught:
+        ContainerApp(_template(image="x", command="true")).check()
+    assert caught.value.of_host
+
+
+def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its command line has the mounts, the variables and the image, and runs the command in a shell."""
+    program = tmp_path / "apptainer"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+
+    got = _run(tmp_path, "wsclean {out}", image="icrar/wsclean:3.4", env='{"A": "b"}')
+
+    lines = got.log.splitlines()
+    words = [line.split(" ")[-1] for line in lines]
+    assert {"exec", "--containall", "--env=A=b", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
