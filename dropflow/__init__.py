@@ -8,7 +8,7 @@ The package is laid out in rings; an outer ring imports inner ones, never the ot
     dropflow.cli                                 commands, everything imported lazily
     dropflow.builder                               logical graphs written in Python
     dropflow.dask                                  collections of dask, here and on managers
-    dropflow.public                              run a graph from Python
+    dropflow.sessions.public                              run a graph from Python
     dropflow.sessions.local_run                               one graph on this machine: repository + runner + session
     dropflow.data | dropflow.apps                stores of data drops; applications, their execution
     dropflow.engine                              the sans-IO core, sessions, runners, journal
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
         UsageError,
         WorldError,
     )
+    from dropflow.failure import Problem, Severity
     from dropflow.graph.build import GraphBuilder
     from dropflow.graph.codec import load, save
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Argument, Kind, Link, Template
-    from dropflow.problems import Problem, Severity
-    from dropflow.public import DropContent, RunResult, check, run, translate
+    from dropflow.sessions.public import DropContent, RunResult, check, run, translate
     from dropflow.states import DropState, SessionState
     from translator.logical import LogicalGraph
     from translator.pipeline import Translation
@@ -125,8 +125,8 @@ _MODULES = {
     "dropflow.graph.physical": ("PhysicalGraph",),
     "dropflow.graph.templates": ("Argument", "Kind", "Link", "Template"),
     "dropflow.graph.codec": ("load", "save"),
-    "dropflow.problems": ("Problem", "Severity"),
-    "dropflow.public": ("DropContent", "RunResult", "check", "run", "translate"),
+    "dropflow.failure": ("Problem", "Severity"),
+    "dropflow.sessions.public": ("DropContent", "RunResult", "check", "run", "translate"),
     "dropflow.states": ("DropState", "SessionState"),
     "translator.logical": ("LogicalGraph",),
     "translator.pipeline": ("Translation",),

@@ -116,7 +116,7 @@ class UsageError(DropflowError):
 
 
 class BadGraphError(UsageError):
-    """A graph that cannot be used. `problems` holds every finding (`dropflow.problems.Problem`), in order."""
+    """A graph that cannot be used. `problems` holds every finding (`dropflow.failure.Problem`), in order."""
 
     code = "DF101"
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from dropflow.clock import Clock
 from dropflow.engine.inbox import Inbox
 from dropflow.errors import InternalError, LinkError
-from dropflow.exception_text import text_of
+from dropflow.failure import text_of
 from managers.machine_calls import Call, Return
 
 __all__ = ["Machine", "Owner"]

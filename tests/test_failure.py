@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import AppError, DropflowError
-from dropflow.exception_text import text_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, text_of
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=200)
 """Lone surrogates and control characters included."""

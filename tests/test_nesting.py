@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow import nesting as nesting_module
-from dropflow.nesting import nesting, too_deep
+from dropflow.graph import nesting as nesting_module
+from dropflow.graph.nesting import nesting, too_deep
 
 
 def _depth(value: Any) -> int:

@@ -4,6 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 import dropflow
@@ -128,3 +129,10 @@ def test_public_names_come_from_modules_that_exist() -> None:
     for module, names in dropflow._MODULES.items():
         found = import_module(module)
         assert [name for name in names if not hasattr(found, name)] == []
+
+
+def test_states_print_their_names() -> None:
+    """A state of a session or a drop prints as its name, and is its number on the wire."""
+    assert f"{dropflow.SessionState.FINISHED}" == str(dropflow.SessionState.FINISHED) == "FINISHED"
+    assert str(dropflow.DropState.SKIPPED) == "SKIPPED"
+    assert msgspec.json.encode(dropflow.SessionState.FINISHED) == b"4"

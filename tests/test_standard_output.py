@@ -10,7 +10,7 @@ from dropflow.graph.codec import save
 
 _NATIVE = """
 import os, sys
-from dropflow.standard_output import reserve
+from dropflow.files import reserve
 reserve()
 os.write(1, b"from a library")
 os.system("echo from a program")

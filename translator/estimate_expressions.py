@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import Problem, Severity
 from dropflow.graph.order import levels
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.problems import Problem, Severity
 from translator.expressions import (
     ExpressionError,
     NoValueError,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from translator.formats.detect import unescape
 from translator.formats.json_document import parse
 from translator.formats.load import Reading, read_logical

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dropflow.engine.parameters import Unusable, convert_field, fold, is_empty
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from translator.estimate_expressions import INPUT_NAMES, is_estimate, is_expression, settled_estimate
 from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in, uses_names
 from translator.logical import Configuration, Field, LogicalGraph, LogicalNode, NodeKind

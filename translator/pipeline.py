@@ -17,13 +17,13 @@ from msgspec.structs import replace as structs_replace
 from dropflow.apps.component_findings import finding, findings
 from dropflow.data.registry import store_for
 from dropflow.errors import BadGraphError, BadParameterError, DropflowError
+from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import read_pg_stream
 from dropflow.graph.notes import DRAWN, LOGICAL, Place, note_logical, place_note
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
-from dropflow.problems import Problem, Severity, refuse_errors
 from translator.estimate_expressions import META, take_estimates, with_estimates
 from translator.fill_document import note_of, read_note
 from translator.formats import Family, Reading, read_file, read_logical

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dropflow.failure import refuse_errors
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import refuse_errors
 from translator.problem_codes import problem
 
 __all__ = ["local_nodes", "place"]

@@ -3,7 +3,7 @@
 `docs/reference/problems.md` is tested against the table `CODES`.
 """
 
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 
 __all__ = ["CODES", "REPEATABLE", "VALUE_CODES", "ZERO_MULTIPLICITY", "problem"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dropflow.engine.parameters import is_empty
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 from translator.expressions import names_in
 from translator.logical import Field, LogicalGraph, LogicalNode, NodeKind
 from translator.problem_codes import problem

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dropflow.engine.parameters import Unusable, convert_field, is_empty
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from translator.formats.detect import unescape
 from translator.formats.vocabulary import UNDECIDED, canonical_category
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind

@@ -91,7 +91,7 @@ def house() -> Picture:
     picture.text(32, 30, "imports go down only", "small")
 
     picture.room((50, 42, 400, 30), "dropflow.cli", "the commands")
-    picture.room((470, 42, 400, 30), "dropflow.public", "what users import: run, App ...")
+    picture.room((470, 42, 400, 30), "dropflow.sessions.public", "what users import: run, App ...")
 
     picture.room((50, 86, 400, 168), "managers", "node, island, master, daemon")
     for number, (name, line, kind) in enumerate(

@@ -8,7 +8,7 @@ import msgspec
 
 from dropflow import errors
 from dropflow.errors import DropflowError, HttpError
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 
 __all__ = [
     "ErrorBody",

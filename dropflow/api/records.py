@@ -13,10 +13,9 @@ from msgspec import Meta
 
 from dropflow.api.state_records import SubmitOptions
 from dropflow.clock import Clock
-from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.formatting import format_quiet, format_remaining
 from dropflow.ids import SESSION_NAME
-from dropflow.states import SessionState, is_over
+from dropflow.states import NO_DROPS, DropCounts, SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
 

@@ -41,7 +41,7 @@ from dropflow.api.openapi import Limits, Request, Response, Route, posted_fields
 from dropflow.api.signing import digest
 from dropflow.clock import Clock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
-from dropflow.nesting import nesting
+from dropflow.graph.nesting import nesting
 
 __all__ = [
     "ErrorResponse",

@@ -10,8 +10,8 @@ from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import TIMEOUT, time_limit
 from dropflow.errors import DropflowError
+from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
-from dropflow.problems import Problem, Severity
 
 __all__ = ["check", "finding", "findings", "with_time_limit"]
 

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
-from dropflow.exception_text import summary_of, text_of
+from dropflow.failure import summary_of, text_of
 
 __all__ = [
     "DEFAULT",

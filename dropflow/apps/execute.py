@@ -42,8 +42,7 @@ from dropflow.engine.drop_log import DropLog
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL, raise_in
 from dropflow.engine.parameters import time_limit, timed_out
 from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted
-from dropflow.exception_text import sendable, trace_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, sendable, trace_of
 from dropflow.graph.templates import Kind
 from dropflow.runners.descendants import end_descendants
 from dropflow.stopping import GRACE_SECONDS

@@ -21,7 +21,7 @@ from typing import Any
 
 from dropflow.apps.check import find_absent, names_of
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 
 __all__ = [
     "MOVED",

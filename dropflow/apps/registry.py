@@ -22,7 +22,7 @@ from dropflow.apps.api import App
 from dropflow.apps.check import find_absent
 from dropflow.engine.parameters import Component
 from dropflow.errors import AppError, DropflowError, MissingDependencyError, UnknownComponentError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.graph.templates import Template
 
 __all__ = [

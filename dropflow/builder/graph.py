@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 
-from dropflow import public
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.builder.draft import DraftLink, DraftNode, logical_graph
 from dropflow.builder.functions import OPEN_GRAPHS, as_app
@@ -15,8 +14,9 @@ from dropflow.builder.handles import ANY, CarriedValue, Data, Formula, GroupedDa
 from dropflow.builder.nodes import COMMAND, GraphNodes
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
-from dropflow.notebook import problems_html
-from dropflow.problems import Problem
+from dropflow.failure import Problem
+from dropflow.graph.notebook import problems_html
+from dropflow.sessions import public
 from translator.formats import Family
 from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role

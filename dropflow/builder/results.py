@@ -13,9 +13,7 @@ from dropflow.api.submission import submit_once
 from dropflow.builder.handles import Data
 from dropflow.engine.api import Handle
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.text_ids import oid
-from dropflow.notebook import (
+from dropflow.graph.notebook import (
     HtmlView,
     failure_html,
     graph_html,
@@ -24,7 +22,9 @@ from dropflow.notebook import (
     problems_html,
     session_html,
 )
-from dropflow.public import DropContent, RunResult
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
+from dropflow.sessions.public import DropContent, RunResult
 
 if TYPE_CHECKING:
     from translator.plan.live_machines import LiveMachines

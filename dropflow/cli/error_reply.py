@@ -18,8 +18,8 @@ from dropflow.errors import (
     StorageError,
     UsageError,
 )
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
-from dropflow.problems import Problem, Severity
 
 __all__ = ["ErrorReply", "ErrorText", "error_reply", "exit_for_error", "graph_problems", "problem_lines"]
 

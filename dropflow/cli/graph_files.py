@@ -13,12 +13,12 @@ from dropflow.cli.option_types import GraphFormat
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.times import replacing
 from dropflow.errors import DropflowError, UsageError
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump, save
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.exports import WRITERS, Writer
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import Problem, Severity
 from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
 

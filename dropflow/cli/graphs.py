@@ -21,8 +21,8 @@ from dropflow.cli.option_types import (
 )
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import format_size, plural
-from dropflow.problems import Problem, Severity
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

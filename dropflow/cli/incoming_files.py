@@ -16,10 +16,9 @@ from typing import NamedTuple, Self
 
 from dropflow.api.contents import ContentBegin
 from dropflow.api.records import ResultInfo
-from dropflow.content_digest import digest
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
-from dropflow.files import private_directory
+from dropflow.files import content_digest, private_directory
 from dropflow.web.cause_groups import UNFINISHED
 
 __all__ = ["IncomingFile", "KeptPart", "ResultDirectory"]
@@ -262,7 +261,7 @@ class IncomingFile:
 
 
 def _part_key(path: PurePosixPath) -> str:
-    found = digest()
+    found = content_digest()
     found.update(os.fsencode(path))
     return found.hexdigest()
 

@@ -30,8 +30,8 @@ from dropflow.cli.option_types import (
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import columns
 from dropflow.cli.times import file_form, file_options, write_file
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
-from dropflow.problems import Problem, Severity
 
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph

@@ -38,11 +38,10 @@ from dropflow.cli.session_replies import (
     session_url,
     shown_states,
 )
-from dropflow.drop_counts import NO_DROPS, DropCounts
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
-from dropflow.states import SessionState
+from dropflow.states import NO_DROPS, DropCounts, SessionState
 
 __all__ = [
     "PlacementOptions",

@@ -23,7 +23,7 @@ from dropflow.dask_tasks.task_pages import TaskEntry, encode_pages
 from dropflow.dask_tasks.value_encoding import read_value
 from dropflow.data.repository import KEPT_CONTENT, KeptContent, kept_contents_field
 from dropflow.errors import AppError, BadFileError, BadParameterError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.graph.build import from_columns
 from dropflow.graph.codec import save
 from dropflow.graph.physical import IntColumn, PhysicalGraph

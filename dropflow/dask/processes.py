@@ -30,9 +30,9 @@ from dropflow.engine.events import Event, Failed
 from dropflow.engine.session import Instrument, Session
 from dropflow.errors import InternalError
 from dropflow.failure import Failure
+from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.notebook import last_lines
 from dropflow.runners.choice import make_runner
 from dropflow.runners.pool import WorkerPool
 from dropflow.sessions.factory import make_session

@@ -41,8 +41,8 @@ from dropflow.dask.translate import BREADTH_FIRST, TranslatedGraph, with_drops_o
 from dropflow.dask_tasks.logged_exceptions import exception_in_log
 from dropflow.errors import AppError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
+from dropflow.graph.notebook import notebook_display
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.notebook import notebook_display
 from dropflow.states import SessionState
 
 __all__ = [

@@ -39,9 +39,9 @@ from dropflow.engine.host_memory import host_memory
 from dropflow.engine.session import Session
 from dropflow.errors import BadParameterError, InternalError
 from dropflow.failure import Failure
+from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
-from dropflow.notebook import last_lines
 from dropflow.runners.inline import InlineRunner
 from dropflow.runners.threads import ThreadRunner
 from dropflow.stopping import GRACE_SECONDS

@@ -10,7 +10,7 @@ from typing import Any
 import cloudpickle
 
 from dropflow.apps.api import Context
-from dropflow.exception_text import sendable, summary_of
+from dropflow.failure import sendable, summary_of
 
 __all__ = ["exception_in_log", "log_exception", "without_exceptions"]
 

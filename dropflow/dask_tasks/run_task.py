@@ -19,7 +19,7 @@ from dropflow.dask_tasks.task_pages import TaskPages
 from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
 from dropflow.data.memory import SMALL
 from dropflow.errors import AppError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.graph.templates import Template
 
 __all__ = ["TaskRunner"]

@@ -17,7 +17,7 @@ from dask.task_spec import Task
 
 from dropflow.dask_tasks.value_encoding import FilePickler
 from dropflow.errors import AppError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 
 __all__ = ["TaskEntry", "TaskPages", "encode_pages"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dropflow.content_digest import digest
 from dropflow.errors import AppError, BadFileError, StorageError, UsageError
+from dropflow.files import content_digest
 
 __all__ = [
     "checksum_of",
@@ -171,8 +171,8 @@ def fingerprint(path: str | Path) -> str:
     with storage_errors("read", path):
         if not os.path.isdir(path):  # noqa: PTH112 - once a file
             with open(path, "rb") as stream:  # noqa: PTH123 - as above
-                return hashlib.file_digest(stream, digest).hexdigest()
-        whole = digest()
+                return hashlib.file_digest(stream, content_digest).hexdigest()
+        whole = content_digest()
         for name, kind, content in _entries(Path(path)):
             whole.update(repr((name, kind, content)).encode(errors="surrogateescape"))
         return whole.hexdigest()

@@ -8,13 +8,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.drop_counts import NO_DROPS, DropCounts, add_counts, count_drops
 from dropflow.engine.core import Core
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
-from dropflow.states import DropState, SessionState
+from dropflow.states import NO_DROPS, DropCounts, DropState, SessionState, add_counts, count_drops
 
 __all__ = [
     "Attempts",
@@ -246,7 +245,7 @@ class FailureReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _repr_html_(self) -> str:
         """Return the cause, the traceback and the end of the log, for notebooks."""
-        from dropflow.notebook import failure_html, log_end  # noqa: PLC0415 - only notebooks need it
+        from dropflow.graph.notebook import failure_html, log_end  # noqa: PLC0415 - only notebooks need it
 
         return failure_html(
             self.name,

@@ -31,5 +31,7 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
 `exports`          Physical graphs for other programs: Graphviz's DOT, GraphML, and tables of comma-separated values
 `logical_svg`      The drawing of a logical graph as SVG, for notebooks and files: boxes of nodes, frames of
                    constructs, arrows
+`notebook`         Graphs, sessions and failures as HTML, for notebooks
+`nesting`          How deep JSON text is nested, without parsing it
 =================  ====================================================================================================
 """

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph.build import from_columns
 from dropflow.graph.daliuge_fields import CONTAINERS, template_of
+from dropflow.graph.nesting import too_deep
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Axis, Kind, Link, Template
-from dropflow.nesting import too_deep
-from dropflow.problems import Problem, Severity, refuse_errors
 
 __all__ = [
     "ByteSource",

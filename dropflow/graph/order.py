@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import Problem, Severity
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis, Link, Template
 from dropflow.graph.text_ids import oid, oids
 from dropflow.ids import DropId
-from dropflow.problems import Problem, Severity
 from dropflow.states import DropState
 
 __all__ = [

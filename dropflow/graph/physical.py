@@ -124,7 +124,7 @@ class PhysicalGraph:
 
     def _repr_html_(self) -> str:
         """Return its size and the picture of its logical graph, for notebooks."""
-        from dropflow.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
+        from dropflow.graph.notebook import graph_html  # noqa: PLC0415 - only notebooks need it
 
         return graph_html(self)
 

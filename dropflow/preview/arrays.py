@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import BadFileError, install_hint
-from dropflow.nesting import too_deep
+from dropflow.graph.nesting import too_deep
 from dropflow.preview.image import Floats, RowBytes, as_floats
 from dropflow.preview.source import DirectorySource, Source
 

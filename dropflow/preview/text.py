@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dropflow.nesting import too_deep
+from dropflow.graph.nesting import too_deep
 from dropflow.preview.source import Preview
 
 __all__ = ["TEXT_LIMIT", "as_dump", "as_text", "text_preview"]

@@ -26,8 +26,7 @@ import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, members, not_begun
 from dropflow.errors import DropflowError, StorageError, TransferError, WorkerDiedError, WorkerStartError
-from dropflow.exception_text import summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
 from dropflow.runners.external_contents import FetchedParts, FetchedResults, HeldContents, SentInputs, identities_of
 from dropflow.runners.external_store import ContentStore

@@ -24,7 +24,7 @@ from distributed.comm import get_address_host
 
 from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import DropflowError, LinkError, WorkerDiedError, WorkerStartError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.runners.engine import (
     AttemptKey,
     Batch,

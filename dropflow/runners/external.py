@@ -34,8 +34,7 @@ from dropflow.engine.api import (
 )
 from dropflow.engine.inbox import Inbox
 from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
-from dropflow.exception_text import summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
 from dropflow.runners.dispatcher import RunnerQueue

@@ -22,8 +22,7 @@ import msgspec
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task, members
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, StorageError, WorkerDiedError
-from dropflow.exception_text import summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.ids import drop_file_name
 from dropflow.runners.engine import AttemptKey, AttemptLog, Batch, BatchAnswer, decode_batch, encode
 from dropflow.runners.external_contents import FILE_KINDS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, install_hint
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.runners.listed_content import ListedContent, identity_of
 
 __all__ = [

@@ -38,8 +38,7 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, StreamO
 from dropflow.engine.drop_log import DropLog
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import DropflowError, InternalError, ResultLostError, WorkerStartError
-from dropflow.exception_text import summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.runners.backlog import MOST_AHEAD, PoolClock
 from dropflow.runners.descendants import IDLE
 from dropflow.runners.dispatcher import Dispatcher, RunnerQueue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dropflow.errors import BadGraphError, BadParameterError, MissingDependencyError, install_hint
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 
 __all__ = [
     "ENGINES",

@@ -20,8 +20,7 @@ from dropflow.engine.api import (
 )
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import InternalError
-from dropflow.exception_text import summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of
 from dropflow.runners.capacity import Capacity
 from dropflow.runners.inline import aborted

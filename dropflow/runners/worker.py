@@ -33,8 +33,7 @@ from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task, members, not_begun, with_input
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
 from dropflow.errors import StorageError
-from dropflow.exception_text import name_of, summary_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import needs_of
 from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
 from dropflow.runners.descendants import IDLE, Marker, adopt_orphans, end_descendants

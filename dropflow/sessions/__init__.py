@@ -3,9 +3,10 @@
 Managers have sessions of their own, and use `again` and `factory`.
 
 ================  =====================================================================================================
+`public`          The functions of the Python interface: translate, check and run a graph
 `local_run`       Running one graph on this machine, in a session directory
 `factory`         The session of a graph on this machine: with a runner, a journal, and the repository of its contents
-`stopped`         A session on this machine whose process has ended: what is left of it, and how it goes on
+`stopped`         A session whose process has ended: what is left of it in its directory, and how a run goes on
 `again`           Which drops run again from those that a user names, for a run on this machine and for a session of
                   managers
 `report`          The report of the directory of a run, from its graph, its journal, its times and its summary

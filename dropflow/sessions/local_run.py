@@ -23,12 +23,12 @@ from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES, has_attempts
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, NotFoundError, StorageError
+from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
 from dropflow.graph.codec import is_unfinished, save
 from dropflow.graph.notes import note_software
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
-from dropflow.problems import refuse_errors
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
 from dropflow.sessions.again import AGAIN_REASON, drops_to_repeat

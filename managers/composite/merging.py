@@ -12,8 +12,7 @@ from enum import Enum
 import msgspec
 
 from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
-from dropflow.drop_counts import add_counts, cancel, give_up
-from dropflow.states import UNKNOWN, DropState, SessionState, is_over
+from dropflow.states import UNKNOWN, DropState, SessionState, add_counts, cancel, give_up, is_over
 
 __all__ = [
     "SHOWN_FAILURES",

@@ -21,11 +21,11 @@ from dropflow.api.contents import (
     requested_part,
 )
 from dropflow.api.error_body import to_body
-from dropflow.content_digest import digest
 from dropflow.data.read import open_file
 from dropflow.data.storage_errors import fingerprint, storage_errors
 from dropflow.engine.api import Handle
 from dropflow.errors import DropflowError, GoneError, RangeError, StorageError
+from dropflow.files import content_digest
 from managers.archive_writers import ArchiveMember, TarWriter
 
 __all__ = [
@@ -245,7 +245,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _etag(*identity: object) -> str:
     """Return a strong ETag: contents of another identity have another one."""
-    found = digest()
+    found = content_digest()
     found.update(repr(identity).encode())
     return f'"{found.hexdigest()}"'
 
@@ -353,7 +353,7 @@ def _digest_of(handle: Handle) -> str:
     if handle.kind == "url":
         return ""
     if handle.kind in ("bytes", "null"):
-        found = digest()
+        found = content_digest()
         found.update(handle.body)
         return found.hexdigest()
     return fingerprint(handle.location)

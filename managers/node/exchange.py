@@ -20,7 +20,7 @@ from dropflow.engine.content_table import kept_drops
 from dropflow.engine.events import Action, Event, Lost, Publish, Release
 from dropflow.engine.session import Instrument
 from dropflow.errors import DropflowError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.graph.slices import Slice
 from managers.deployment import Deployment
 from managers.links import ContentSource

@@ -11,7 +11,7 @@ from dropflow.clock import Clock
 from dropflow.engine.api import Handle
 from dropflow.engine.continuation import FrozenSession
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
-from dropflow.exception_text import summary_of
+from dropflow.failure import summary_of
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice, slice_for, with_placement

@@ -25,12 +25,10 @@ from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import Attempts, SessionResult, Statistics, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
-from dropflow.exception_text import name_of, text_of
-from dropflow.failure import Failure
+from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
 from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
-from dropflow.problems import Problem, refuse_errors
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment

@@ -23,7 +23,6 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import FailureList, FailureQuery, ResultList
 from dropflow.api.state_records import QUEUED, RUNNING, DropStates
-from dropflow.drop_counts import DropCounts, add_counts
 from dropflow.engine.api import Handle
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain, explain_repeat
@@ -33,7 +32,7 @@ from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
-from dropflow.states import DropState, SessionState
+from dropflow.states import DropCounts, DropState, SessionState, add_counts
 from managers.node.drop_pages import LiveSession, Running, SessionCaller, drop_info
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from dropflow.api.records import ManagerInfo, ManagerStatus, manager_info
 from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
-from dropflow.exception_text import text_of
+from dropflow.failure import text_of
 from managers.composite.connections import answer_plan
 from managers.composite.machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
 from managers.composite.operations import ComputePlan, Discard

@@ -9,8 +9,8 @@ from dropflow.apps.api import App
 from dropflow.apps.component_findings import check
 from dropflow.apps.registry import APPLICATIONS, app_class, app_components, app_for
 from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Template
-from dropflow.problems import Severity
 
 
 def node(component: str, category: str = "", *fields: Argument) -> Template:

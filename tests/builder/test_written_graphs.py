@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 import dropflow
 from dropflow.builder.draft import placed
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.builder.random_builders import WrittenGraph, written_graphs
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 

@@ -15,9 +15,9 @@ from dropflow.cli.output import CommandOutput, output_for
 from dropflow.cli.progress import columns, shell_command
 from dropflow.cli.run import RunReply
 from dropflow.cli.session_replies import SessionReply, session_failure_lines
-from dropflow.drop_counts import DropCounts
 from dropflow.engine.statistics import FailureReport
 from dropflow.formatting import printable
+from dropflow.states import DropCounts
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"

@@ -15,7 +15,7 @@ from dropflow.api.client import Client
 from dropflow.api.openapi import StreamSlots
 from dropflow.builder.results import SubmittedGraph
 from dropflow.dask.remote import shown
-from dropflow.notebook import HtmlView
+from dropflow.graph.notebook import HtmlView
 from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.faults import serve

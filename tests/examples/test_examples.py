@@ -13,7 +13,7 @@ import pytest
 from dropflow.engine.events import Opened
 from dropflow.engine.journal import read
 from dropflow.engine.statistics import SessionResult
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from translator.pipeline import check, translate

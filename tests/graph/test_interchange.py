@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import Problem
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.daliuge_write import read_pg, read_pg_stream, write_pg
 from dropflow.graph.physical import Adjacency, PhysicalGraph, faults
 from dropflow.graph.templates import Argument, Kind
 from dropflow.graph.text_ids import iid, oid, oids
-from dropflow.problems import Problem
 from tests.corpus import corpus_files, needs_corpus
 from tests.graph.shapes import graphs, scatter
 

@@ -11,8 +11,8 @@ from dropflow.apps.registry import app_for
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import Component
 from dropflow.errors import MissingDependencyError
+from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Template
-from dropflow.problems import Severity
 from palettes.build import EMPTY, ConstructEntry, built_files, component_page, components
 from translator.formats import read_logical
 

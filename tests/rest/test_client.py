@@ -36,9 +36,9 @@ from dropflow.errors import (
     ProtocolError,
     UsageError,
 )
+from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import dump
 from dropflow.graph.daliuge_write import write_pg
-from dropflow.problems import Problem, Severity
 from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import FakeManager, VirtualClock, manager_with_sessions
 from dropflow.testing.faults import serve

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from translator.formats import Reading, read_logical
 from translator.logical import LogicalGraph
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.corpus import corpus_files, daliuge_results, needs_corpus
 from tests.translator.daliuge_defects import explain, unique_edges
 from translator.pipeline import Checked, examine

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import Severity
 from dropflow.graph.order import levels
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import Severity
 from tests.corpus import corpus_files, needs_corpus
 from translator.differences import differences
 from translator.fill_document import fill_document

@@ -7,7 +7,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.corpus import corpus_files, needs_corpus
 from translator.pipeline import examine
 

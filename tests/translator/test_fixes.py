@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from translator.logical import LogicalGraph
 from translator.validate import fixed
 

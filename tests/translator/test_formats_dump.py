@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.corpus import corpus_files, needs_corpus
 from tests.eagle_rules import wrong_edges, wrong_nodes
 from tests.translator.documents import graph_of, small, wide

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dropflow.errors import BadFileError, BadGraphError
+from dropflow.failure import Severity
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.text_ids import oids
-from dropflow.problems import Severity
 from tests.translator.documents import document, link, node, port
 from tests.translator.templates import template
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 from tests.translator.drawing import Drawing
 from translator.pipeline import same_files
 from translator.unroll import plan

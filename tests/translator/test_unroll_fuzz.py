@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
 from translator.problem_codes import CODES

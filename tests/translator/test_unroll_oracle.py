@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.failure import Severity
 from dropflow.graph.order import find_cycle
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of, oids
-from dropflow.problems import Severity
 from tests.translator.oracle import Oracle
 from tests.translator.random_graphs import logical_graphs
 from translator.logical import Field, LogicalGraph

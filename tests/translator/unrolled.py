@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from dropflow.failure import Severity
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import index_of
-from dropflow.problems import Severity
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
 from translator.unroll import UnrollPlan, plan, unroll

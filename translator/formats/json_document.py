@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dropflow.nesting import too_deep
-from dropflow.problems import Problem
+from dropflow.failure import Problem
+from dropflow.graph.nesting import too_deep
 from translator.options import ReadOptions
 from translator.problem_codes import problem
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dropflow.failure import Problem
 from dropflow.graph.codec import is_dfg
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import Problem
 from translator.formats.detect import LOGICAL, Family, Json, classify, escape
 from translator.formats.json_document import parse
 from translator.formats.nodes import assemble

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 from translator.formats.detect import (
     APPLICATION_IDS,
     ApplicationRecord,

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dropflow.failure import Problem, Severity
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, Template
-from dropflow.problems import Problem, Severity
 from translator.problem_codes import problem
 
 __all__ = ["is_wfformat", "read_wfformat"]

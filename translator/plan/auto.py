@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import BadGraphError
+from dropflow.failure import refuse_errors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.problems import refuse_errors
 from translator.options import PartitionOptions
 from translator.plan.heft import MOST_LOOKAHEAD, heft, lookahead, peft, priorities, upward_ranks
 from translator.plan.judge import Timeline, simulate

@@ -31,8 +31,8 @@ from typing import Any
 import msgspec
 
 from dropflow.errors import BadFileError
+from dropflow.failure import Problem, refuse_errors
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
-from dropflow.problems import Problem, refuse_errors
 from translator.problem_codes import problem
 
 __all__ = [

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import UsageError, install_hint
+from dropflow.failure import Problem, refuse_errors
 from dropflow.graph.notes import note_planning
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import placement_groups
-from dropflow.problems import Problem, refuse_errors
 from translator.options import PartitionOptions
 from translator.plan.auto import auto
 from translator.plan.heft import heft, lookahead, peft, priorities, upward_ranks

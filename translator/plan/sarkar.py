@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.failure import refuse_errors
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import refuse_errors
 from translator.options import PartitionOptions
 from translator.plan.heft import heft, task_ranks, with_best_order
 from translator.plan.judge import simulate

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.failure import Problem
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.problems import Problem
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines
 from translator.problem_codes import problem

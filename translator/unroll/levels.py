@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dropflow.failure import Problem, Severity
 from dropflow.graph.templates import Axis
-from dropflow.problems import Problem, Severity
 from translator.logical import LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.problem_codes import problem
 

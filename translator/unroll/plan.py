@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.errors import InternalError
+from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph.build import from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Kind, Link, Template
 from dropflow.ids import safe_name
-from dropflow.problems import Problem, Severity, refuse_errors
 from translator.logical import LogicalGraph, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
 from translator.problem_codes import problem

@@ -20,8 +20,8 @@ from dropflow.api.error_pages import wants_page
 from dropflow.api.openapi import FORM, Request, Response, Route, StreamSlots
 from dropflow.api.server import check_depth, error_response
 from dropflow.errors import HttpError
+from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.formatting import plural
-from dropflow.problems import Problem, Severity, refuse_errors
 from dropflow.web.frame import redirect
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute

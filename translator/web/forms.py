@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import HttpError
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 from translator.problem_codes import problem
 
 __all__ = [

@@ -15,8 +15,8 @@ from dropflow.api.logs import LogPage, LogQuery, LogTextQuery, ManagerLog, log_t
 from dropflow.api.openapi import Request, Response, Route, StreamSlots, page_with_lines
 from dropflow.api.state_records import SubmitOptions
 from dropflow.errors import NotFoundError
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
-from dropflow.problems import Problem, Severity
 from dropflow.version import __version__
 from dropflow.web.frame import LogSource, PageLayout, PageTemplates, page_response, shown_log
 from dropflow.web.places import Places

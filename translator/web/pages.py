@@ -15,10 +15,10 @@ from dropflow.api.error_body import status_of, to_body
 from dropflow.api.openapi import FORM, Request, Response, Route
 from dropflow.api.state_records import SubmitOptions
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
+from dropflow.failure import Problem
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT
-from dropflow.problems import Problem
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.places import Places, login_url, split_target

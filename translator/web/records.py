@@ -8,8 +8,8 @@ from msgspec import Meta
 from dropflow.api.error_body import ErrorBody
 from dropflow.api.records import NodeInfo
 from dropflow.api.state_records import SubmitOptions
+from dropflow.failure import Problem, Severity
 from dropflow.ids import SESSION_NAME
-from dropflow.problems import Problem, Severity
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm
 

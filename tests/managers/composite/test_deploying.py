@@ -19,9 +19,9 @@ from dropflow.errors import (
     StorageError,
     WorldError,
 )
+from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import digest, parse
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.problems import Problem, Severity
 from dropflow.testing.drawing import fan
 from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.strategies import graphs

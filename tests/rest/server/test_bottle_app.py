@@ -20,7 +20,7 @@ from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import RestApp, make_app
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from dropflow.testing.faults import ReceivedResponse, ask, serve
 
 LIMIT = 10_000

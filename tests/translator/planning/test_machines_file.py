@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, BadGraphError
+from dropflow.failure import Problem
 from dropflow.formatting import BANDWIDTH, MEMORY, SECONDS, quantity
-from dropflow.problems import Problem
 from translator.plan.machines import Machines, parse_machines, read_machines
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.corpus import corpus_files, needs_corpus
 from tests.translator.web.served import Served
 from translator.options import ComponentOptions

@@ -3,7 +3,7 @@
 import pytest
 
 from dropflow.errors import HttpError
-from dropflow.problems import Severity
+from dropflow.failure import Severity
 from tests.translator.web.served import EAGLE
 from translator.options import DEFAULT_ALGORITHM
 from translator.web.daliuge import read_eagle

@@ -1,6 +1,6 @@
 """Findings on pages: one mistake in many nodes is read once."""
 
-from dropflow.problems import Problem, Severity
+from dropflow.failure import Problem, Severity
 from translator.web.page_templates import findings_by_severity
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from dropflow.api.state_records import SubmitOptions
 from dropflow.api.submission_note import options_of
-from dropflow.problems import Problem
+from dropflow.failure import Problem
 from tests.translator.web.served import EAGLE, EXAMPLES, Served
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form

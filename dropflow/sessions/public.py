@@ -20,10 +20,10 @@ from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import FailureReport
 from dropflow.errors import BadFileError, NotFoundError
+from dropflow.failure import Problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drop, oid
-from dropflow.problems import Problem
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
@@ -218,7 +218,7 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return status, states and causes of failures, for notebooks."""
-        from dropflow.notebook import session_html  # noqa: PLC0415 - only notebooks need it
+        from dropflow.graph.notebook import session_html  # noqa: PLC0415 - only notebooks need it
 
         return session_html(
             self.graph.name,
