@@ -1,14 +1,15 @@
 """Previews of contents: pictures, arrays, tables and text. Only a bounded part of a content is read.
 
-Contents are never executed, imported or unpickled, and whatever they hold, the only error is
+FITS files, zarr and pictures are read by astropy, zarr and Pillow (the extra ``views``), imported when a content needs
+them. Contents are never executed, imported or unpickled, and whatever they hold, the only error is
 `dropflow.errors.BadFileError`.
 
 ========  =============================================================================================================
 `look`    Finds the format of a content, and returns its preview or its picture
 `source`  Contents whose parts can be read one by one: bytes in memory, a file, or the files of a directory
 `arrays`  Arrays in numpy's ``.npy`` files and in zarr directories
-`fits`    FITS files: the headers of all units, and the values of images (FITS standard 4.0)
-`image`   Draws a grid of numbers as a PNG picture of 256 colours
+`fits`    FITS files: the headers of all units, images and tables
+`image`   Samples of arrays, drawn as a PNG picture of 256 colours
 `text`    Text, tables in text (CSV and JSON), and bytes in hexadecimal
 `worker`  The process that reads contents: ``python -m dropflow.preview.worker DESCRIPTOR MEMORY SECONDS``
 ========  =============================================================================================================

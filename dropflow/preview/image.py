@@ -1,28 +1,31 @@
 """Draws a grid of numbers as a PNG picture of 256 colours. What is not a number has a colour of its own."""
 
+import io
 import math
-import struct
-import zlib
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.preview.source import Line, PreviewQuery
+from dropflow.preview.source import Line, Preview, PreviewQuery, library, reading
 
 __all__ = [
     "BUDGET",
+    "Bands",
     "Floats",
     "Grid",
+    "Nothing",
     "Planes",
     "RowBytes",
+    "Shown",
     "Summary",
     "as_floats",
     "draw",
     "sample_line",
     "sample_plane",
+    "shape_text",
 ]
 
 
@@ -86,23 +89,12 @@ def _palette(colours: str) -> npt.NDArray[np.uint8]:
 
 
 def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
-    """Return a PNG picture (ISO/IEC 15948) with a palette, 8 bits a pixel, no filter."""
-    height, width = index.shape
-    lines = np.zeros((height, width + 1), np.uint8)
-    lines[:, 1:] = index
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", palette.tobytes()),
-            _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)),
-            _chunk(b"IEND", b""),
-        )
-    )
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    """Return a PNG picture with a palette."""
+    drawn = library("PIL.Image", "pictures").fromarray(index)
+    drawn.putpalette(palette.tobytes())
+    stream = io.BytesIO()
+    drawn.save(stream, "PNG")
+    return stream.getvalue()
 
 
 # Samples of arrays: a picture of a plane, a line, and statistics, from a bounded number of values.
@@ -163,6 +155,65 @@ class RowBytes(msgspec.Struct, frozen=True):
         first = (plane * height + row) * width + column
         raw = self.read(self.at + first * self.dtype.itemsize, columns * self.dtype.itemsize)
         return self.convert(np.frombuffer(raw, self.dtype))
+
+
+class Bands:
+    """An array of a library: some rows of a plane are read at once, and the last ones are kept.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the values at an index.
+    shape : tuple of int
+        See `Planes`.
+    rows : int
+        How many are read at once: those of a chunk or a tile, which are decompressed together.
+    name : str
+        What is read, for errors.
+    """
+
+    def __init__(
+        self, read: Callable[[tuple[Any, ...]], npt.NDArray[Any]], shape: tuple[int, ...], rows: int, name: str
+    ) -> None:
+        self.shape = shape
+        self._read, self._rows, self._name = read, rows, name
+        self._band: tuple[tuple[int, int], Floats] | None = None
+
+    def block(self, plane: int, row: int, column: int, columns: int) -> Floats:
+        """Return values of one row of a plane."""
+        top = row // self._rows * self._rows
+        if self._band is None or self._band[0] != (plane, top):
+            leading = np.unravel_index(plane, self.shape[:-2]) if len(self.shape) > 2 else ()  # noqa: PLR2004
+            rows = (slice(top, min(top + self._rows, height_of(self.shape))),) if len(self.shape) > 1 else ()
+            where = (*(int(one) for one in leading), *rows, slice(0, width_of(self.shape)))
+            with reading(self._name):
+                values = np.asarray(self._read(where if self.shape else ()))
+            self._band = ((plane, top), as_floats(values.reshape(-1, width_of(self.shape))))
+        return self._band[1][row - top, column : column + columns]
+
+
+class Nothing:
+    """An array without values."""
+
+    shape: tuple[int, ...] = (0,)
+
+    def block(self, plane: int, row: int, column: int, columns: int) -> Floats:  # noqa: ARG002
+        """Return no values."""
+        return np.zeros(0)
+
+
+class Shown(NamedTuple):
+    """An array that was found in a content: its values, and how its picture lies."""
+
+    array: Planes
+    preview: Preview
+    is_upside_down: bool = False
+    is_transposed: bool = False
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return the lengths of axes as text."""
+    return " × ".join(f"{length:,}" for length in shape) or "one value"
 
 
 def as_floats(values: npt.NDArray[np.generic]) -> Floats:

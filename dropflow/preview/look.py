@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,18 @@ from msgspec.structs import replace
 
 from dropflow.errors import BadFileError
 from dropflow.preview import arrays, fits
-from dropflow.preview.arrays import ZarrArray, ZarrHeader, read_header
-from dropflow.preview.fits import TiledImage, is_gzip, read_rows, unpacked
-from dropflow.preview.image import Planes, RowBytes, draw, height_of, planes_of, sample_line, sample_plane, width_of
+from dropflow.preview.image import (
+    Nothing,
+    Planes,
+    RowBytes,
+    Shown,
+    draw,
+    height_of,
+    planes_of,
+    sample_line,
+    sample_plane,
+    width_of,
+)
 from dropflow.preview.source import (
     FIRST_LOOK,
     PICTURE_LIMIT,
@@ -22,7 +30,12 @@ from dropflow.preview.source import (
     Preview,
     PreviewQuery,
     Source,
+    SourceStream,
+    is_gzip,
+    library,
     picture_type,
+    reading,
+    unpacked,
 )
 from dropflow.preview.text import TEXT_LIMIT, as_dump, as_text, text_preview
 
@@ -36,16 +49,7 @@ _COLUMN_LIMIT = 20_000
 _CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 
 
-class _Shown(NamedTuple):
-    """An array that was found in a content: its values, and how its picture lies."""
-
-    array: Planes
-    preview: Preview
-    is_upside_down: bool = False
-    is_transposed: bool = False
-
-
-_Find = Callable[[Source, PreviewQuery, Preview], _Shown]
+_Find = Callable[[Source, PreviewQuery, Preview], Shown]
 """Returns the array of a file, with a preview made from the given one."""
 
 
@@ -62,7 +66,7 @@ def preview(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
 def _of_file(source: Source, start: bytes, query: PreviewQuery) -> Preview:
     """Return the preview of a file by its first bytes."""
     if kind := picture_type(start):
-        return _picture_file(source, start, kind)
+        return _picture_file(source, kind)
     if found := _array_format(start):
         name, find = found
         base = Preview(kind="header", format=name, size=source.size)
@@ -82,7 +86,7 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
         It has none, or is damaged.
     """
     if isinstance(source, DirectorySource):
-        shown = _zarr(source, query, Preview(kind="directory"))
+        shown = arrays.show_zarr(source, query, Preview(kind="directory"))
         if shown is None:
             raise BadFileError("the directory has no array")
     else:
@@ -93,7 +97,7 @@ def picture(source: Source | DirectorySource, query: PreviewQuery = FIRST_LOOK) 
             if is_gzip(start):
                 raise BadFileError("it is compressed twice: download it")
         if kind := picture_type(start):
-            if trouble := _picture_file(source, start, kind).trouble:
+            if trouble := _picture_file(source, kind).trouble:
                 raise BadFileError(trouble)
             return source.read(0, source.size)
         found = _array_format(start)
@@ -129,7 +133,7 @@ def _plane(shape: tuple[int, ...], query: PreviewQuery) -> int:
     return min(query.plane, planes_of(shape) - 1)
 
 
-def _grid(shown: _Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], Preview]:
+def _grid(shown: Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], Preview]:
     """Return the plane as it is drawn, and the preview with its statistics."""
     plane = _plane(shown.array.shape, query)
     grid = sample_plane(shown.array, plane)
@@ -153,13 +157,12 @@ def _grid(shown: _Shown, query: PreviewQuery) -> tuple[npt.NDArray[np.float32], 
     )
 
 
-def _seen(find: Callable[[], _Shown], base: Preview, query: PreviewQuery) -> Preview:
+def _seen(find: Callable[[], Shown], base: Preview, query: PreviewQuery) -> Preview:
     """Return the preview of an array, or `base` with what is wrong with it."""
     try:
         shown = find()
     except BadFileError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        return replace(base, trouble=f"{error.text}{hint}")
+        return replace(base, trouble=_with_hint(error))
     shape, found = shown.array.shape, shown.preview
     try:
         if _has_picture(shape):
@@ -204,86 +207,15 @@ class _OneColumn:
         return np.concatenate([self._array.block(plane, at, 0, 1) for at in range(column, column + columns)])
 
 
-def _shape_text(shape: tuple[int, ...]) -> str:
-    return " × ".join(f"{length:,}" for length in shape) or "one value"
-
-
-def _npy(source: Source, query: PreviewQuery, base: Preview) -> _Shown:  # noqa: ARG001 - as for the other formats
-    array = arrays.read_npy(source)
-    shape = array.shape[::-1] if array.is_transposed else array.shape
-    facts = (("Shape", _shape_text(shape)), ("Type", f"{array.dtype.name}, {array.type}"))
-    return _Shown(array, replace(base, facts=facts), is_transposed=array.is_transposed)
-
-
-def _fits(source: Source, query: PreviewQuery, base: Preview) -> _Shown:
-    units, wrong = fits.read_units(source)
-    with_image = [at for at, unit in enumerate(units) if unit.shape]
-    part = min(query.part, len(units) - 1) if query.part >= 0 else with_image[0] if with_image else 0
-    unit = units[part]
-    known = ((name.capitalize(), str(unit.cards[name])) for name in _CARDS if unit.cards.get(name))
-    facts: tuple[tuple[str, str], ...] = tuple(known)
-    found = replace(
-        base,
-        parts=tuple(f"{at}: {one.title}" for at, one in enumerate(units)) if len(units) > 1 else (),
-        part=part,
-        header="\n".join(unit.lines),
-        notes=(f"The file is not read further {wrong}.",) if wrong else (),
-        facts=facts,
-    )
-    if unit.kind in ("BINTABLE", "TABLE"):
-        return _Shown(_Nothing(), _with_table(source, unit, found))
-    if not unit.shape:
-        return _Shown(_Nothing(), found)
-    shape = ("Shape", _shape_text(unit.shape))
-    if unit.kind == "image":
-        array = fits.read_image(source, unit)
-        facts = (shape, ("Type", np.dtype(array.dtype).name), *facts)
-        return _Shown(array, replace(found, facts=facts), is_upside_down=True)
-    facts = (shape, ("Compressed with", str(unit.cards.get("ZCMPTYPE"))), *facts)
-    try:
-        return _Shown(TiledImage(source, unit), replace(found, facts=facts), is_upside_down=True)
-    except BadFileError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        return _Shown(_Nothing(), replace(found, facts=facts, trouble=f"{error.text}{hint}"))
-
-
 _ARRAY_FORMATS: tuple[tuple[bytes, str, _Find], ...] = (
-    (fits.MAGIC, "FITS", _fits),
-    (arrays.MAGIC, "NumPy array", _npy),
+    (fits.MAGIC, "FITS", fits.show_fits),
+    (arrays.MAGIC, "NumPy array", arrays.show_npy),
 )
 
 
 def _array_format(start: bytes) -> tuple[str, _Find] | None:
     """Return the name of a format of arrays and what finds the array in a file; None if it is another format."""
     return next(((name, find) for magic, name, find in _ARRAY_FORMATS if start.startswith(magic)), None)
-
-
-def _with_table(source: Source, unit: fits.FitsUnit, base: Preview) -> Preview:
-    """Return the preview of a table of a FITS file: its first rows, or what is wrong with it."""
-    try:
-        columns, rows, height = read_rows(source, unit)
-    except BadFileError as error:
-        return replace(base, trouble=error.text)
-    count = unit.cards.get("TFIELDS")
-    notes = list(base.notes)
-    if len(rows) < height:
-        notes.append(f"These are the first {len(rows):,} of {height:,} rows.")
-    if isinstance(count, int) and len(columns) < count:
-        notes.append(f"These are the first {len(columns)} of {count} columns.")
-    facts = (("Rows", f"{height:,}"), ("Columns", str(count)), *base.facts)
-    return replace(
-        base, kind="table", columns=columns, rows=rows, facts=facts, notes=tuple(notes), is_cut=len(rows) < height
-    )
-
-
-class _Nothing:
-    """An array without values."""
-
-    shape: tuple[int, ...] = (0,)
-
-    def block(self, plane: int, row: int, column: int, columns: int) -> npt.NDArray[np.float64]:  # noqa: ARG002
-        """Return no values."""
-        return np.zeros(0)
 
 
 def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
@@ -297,73 +229,27 @@ def _directory(source: DirectorySource, query: PreviewQuery) -> Preview:
         notes=(f"The first {_ENTRIES} files.",) if len(entries) > _ENTRIES else (),
     )
 
-    def find() -> _Shown:
-        return _zarr(source, query, base) or _Shown(_Nothing(), base)
+    def find() -> Shown:
+        return arrays.show_zarr(source, query, base) or Shown(Nothing(), base)
 
     return _seen(find, base, query)
 
 
-def _zarr(source: DirectorySource, query: PreviewQuery, base: Preview) -> _Shown | None:
-    """Return an array of a directory, or None if it has none."""
-    top = read_header(source)
-    headers = [top] if top is not None else _headers_below(source)
-    if not headers:
-        return None
-    part = min(max(query.part, 0), len(headers) - 1)
-    header = headers[part]
-    array = ZarrArray(source, header)
-    notes = ("Only the beginning of the array is shown: all of its chunks are too many.",) if array.is_windowed else ()
-    found = replace(
-        base,
-        format="Zarr array",
-        facts=_zarr_facts(header),
-        parts=tuple(one.folder.rstrip("/") for one in headers) if len(headers) > 1 else (),
-        part=part,
-        notes=notes,
-    )
-    return _Shown(array, found)
-
-
-def _headers_below(source: DirectorySource) -> list[ZarrHeader]:
-    """Return the metadata of the arrays of a group, from what is listed of the directory."""
-    metadata = ("/.zarray", "/zarr.json")
-    names = [name for name, _ in source.entries(20 * _ENTRIES) if name.endswith(metadata)][:_ARRAYS]
-    found = (read_header(source, f"{name.rpartition('/')[0]}/") for name in names)
-    return [header for header in found if header is not None]
-
-
-def _zarr_facts(header: ZarrHeader) -> tuple[tuple[str, str], ...]:
-    return (
-        ("Shape", _shape_text(header.shape)),
-        ("Type", header.dtype.name),
-        ("Chunks", _shape_text(header.chunks)),
-        ("Compressed with", ", ".join(header.codecs) or "nothing"),
-    )
-
-
-def _picture_file(source: Source, start: bytes, kind: str) -> Preview:
-    width, height = _measured(start, kind)
+def _picture_file(source: Source, kind: str) -> Preview:
     word = kind.partition("/")[2].upper()
-    facts = (("Width", f"{width:,}"), ("Height", f"{height:,}")) if width and height else ()
-    trouble = ""
+    found = Preview(kind="picture", format=f"{word} picture", size=source.size)
     if source.size > PICTURE_LIMIT:
-        trouble = f"the picture has more than {PICTURE_LIMIT >> 20} MB: download it"
-    elif width * height > _PIXEL_LIMIT:
+        return replace(found, trouble=f"the picture has more than {PICTURE_LIMIT >> 20} MB: download it")
+    try:
+        with reading("the picture"), library("PIL.Image", "pictures").open(SourceStream(source)) as opened:
+            width, height = opened.size
+    except BadFileError as error:
+        return replace(found, trouble=_with_hint(error))
+    if width * height > _PIXEL_LIMIT:
         trouble = f"the picture has {width:,} × {height:,} pixels, too many for a page: download it"
-    return Preview(kind="picture", format=f"{word} picture", size=source.size, facts=facts, trouble=trouble)
+        return replace(found, trouble=trouble)
+    return replace(found, facts=(("Width", f"{width:,}"), ("Height", f"{height:,}")))
 
 
-def _measured(start: bytes, kind: str) -> tuple[int, int]:
-    """Return width and height of a picture file; 0 if they are not at the usual place."""
-    if kind == "image/png" and start[12:16] == b"IHDR":
-        return int.from_bytes(start[16:20], "big"), int.from_bytes(start[20:24], "big")
-    if kind == "image/gif":
-        return int.from_bytes(start[6:8], "little"), int.from_bytes(start[8:10], "little")
-    if kind == "image/jpeg":
-        at = 2
-        while at + 9 <= len(start) and start[at] == 0xFF:  # noqa: PLR2004 - marker of a segment
-            marker = start[at + 1]
-            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # noqa: PLR2004 - start of frame
-                return int.from_bytes(start[at + 7 : at + 9], "big"), int.from_bytes(start[at + 5 : at + 7], "big")
-            at += 2 + max(int.from_bytes(start[at + 2 : at + 4], "big"), 2)
-    return 0, 0
+def _with_hint(error: BadFileError) -> str:
+    return f"{error.text} ({error.hint})" if error.hint else error.text

@@ -3,16 +3,22 @@
 Files are read, and not mapped: a mapped file that another process makes shorter ends this process.
 """
 
+import contextlib
+import io
 import os
 import re
 import stat
+import warnings
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from dropflow.errors import BadFileError
+from dropflow.errors import BadFileError, install_hint
 
 __all__ = [
     "FIRST_LOOK",
@@ -26,7 +32,12 @@ __all__ = [
     "PreviewQuery",
     "PreviewRequest",
     "Source",
+    "SourceStream",
+    "is_gzip",
+    "library",
     "picture_type",
+    "reading",
+    "unpacked",
 ]
 
 
@@ -347,3 +358,96 @@ def _checked(found: bytes, at: int, count: int, size: int) -> bytes:
     if len(found) != count:
         raise BadFileError(f"it is cut off: it has {size} bytes, and should have {at + count} at least")
     return found
+
+
+class SourceStream(io.RawIOBase):
+    """A content as a stream, for libraries."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return that it can be read from any place on."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place."""
+        self._at = max(offset + (0, self._at, self._source.size)[whence], 0)
+        return self._at
+
+    def read(self, count: int = -1, /) -> bytes:
+        """Return the next bytes; fewer at the end."""
+        left = max(self._source.size - self._at, 0)
+        data = self._source.read(self._at, left if count is None or count < 0 else min(count, left))
+        self._at += len(data)
+        return data
+
+
+def library(module: str, contents: str) -> Any:
+    """Return a module of an optional package that reads some contents.
+
+    Raises
+    ------
+    BadFileError
+        It is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        text = f"{contents} need the package {error.name}, which is not installed on the node that holds the content"
+        raise BadFileError(text, hint=install_hint("views")) from error
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise BadFileError for all that a library raises, and drop its warnings: a damaged file can cause any error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (BadFileError, MemoryError):
+        raise
+    except Exception as error:
+        raise BadFileError(f"{what} cannot be read: {str(error).strip() or type(error).__name__}") from error
+
+
+# Contents that are compressed by gzip: a bounded part of them, decompressed into memory.
+
+_GZIP = b"\x1f\x8b"
+_GZIP_LIMIT = 64 << 20
+_PIECE = 1 << 20
+
+
+def is_gzip(start: bytes) -> bool:
+    """Whether a content that begins so is compressed by gzip."""
+    return start.startswith(_GZIP)
+
+
+def unpacked(source: Source) -> tuple[BytesSource, bool]:
+    """Return what is compressed, or its first 64 MiB, and whether that is all of it.
+
+    Raises
+    ------
+    BadFileError
+        It is damaged.
+    """
+    unpack = zlib.decompressobj(wbits=31)
+    pieces: list[bytes] = []
+    left, at = _GZIP_LIMIT, 0
+    try:
+        while left and at < source.size and not unpack.eof:
+            data = source.read(at, min(_PIECE, source.size - at))
+            at += len(data)
+            piece = unpack.decompress(data, left)
+            pieces.append(piece)
+            left -= len(piece)
+    except zlib.error as error:
+        raise BadFileError(f"it is not what gzip writes: {error}") from error
+    if left and not unpack.eof:
+        raise BadFileError("it is cut off: the end of what gzip wrote is missing")
+    return BytesSource(b"".join(pieces), source.name.removesuffix(".gz")), unpack.eof

@@ -70,7 +70,10 @@ def zarr(folder: Path, array: Array, chunks: tuple[int, ...], *, version: int = 
         text = json.dumps({**metadata, "filters": None, "fill_value": 0, "order": "C", "zarr_format": 2})
         folder.joinpath(".zarray").write_text(text)
     else:
-        names = [{"name": "bytes", "configuration": {"endian": "little"}}, *([{"name": codec}] if codec else [])]
+        names = [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            *([{"name": codec, "configuration": {"level": 5}}] if codec else []),
+        ]
         grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
         metadata = {"zarr_format": 3, "node_type": "array", "shape": array.shape, "data_type": array.dtype.name}
         keys = {"name": "default", "configuration": {"separator": "/"}}

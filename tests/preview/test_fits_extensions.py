@@ -1,66 +1,26 @@
 """Tables and compressed images in FITS files, and contents that are compressed by gzip."""
 
 import gzip
+import io
 import zlib
 from contextlib import suppress
 
+import astropy.io.fits as astropy
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError
-from dropflow.preview.fits import decode_rice
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource, Preview, PreviewQuery
-from tests.preview.made_files import extension, fits, npy, rice, tiled
+from tests.preview.made_files import extension, fits, npy, tiled
 
 _EMPTY = np.zeros(0, np.uint8)
 
 
 def _seen(content: bytes, **query: object) -> Preview:
     return preview(BytesSource(content), PreviewQuery(**query))  # type: ignore[arg-type]
-
-
-@given(
-    st.sampled_from([1, 2, 4]).flatmap(
-        lambda size: st.tuples(
-            st.just(size),
-            st.lists(
-                st.lists(
-                    st.integers(0, 255) if size == 1 else st.integers(-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1),
-                    min_size=5,
-                    max_size=5,
-                )
-                | st.lists(st.integers(90, 110), min_size=5, max_size=5),
-                min_size=1,
-                max_size=4,
-            ),
-        )
-    ),
-    st.integers(1, 6),
-    st.lists(st.integers(0, 30), min_size=1, max_size=3),
-)
-@settings(deadline=None)
-def test_what_rice_compressed_is_read_again(told: tuple[int, list[list[int]]], block: int, codes: list[int]) -> None:
-    """Any values, of several tiles at once, whatever the codes of their blocks."""
-    size, tiles = told
-    found = decode_rice([rice(tile, size, block, codes) for tile in tiles], 5, size, block)
-
-    assert found.tolist() == tiles
-
-
-def test_a_short_tile_of_many_values_is_refused_or_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks without differences take no time, though a byte stands for many of them; other long tiles are refused."""
-    found = decode_rice([b"\0\5" + bytes(200)], 1 << 23, 2, 1 << 16)
-
-    assert found.shape == (1, 1 << 23)
-    assert (found == 5).all()
-    monkeypatch.setattr("dropflow.preview.fits._MOST_STEPS", 99)
-    with pytest.raises(BadFileError, match="more than 99 values to decode"):
-        decode_rice([rice([0, 1] * 50, 2, 32, (3,))], 100, 2, 32)
-    with pytest.raises(BadFileError, match="more than 99 values to decode"):
-        decode_rice([b"\0\5" + bytes(200)], 100, 2, 1)
 
 
 @pytest.mark.parametrize("algorithm", ["RICE_1", "GZIP_1", "GZIP_2", "NOCOMPRESS"])
@@ -78,22 +38,30 @@ def test_a_compressed_image_is_drawn_as_the_plain_one(algorithm: str, kind: str,
     assert [dict(found.facts)[name] for name in numbers] == [dict(known.facts)[name] for name in numbers]
 
 
-def test_values_of_a_compressed_image_are_scaled() -> None:
-    """Of a quantized one by ZSCALE and ZZERO, with ZBLANK for those that are missing."""
-    image = np.array([[1, 2], [-5, 4]], np.int32)
-    found = _seen(tiled(image, "RICE_1", (2, 2), ZSCALE=0.5, ZZERO=10.0, ZBLANK=-5, ZBITPIX=-32))
+@pytest.mark.parametrize("algorithm", ["RICE_1", "GZIP_2", "HCOMPRESS_1", "PLIO_1"])
+def test_what_astropy_compressed_is_shown(algorithm: str) -> None:
+    """An image of each algorithm of the standard has its statistics, also if its values were rounded to integers."""
+    image = np.arange(90, dtype=np.float32).reshape(9, 10)
+    image[2, 3] = np.nan if algorithm != "PLIO_1" else 12
+    written = io.BytesIO()
+    kind = np.int16 if algorithm == "PLIO_1" else np.float32
+    unit = astropy.CompImageHDU(image.astype(kind), compression_type=algorithm, quantize_level=-0.001)
+    astropy.HDUList([astropy.PrimaryHDU(), unit]).writeto(written)
+    facts = dict(_seen(written.getvalue()).facts)
 
-    facts = dict(found.facts)
-    assert (facts["Minimum"], facts["Maximum"], facts["Not a number"]) == ("10.5", "12", "1")
+    assert facts["Compressed with"] == algorithm
+    assert (facts["Shape"], float(facts["Minimum"])) == ("9 × 10", pytest.approx(0, abs=0.01))
+    assert float(facts["Maximum"]) == pytest.approx(89, abs=0.01)
+    assert facts.get("Not a number", "0") == ("0" if algorithm == "PLIO_1" else "1")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (tiled(np.ones((2, 2), np.int16), "HCOMPRESS_1", (2, 2)), "compressed by HCOMPRESS_1"),
-        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), ZVAL2=3), "no values of 3 bytes|values of 3 bytes"),
-        (tiled(np.ones((2, 2), np.int16), "GZIP_1", (2, 2), ZNAXIS1=3, ZTILE1=3), "has 8 bytes"),
-        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), ZTILE1=9), "ZTILE1 is 9"),
+        (tiled(np.ones((2, 2), np.int16), "HCOMPRESS_1", (2, 2)), "the compressed image cannot be read"),
+        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), ZVAL2=3), "the compressed image cannot be read"),
+        (tiled(np.ones((2, 2), np.int16), "GZIP_1", (2, 2), ZNAXIS1=3, ZTILE1=3), "cannot reshape array of size 8"),
+        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), ZTILE1=2**30), "tiles of 2 × 1,073,741,824 values"),
         (
             tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), ZNAXIS1=9000, ZNAXIS2=9000, ZTILE1=2),
             "too many for a page",
@@ -102,8 +70,8 @@ def test_values_of_a_compressed_image_are_scaled() -> None:
             tiled(np.ones((2, 2), np.int16), "RICE_1", (1, 1), ZNAXIS1=4000, ZNAXIS2=4000),
             "more than 65,536 tiles",
         ),
-        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), TFORM1="1QB(9)"), "a row has 8"),
-        (tiled(np.arange(4, dtype=np.int16).reshape(2, 2), "RICE_1", (2, 2))[:-2880], "is cut off"),
+        (tiled(np.ones((2, 2), np.int16), "RICE_1", (2, 2), TFORM1="1QB(9)"), "cannot be read"),
+        (tiled(np.arange(4, dtype=np.int16).reshape(2, 2), "RICE_1", (2, 2))[:-2880], "cannot be read"),
     ],
 )
 def test_images_that_cannot_be_shown_have_a_reason(content: bytes, words: str) -> None:
@@ -111,7 +79,7 @@ def test_images_that_cannot_be_shown_have_a_reason(content: bytes, words: str) -
     found = _seen(content)
 
     assert found.header
-    assert any(word in found.trouble for word in words.split("|")), found.trouble
+    assert words in found.trouble
 
 
 def test_a_binary_table_is_a_table() -> None:

@@ -143,9 +143,10 @@ def test_others_have_previews_while_one_session_waits_for_its_own() -> None:
 
 def test_a_content_that_takes_too_much_has_no_preview(tmp_path: Path) -> None:
     """There are limits of time on the clock, of time of the processor, and of memory."""
-    previews, few = ContentPreviews(), ContentPreviews(PreviewLimits(processor=0, memory=200 << 20))
-    slow = tiled(np.resize(np.array([0, 1], np.int16), (2, 100_000)), "RICE_1", (2, 100_000))
-    zarr(tmp_path, np.ones((5000, 5000), np.uint8), (5000, 5000))
+    previews, few = ContentPreviews(), ContentPreviews(PreviewLimits(processor=0))
+    small = ContentPreviews(PreviewLimits(memory=500 << 20))
+    slow = tiled(np.zeros((200, 200), np.int16), "GZIP_1", (1, 1))
+    zarr(tmp_path, np.ones((8000, 8000), np.uint8), (8000, 8000))
 
     with (
         _Held(previews, "s", PreviewLimits(seconds=0.3)) as held,
@@ -154,10 +155,10 @@ def test_a_content_that_takes_too_much_has_no_preview(tmp_path: Path) -> None:
         held.answer.result()
     with pytest.raises(PreviewError, match="took more than 0 s of processor time"):
         few.preview("s", Handle(body=slow), FIRST_LOOK)
-    with pytest.raises(BadFileError, match="needs more than 200 MB of memory"):
-        few.preview("s", Handle(kind="directory", location=str(tmp_path)), FIRST_LOOK)
-    previews.close()
-    few.close()
+    with pytest.raises(BadFileError, match="needs more than 500 MB of memory"):
+        small.preview("s", Handle(kind="directory", location=str(tmp_path)), FIRST_LOOK)
+    for one in (previews, few, small):
+        one.close()
 
 
 @pytest.mark.parametrize(
