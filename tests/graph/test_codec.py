@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
-from dropflow.graph.codec import digest
+from dropflow.graph.codec import digest, dump, parse
 from dropflow.graph.daliuge_write import read_pg, write_pg
+from dropflow.graph.notes import LOGICAL as META
+from dropflow.graph.notes import LogicalNote, logical_of, note_logical, with_more_settings
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_for
 from dropflow.graph.templates import Argument
+from dropflow.testing.drawing import fan
 from tests.graph.shapes import graphs, scatter
 
 
@@ -247,3 +250,85 @@ def test_priorities_travel_in_both_forms() -> None:
     assert _priorities(read_pg(json.loads(stream.getvalue()), name="g")) == priority.tolist()
     assert _priorities(slice_for(graph, "n").graph) == priority.tolist()
     assert digest(graph) != digest(replace(graph, priority=None))
+
+
+GRAPH = scatter(2)
+
+
+@pytest.mark.slow
+@given(graphs(detailed=True))
+@settings(max_examples=30)
+def test_a_copy_has_the_same_digest(graph: PhysicalGraph) -> None:
+    """A graph has the same digest after it was written and read."""
+    assert digest(parse(b"".join(dump(graph)))) == digest(graph)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(GRAPH, prefix="other"),
+        replace(GRAPH, links=GRAPH.links[::-1]),
+        replace(GRAPH, part=np.ones(7, dtype=np.int32)),
+        replace(GRAPH, places=("node",)),
+        replace(GRAPH, oids=tuple("abcdefg")),
+        replace(GRAPH, templates=(msgspec.structs.replace(GRAPH.templates[0], weight=4.0), *GRAPH.templates[1:])),
+        scatter(3, name="scatter"),
+    ],
+    ids=["prefix", "links", "part", "places", "oids", "weight", "size"],
+)
+def test_changes_of_a_graph_change_its_digest(changed: PhysicalGraph) -> None:
+    """Ids, parameters, edges and places count."""
+    assert digest(changed) != digest(GRAPH)
+
+
+def test_names_and_notes_do_not_change_a_digest() -> None:
+    """The name of a graph and its notes are not part of the digest."""
+    assert digest(replace(GRAPH, name="copy of x", meta={"from": "x"})) == digest(GRAPH)
+
+
+def test_the_order_of_keys_in_a_value_does_not_count() -> None:
+    """The order of keys in JSON objects does not change the digest."""
+    one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    graphs = [GraphBuilder().data("d", arguments=(Argument(name="x", value=value),)).build() for value in (one, other)]
+
+    assert digest(graphs[0]) == digest(graphs[1])
+
+
+def test_the_digest_of_a_fixed_graph_does_not_change() -> None:
+    """Digests are compared between hosts and versions, so the algorithm must not change."""
+    assert digest(GRAPH) == "93e2cd4c5b958d935f2e174ddb760480e3bd6ed46a02d6afc2ce9a128b872608"
+
+
+# The copy of a logical graph that sessions keep.
+
+
+@given(st.binary(max_size=2000), st.none() | st.text(max_size=5), st.lists(st.text(max_size=9)))
+def test_the_copy_survives_a_graph_file(document: bytes, configuration: str | None, settings: list[str]) -> None:
+    """File, configuration and settings are read again as they were; the digest of the graph does not change."""
+    plain = fan(4)
+    graph = replace(plain, meta={META: note_logical(document, configuration=configuration, settings=settings)})
+    again = parse(b"".join(bytes(buffer) for buffer in dump(graph)))
+
+    assert logical_of(again) == LogicalNote(
+        document=document, configuration=configuration or "", settings=tuple(settings)
+    )
+    assert digest(again) == digest(plain)
+
+
+def test_a_graph_without_a_copy_has_none() -> None:
+    """Nor has one whose copy is damaged, or would be too large."""
+    assert logical_of(fan(4)) is None
+    for damaged in ("", "{}", '{"zlib": "AAAA"}', "x"):
+        assert logical_of(replace(fan(4), meta={META: damaged})) is None
+    assert note_logical(bytes(17 << 20), configuration=None, settings=()) == ""
+
+
+def test_new_settings_replace_those_of_the_same_parameter() -> None:
+    """A parameter of the graph has one name with and without ``global``; values of a mapping are written as texts."""
+    known = ("global.n=3", "Scatter.copies=2", "Work.f=[1]")
+
+    assert with_more_settings(known, ["n=4"]) == ("Scatter.copies=2", "Work.f=[1]", "n=4")
+    note = note_logical(b"{}", configuration=None, settings={"n": 3, "Work.f": [1], "t": "x"})
+    found = logical_of(replace(fan(4), meta={META: note}))
+    assert found is not None
+    assert found.settings == ("n=3", "Work.f=[1]", "t=x")

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.errors import UsageError
+from dropflow.errors import AmbiguousError, NotFoundError, UsageError
 from dropflow.graph import text_ids as names
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
 from dropflow.graph.templates import Axis
+from dropflow.graph.text_ids import drops_named, find_drop, oid
+from dropflow.testing.drawing import fan
 from tests.graph.shapes import chain, graphs, scatter
 
 
@@ -101,3 +103,37 @@ def test_ids_that_drops_came_with_are_searched_too() -> None:
 def test_a_human_key_is_short(oid: str, short: str) -> None:
     """The prefix is removed, and the id of the node is cut to four characters."""
     assert names.human_key(oid) == short
+
+
+# Drops that are found by the names that people see.
+
+
+def test_a_name_with_indices_names_one_drop() -> None:
+    """As pages write it, as ids end, and with or without the root level, in any case."""
+    graph = fan(12)
+    drop = next(row for row in range(graph.drops) if oid(graph, row) == "fan_a_0-3")
+    name = graph.templates[graph.template[drop]].name
+
+    for text in (f"{name} 3", f"{name.upper()} 3", f"{name}_3", f"{name}_0-3", f"{name} 0-3"):
+        assert drops_named(graph, text).tolist() == [drop], text
+        assert find_drop(graph, text) == drop
+
+
+def test_the_name_of_a_logical_node_names_all_its_drops() -> None:
+    """With a single drop that is the one; of several, the error names some of them."""
+    graph = fan(12)
+    name = graph.templates[graph.template[1]].name
+
+    assert drops_named(graph, name).tolist() == np.flatnonzero(graph.template == graph.template[1]).tolist()
+    with pytest.raises(AmbiguousError, match=f"{len(drops_named(graph, name))} drops are named '{name}'"):
+        find_drop(graph, name)
+
+
+def test_other_texts_name_no_drop() -> None:
+    """Nor do indices that the node does not have."""
+    graph = fan(12)
+    name = graph.templates[graph.template[1]].name
+
+    assert drops_named(graph, "").tolist() == drops_named(graph, "_").tolist() == []
+    with pytest.raises(NotFoundError, match="there is no drop"):
+        find_drop(graph, f"{name} 77")

@@ -1,14 +1,26 @@
 import ast
 import contextlib
+import json
 import math
 import operator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.errors import BadGraphError
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.codec import load, save
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from translator.estimate_expressions import META, with_estimates
 from translator.expressions import ExpressionError, UnknownNameError, evaluate, names_in
+from translator.pipeline import examine, finish, translate
+from translator.preview import preview
 
 _OPERATIONS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -114,3 +126,167 @@ def test_any_text_is_a_number_or_an_error(text: str) -> None:
 def test_names_in_a_text() -> None:
     """Each name once, in order."""
     assert names_in("{b} ~a $c ${b} {a} 5") == ["b", "a", "c"]
+
+
+# Estimates as expressions of parameters and input sizes: computed for each drop, and never executed as code.
+
+
+def node(key: int, category: str, name: str, *fields: tuple[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a node of a logical graph with fields."""
+    listed = [
+        {"name": field, "value": value, "type": "Float", "parameterType": "ComponentParameter", "usage": "NoPort"}
+        for field, value in fields
+    ]
+    kind = {"Memory": "Data", "GlobalVariables": "GlobalVariables"}.get(category, "Application")
+    return {"id": str(key), "category": category, "categoryType": kind, "name": name, "fields": listed, **more}
+
+
+def source(time: Any, volume: Any = 5.0, *, n: Any = 4) -> bytes:
+    """Return a logical graph: two data of 100 and 200 bytes, an application that reads both, and what it writes."""
+    nodes = [
+        node(1, "Memory", "a", ("data_volume", 100)),
+        node(2, "Memory", "b", ("data_volume", 200)),
+        node(3, "BashShellApp", "work", ("execution_time", time), ("scale", 10), ("num_cpus", 1)),
+        node(4, "Memory", "out", ("data_volume", volume)),
+        node(5, "GlobalVariables", "parameters", ("n", n)),
+    ]
+    nodes[2]["fields"].append(
+        {
+            "name": "command",
+            "value": "true",
+            "type": "String",
+            "parameterType": "ApplicationArgument",
+            "usage": "NoPort",
+        }
+    )
+    links = [{"from": str(one), "to": str(two), "fromPort": "", "toPort": ""} for one, two in ((1, 3), (2, 3), (3, 4))]
+    model = {"modelData": {"fileType": "Graph"}, "nodeDataArray": nodes, "linkDataArray": links}
+    return json.dumps(model).encode()
+
+
+def weights(graph: PhysicalGraph) -> dict[str, float]:
+    """Return the weight of each node with one drop."""
+    return {graph.templates[row].name: graph.drop_weights[at].item() for at, row in enumerate(graph.template)}
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("0.5 * n + 2e-3 * input_bytes", 2.6),
+        ("{n} * inputs", 8.0),
+        ("scale * max(inputs, 1) + input_bytes / 100", 23.0),
+        ("0.5 * n", 2.0),
+        ("2.5", 2.5),
+        (3, 3.0),
+    ],
+)
+def test_the_time_of_an_application(time: object, expected: float) -> None:
+    """Parameters, other numbers of the node, and the sizes of what it reads; plain numbers stay."""
+    graph = translate(source(time)).graph
+    assert weights(graph)["work"] == pytest.approx(expected)
+    template = next(one for one in graph.templates if one.name == "work")
+    assert template.weight == pytest.approx(expected)
+    assert float(template.argument("execution_time").value) == pytest.approx(expected)  # type: ignore[union-attr]
+
+
+def test_the_volume_of_data_depends_on_what_its_producer_reads() -> None:
+    """Data have the inputs of their producers; what comes after is computed from that."""
+    assert weights(translate(source(1.0, "0.5 * input_bytes + n")).graph)["out"] == pytest.approx(154.0)
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        ("2 * missing + input_bytes", "'missing' has no value"),
+        ("input_bytes *", "it ends too early"),
+        ("__import__('os').system('true') + inputs", "is unexpected"),
+        ("0 - n", "its value is -4"),
+        ("n / 0", "it divides by zero"),
+    ],
+)
+def test_a_bad_expression_is_a_problem_with_a_code(time: str, text: str) -> None:
+    """LG096 names the node and the field that cannot be computed, and the reason."""
+    problems = [one for one in examine(source(time)).problems if one.code == "LG096"]
+    assert len(problems) == 1
+    assert "execution_time of BashShellApp 'work'" in problems[0].text
+    assert text in problems[0].text
+
+
+def test_an_expression_without_a_value_for_one_drop_is_a_problem() -> None:
+    """What only the sizes of a drop show is found when the graph is unrolled."""
+    with pytest.raises(
+        BadGraphError, match=r"'1 / \( inputs - 2 \)', which cannot be computed for 2 inputs of 300 bytes"
+    ):
+        translate(source("1 / (inputs - 2)"))
+
+
+def test_the_preview_has_computed_estimates() -> None:
+    """Work, volume and the critical path are those of the expressions."""
+    found = examine(source("0.01 * input_bytes", "2 * input_bytes"))
+    assert found.logical is not None
+    assert found.plan is not None
+    made = preview(found.logical, found.plan)
+    assert (made.work, made.volume, made.critical_path) == pytest.approx((3.0, 900.0, 3.0))
+
+
+def test_a_file_keeps_the_expressions(tmp_path: Path) -> None:
+    """A graph that was saved has the same weights when it is translated again."""
+    graph = translate(source("0.01 * input_bytes")).graph
+    save(graph, tmp_path / "graph.dfg")
+    assert load(tmp_path / "graph.dfg").weight is None
+    assert weights(finish(examine(tmp_path / "graph.dfg")).graph) == weights(graph)
+
+
+_TEXTS = ("input_bytes", "2 * inputs", "input_bytes + 3", "min(input_bytes, 7) * inputs", "inputs ** 2")
+
+
+def slowly(graph: PhysicalGraph, texts: dict[str, str]) -> list[float]:
+    """Return the weight of each drop, one by one, by recursion."""
+    before = graph.predecessors
+
+    def reads(drop: int) -> list[int]:
+        inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+        if graph.templates[graph.template[drop]].kind is Kind.APP:
+            return list(inputs)
+        return [one for app in inputs for one in reads(app)]
+
+    def weight(drop: int) -> float:
+        template = graph.templates[graph.template[drop]]
+        if template.key not in texts:
+            return template.weight
+        sizes = [weight(one) for one in reads(drop)]
+        return float(evaluate(texts[template.key], {"input_bytes": float(sum(sizes)), "inputs": float(len(sizes))}))
+
+    return [weight(drop) for drop in range(graph.drops)]
+
+
+@st.composite
+def estimated(draw: st.DrawFn) -> tuple[PhysicalGraph, dict[str, str]]:
+    """Draw a graph of layers, and expressions for some of its nodes."""
+    builder, data, texts = GraphBuilder("layers"), ["d0"], dict[str, str]()
+    builder.data("d0", weight=3.0)
+    for number in range(1, draw(st.integers(1, 5)) + 1):
+        builder.app(f"A{number}", weight=2.0)
+        for one in draw(st.lists(st.sampled_from(data), max_size=3, unique=True)):
+            builder.connect(one, f"A{number}")
+        builder.data(f"d{number}", weight=float(number)).connect(f"A{number}", f"d{number}")
+        data.append(f"d{number}")
+        for name in (f"A{number}", f"d{number}"):
+            if draw(st.booleans()):
+                texts[name] = draw(st.sampled_from(_TEXTS))
+    return builder.build(), texts
+
+
+@given(estimated())
+def test_weights_are_those_of_a_recursion(drawn: tuple[PhysicalGraph, dict[str, str]]) -> None:
+    """The computation by levels gives what a recursion over single drops gives."""
+    graph, texts = drawn
+    keyed = {one.key: texts[one.name] for one in graph.templates if one.name in texts}
+    noted = replace(graph, meta={META: json.dumps(keyed)})
+    try:
+        expected = slowly(graph, keyed)
+    except ExpressionError:  # it grows beyond all bounds
+        with pytest.raises(BadGraphError, match="too large"):
+            with_estimates(noted)
+        return
+    assert np.allclose(with_estimates(noted).drop_weights, expected)

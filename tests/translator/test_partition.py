@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.build import GraphBuilder
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import PhysicalGraph, without_fusion
 from dropflow.graph.templates import Kind
+from dropflow.testing.drawing import draw
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
 from translator.placement import local_nodes, place
@@ -18,6 +19,7 @@ from translator.plan.metis import cut_evenly, depth_first_order, filled
 from translator.plan.quality import quality_of
 from translator.plan.registry import ALGORITHMS as ALGORITHMS_BY_NAME
 from translator.plan.registry import check_partition, partition
+from translator.plan.steering import grouped_in_islands, island_of
 
 ALGORITHMS = ("blocks", "metis")
 
@@ -260,3 +262,44 @@ def test_unsuitable_lists_of_nodes_are_refused(nodes: list[str], text: str) -> N
     """Too few nodes, a node twice and a node without a name are problems."""
     with pytest.raises(BadGraphError, match=text):
         place(_cut(scatter(10), 3), nodes)
+
+
+@given(graphs(), st.integers(1, 9), st.integers(1, 4))
+def test_only_the_numbers_of_parts_change(graph: PhysicalGraph, parts: int, islands: int) -> None:
+    """Drops that shared a part share one afterwards, and others do not."""
+    part = np.arange(graph.drops, dtype=np.int32) % parts
+    made = grouped_in_islands(graph, part, parts, islands)
+
+    assert len(set(zip(part.tolist(), made.tolist(), strict=True))) == len(set(part.tolist()))
+    assert set(made.tolist()) <= set(range(parts))
+    sizes = [sum(island_of(one, parts, islands) == number for one in range(parts)) for number in range(islands)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_parts_that_exchange_much_are_in_one_island() -> None:
+    """Two pairs of parts with heavy traffic inside each pair become the two islands."""
+    builder = GraphBuilder()
+    for number, other in ((0, 2), (1, 3)):
+        builder.app(f"A{number}", part=number).data(f"d{number}", weight=100, part=number)
+        builder.app(f"A{other}", part=other)
+        builder.connect(f"A{number}", f"d{number}").connect(f"d{number}", f"A{other}")
+    graph = builder.build()
+    made = grouped_in_islands(graph, graph.part, 4, 2).tolist()
+
+    assert island_of(made[0], 4, 2) == island_of(made[2], 4, 2)
+    assert island_of(made[0], 4, 2) != island_of(made[3], 4, 2)
+    assert partition(graph, PartitionOptions(algorithm="blocks", parts=4, islands=2)).parts == 4
+
+
+# The quality of a partition counts the chains that run as one unit, and those that it divides.
+
+
+def test_chains_of_a_plan_are_counted() -> None:
+    """A -> B -> C -> D in two parts: B follows A, D follows C, and C would follow B in one part."""
+    graph = draw("A -> x -> B -> y -> C -> z -> D")
+    parted = replace(graph, part=np.array([0, 0, 0, 0, 1, 1, 1], dtype=np.int32))
+    whole, divided, apart = quality_of(graph), quality_of(parted), quality_of(without_fusion(parted))
+
+    assert (whole.fused, whole.divided) == (3, 0)
+    assert (divided.fused, divided.divided) == (2, 1)
+    assert (apart.fused, apart.divided) == (0, 0)

@@ -1,19 +1,32 @@
 import json
 import re
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from dropflow.errors import BadFileError, BadGraphError
-from dropflow.failure import Severity
+from dropflow.failure import Problem, Severity
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
+from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
+from dropflow.graph.notes import DRAWN as META
+from dropflow.graph.notes import places_of
+from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
+from tests.translator.drawing import Drawing
 from tests.translator.templates import template
+from translator.formats import Family, read_logical
+from translator.formats.detect import position
+from translator.formats.dump import dump
+from translator.logical import LogicalGraph
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
-from translator.pipeline import check, examine, translate
+from translator.pipeline import check, drawn_places, examine, same_files, translate
+from translator.unroll import plan
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}
 
@@ -157,3 +170,156 @@ def test_examining_gives_the_plan_without_unrolling() -> None:
     found = examine(wide(10**12))
     assert found.plan is not None
     assert found.plan.drops == 10**12
+
+
+# Warnings about files that several drops would write.
+
+
+def found(drawing: Drawing) -> list[Problem]:
+    """Return the findings about the files of a drawing."""
+    planned = plan(drawing.graph())
+    return same_files(planned.templates, planned.links, {"f": "/nodeDataArray/7"})
+
+
+def in_scatter(filepath: str, *, copies: int = 3, category: str = "File") -> Drawing:
+    """A file or directory that each copy of a scatter writes."""
+    drawing = Drawing()
+    field = "dirname" if category == "Directory" else "filepath"
+    with drawing.scatter("S", copies):
+        drawing.app("work").data("f", category, **{field: filepath})
+    return drawing.link("work", "f")
+
+
+def test_one_file_in_a_scatter_is_reported() -> None:
+    """The warning has the number of drops, the file, the place of the node and a hint."""
+    (problem,) = found(in_scatter("sub/same.txt"))
+
+    assert (problem.code, problem.severity.value, problem.where) == ("LG085", "warning", "/nodeDataArray/7")
+    assert problem.text == "3 drops of 'f' write one file, sub/same.txt"
+    assert "{auto} or {uid}" in problem.hint
+
+
+@pytest.mark.parametrize("filepath", ["", "None", "a_{uid}.txt", "{humanKey}", "{auto}", "sub/", "$NOT_SET_ANYWHERE/x"])
+def test_distinct_files_give_no_warning(filepath: str) -> None:
+    """Names that differ between drops, or that are not known yet, give no warning."""
+    assert found(in_scatter(filepath)) == []
+
+
+def test_directories_and_absolute_names_are_checked() -> None:
+    """Placeholders that are the same for all drops do not help; one copy writes alone."""
+    assert [one.code for one in found(in_scatter("/there/x_{{}}_{dlg}"))] == ["LG085"]
+    assert [one.code for one in found(in_scatter("/there/x", category="Directory"))] == ["LG085"]
+    assert found(in_scatter("x", copies=1)) == []
+
+
+def test_two_nodes_that_do_not_wait_for_each_other_are_reported() -> None:
+    """One that reads the file and writes it again is fine, and so is one that only reads it."""
+    drawing = Drawing().app("A").app("B").data("f", "File", filepath="x").data("g", "File", filepath="./x")
+    drawing.link("A", "f").link("B", "g")
+    assert [one.text for one in found(drawing)] == ["'f' and 'g' write one file, x"]
+
+    drawing.link("f", "B")
+    assert found(drawing) == []
+
+    reading = Drawing().app("A").app("B").data("f", "File", filepath="x").data("g", "File", filepath="x").data("h")
+    assert found(reading.link("A", "f").link("g", "B", "h")) == []
+
+
+def test_iterations_of_a_loop_may_write_one_file() -> None:
+    """Iterations that wait for each other may write one file; others give a warning."""
+    for carries in (True, False):
+        drawing = Drawing()
+        with drawing.loop("L", 3):
+            drawing.app("work", group_start=True).data("f", "File", filepath="x").data("e", group_end=True)
+        drawing.link("work", "f")
+        drawing.link("f", "work", closes=True) if carries else drawing.link("work", "e")
+        assert [one.code for one in found(drawing)] == ([] if carries else ["LG085"])
+
+
+# Where EAGLE drew the nodes, from the file to the drawing of the logical graph.
+
+
+PLACES = {"a": (0.0, 0.0), "b": (0.0, 900.0), "c": (-400.0, 450.0), "s": (10.0, 10.0)}
+
+
+def placed() -> LogicalGraph:
+    """Return a graph from top to bottom: a, then b and c in a scatter with an application of its own."""
+    drawing = Drawing().data("a")
+    with drawing.scatter("s", 3, app="split"):
+        drawing.app("b").data("c")
+    drawing.link("a", "split").link("split", "b").link("b", "c")
+    graph = drawing.graph()
+    nodes = tuple(msgspec.structs.replace(node, position=PLACES.get(node.id)) for node in graph.nodes)
+    return msgspec.structs.replace(graph, nodes=nodes)
+
+
+def middles(drawing: LogicalDrawing) -> dict[str, tuple[float, float]]:
+    """Return the places of nodes by their key."""
+    return {node.key: (node.x, node.y) for node in drawing.nodes}
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        ({"x": 1, "y": -2.5}, (1.0, -2.5)),
+        ({"loc": "12.5 -7"}, (12.5, -7.0)),
+        ({"x": 0, "y": 0, "loc": "3 4"}, (0.0, 0.0)),
+        ({"x": 1}, None),
+        ({"x": "1", "y": "2"}, None),
+        ({"x": True, "y": 1}, None),
+        ({"x": 10**400, "y": 1}, None),
+        ({"x": float("nan"), "y": 1}, None),
+        ({"x": float("inf"), "y": 1}, None),
+        ({"loc": "1 NaN"}, None),
+        ({"loc": "here"}, None),
+        ({}, None),
+    ],
+)
+def test_coordinates_of_a_node(node: dict[str, Any], found: tuple[float, float] | None) -> None:
+    """Two usable numbers; all else is like no coordinates."""
+    assert position(node) == found
+
+
+@pytest.mark.parametrize("family", [Family.OJS_ID, Family.V4])
+def test_coordinates_are_written_and_read(family: Family) -> None:
+    """A graph that is written has them as before, and nodes without coordinates still have none."""
+    reading = read_logical(json.dumps(dump(placed(), family)).encode(), name="again")
+    assert reading.graph is not None
+    assert {node.id: node.position for node in reading.graph.nodes} == {**PLACES, "split": None}
+
+
+def test_an_embedded_application_is_beside_what_is_in_its_construct() -> None:
+    """Left of it for the input application; and a file in which all nodes are in one place was not drawn."""
+    assert drawn_places(placed()) == {
+        "a": PLACES["a"],
+        "b": PLACES["b"],
+        "c": PLACES["c"],
+        "split": (-520.0, 675.0),
+    }
+
+    nodes = tuple(msgspec.structs.replace(node, position=(0.0, 0.0)) for node in placed().nodes)
+    assert drawn_places(msgspec.structs.replace(placed(), nodes=nodes)) == {}
+
+
+def test_nodes_are_drawn_as_in_the_file() -> None:
+    """The drawing has the directions of EAGLE, also from a .dfg container, and is another one without the note."""
+    graph = translate(placed()).graph
+    again = codec.parse(b"".join(codec.dump(graph)), where="memory")
+    assert places_of(again) == places_of(graph) != {}
+
+    found = middles(draw_logical(again))
+    assert found["b"][1] > found["c"][1] > found["a"][1]
+    assert found["c"][0] < found["b"][0]
+    assert found["split"][0] < found["c"][0]
+
+    plain = middles(draw_logical(replace(graph, meta={})))
+    assert plain["c"][0] > plain["b"][0]
+
+
+@pytest.mark.parametrize("note", ["{", "[]", '{"a": [1]}', '{"a": ["x", 1]}', '{"a": [1e300, 0], "none": [0, 0]}'])
+def test_a_damaged_note_is_like_none(note: str) -> None:
+    """Graph files may be damaged or from elsewhere; the drawing is then that of a graph without places."""
+    graph: PhysicalGraph = translate(placed()).graph
+    damaged = replace(graph, meta={META: note})
+    assert places_of(damaged) == {}
+    assert draw_logical(damaged) == draw_logical(replace(graph, meta={}))

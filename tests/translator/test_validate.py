@@ -1,12 +1,18 @@
 """Validation finds all problems that do not depend on sizes, in one pass."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from dropflow.failure import Problem, Severity
 from tests.translator.documents import codes, document, errors, field, graph_of, link, node, port, read, small
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 from translator.options import ValidateOptions
-from translator.validate import validate
+from translator.problem_codes import CODES, problem
+from translator.validate import fixed, validate
 
 
 def _joined(going: str, coming: str, *, usage: str = "OutputPort") -> LogicalGraph:
@@ -139,3 +145,47 @@ def test_an_unknown_parent_of_an_unknown_category_is_found_after_reading() -> No
 
     assert reading.graph is not None
     assert (errors(reading.problems), errors(validate(reading.graph))) == (["LG030"], ["LG004"])
+
+
+# The reference of problem codes is complete and correct.
+
+
+ROOT = Path(__file__).resolve().parents[2]
+_ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+
+def test_the_reference_lists_every_code_once_with_its_severity_and_meaning() -> None:
+    """`docs/reference/problems.md` has one row for each code, in their order, with an example and advice."""
+    rows = _ROW.findall((ROOT / "docs" / "reference" / "problems.md").read_text(encoding="utf-8"))
+    listed = [(code, severity, meaning) for code, severity, meaning, _, _ in rows]
+
+    assert listed == [(code, severity.value, meaning) for code, (severity, meaning) in CODES.items()]
+
+
+def test_every_code_that_is_used_has_a_meaning() -> None:
+    """All codes in the sources are in the table, and each code of the table is used."""
+    folders = [ROOT / "translator", ROOT / "dropflow"]
+    sources = [path for folder in folders for path in folder.rglob("*.py") if path.name != "problem_codes.py"]
+    used = {code for path in sources for code in re.findall(r'"((?:LG|PG|PT)\d{3})"', path.read_text(encoding="utf-8"))}
+
+    assert used == set(CODES)
+
+
+def test_a_finding_has_the_usual_severity_of_its_code() -> None:
+    """The table gives the severity where the caller does not."""
+    assert problem("LG002", "x").severity is CODES["LG002"][0]
+
+
+# What is mended in a graph file, and what is left as it is.
+
+
+@pytest.mark.parametrize("fields", [True, 7, "text", None, {"1": {"name": "x"}}, [3, {"name": "appclass"}], {"1": 5}])
+def test_a_node_with_damaged_fields_still_gets_its_category(fields: Any) -> None:
+    """Fields that are no fields are left to the checks; the rest of the node is mended."""
+    document = {"nodeDataArray": [{"category": "PythonApp", "fields": fields}]}
+    problem = Problem(
+        code="LG031", severity=Severity.WARNING, where="/nodeDataArray/0/category", text="an older category"
+    )
+    _, found = fixed(document, LogicalGraph(name="g", family="ojs"), [problem])
+
+    assert [fix.code for fix in found] == ["LG031"]

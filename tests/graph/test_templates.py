@@ -1,21 +1,65 @@
-"""The differences of two physical graphs."""
+"""What applications declare that they need."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dropflow.graph.differences import NodeDifference, graph_differences
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument, Link, Template
+from dropflow.graph.templates import Argument, Kind, Link, ResourceNeeds, Template, needs_of
 from dropflow.testing.drawing import fan
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "memory"),
+    [
+        ("memory", "2 GiB", 2 * 1024**3),
+        ("mem_usage", 1000, 1000.0),
+        ("memory", "", 0.0),
+        ("memory", "plenty", 0.0),
+        ("memory", -5, 0.0),
+        ("other", 1000, 0.0),
+    ],
+)
+def test_memory_is_a_size_or_none(name: str, value: object, memory: float) -> None:
+    """Memory is a number of bytes or a size with a unit; anything else counts as none."""
+    template = Template(key="a", name="a", kind=Kind.APP, arguments=(Argument(name=name, value=value),))
+
+    assert needs_of(template).memory == memory
+
+
+def test_memory_counts_as_an_argument_of_the_application_too() -> None:
+    """Editors make new fields of an application its arguments; a port of that name declares nothing."""
+    field = Argument(name="memory", value="2 GiB", parameter_type="ApplicationArgument")
+
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).memory == 2 * 1024**3
+    port = replace(field, usage="InputPort")
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(port,))).memory == 0
+
+
+@pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1)])
+def test_an_application_needs_at_least_one_processor(cpus: int, needed: int) -> None:
+    """Fewer than one processor counts as one."""
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, cpus=cpus)).cpus == needed
+
+
+def test_data_needs_one_processor() -> None:
+    """Initial contents are written by one processor, whatever fields the data has."""
+    template = Template(key="a", name="a", kind=Kind.DATA, cpus=3, arguments=(Argument(name="memory", value="1 GB"),))
+
+    assert needs_of(template) == ResourceNeeds()
+
+
+# The differences of two physical graphs.
 
 
 def _changed(graph: PhysicalGraph, row: int, **values: Any) -> PhysicalGraph:
     templates = list(graph.templates)
     templates[row] = msgspec.structs.replace(templates[row], **values)
-    return replace(graph, templates=tuple(templates))
+    return dataclasses.replace(graph, templates=tuple(templates))
 
 
 def _with_value(graph: PhysicalGraph, value: object) -> PhysicalGraph:
@@ -25,7 +69,9 @@ def _with_value(graph: PhysicalGraph, value: object) -> PhysicalGraph:
 def test_a_graph_does_not_differ_from_itself_elsewhere() -> None:
     """Partition, places, ids, notes and estimates of planning are no differences."""
     graph = fan(40)
-    other = replace(graph, prefix="y", name="other", part=graph.part + 1, places=("n1", "n2"), meta={"planning": "{}"})
+    other = dataclasses.replace(
+        graph, prefix="y", name="other", part=graph.part + 1, places=("n1", "n2"), meta={"planning": "{}"}
+    )
 
     assert graph_differences(graph, other).is_empty
 
@@ -99,7 +145,9 @@ def test_nodes_and_links_are_added_and_removed() -> None:
 def test_nodes_with_other_keys_match_by_name() -> None:
     """A graph that was drawn again has other ids; nodes with the same kind, category and name are the same."""
     graph = fan(4)
-    other = replace(graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates))
+    other = dataclasses.replace(
+        graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates)
+    )
 
     assert graph_differences(graph, other).is_empty
 
@@ -112,6 +160,6 @@ def test_a_key_of_another_kind_is_another_node() -> None:
         msgspec.structs.replace(one, key=old.key) for one, old in zip(templates, graph.templates, strict=True)
     )
     links = (Link(source=0, target=2), Link(source=2, target=1))
-    swapped = replace(graph, templates=renamed, links=links, template=graph.template.copy())
+    swapped = dataclasses.replace(graph, templates=renamed, links=links, template=graph.template.copy())
 
     assert [one.change for one in graph_differences(graph, swapped).nodes] == []
