@@ -13,7 +13,7 @@ from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
 from managers.api import Manager
 from managers.composite.machine import Disconnect, LogWarning
 from managers.composite.operations import ComputePlan, Discard, PlanResumption
-from managers.composite.witness import SendVote, VoterSent, WitnessListens
+from managers.composite.witness import VoterSent, WitnessListens
 from managers.deployment import Place, unpack
 from managers.keys import ClusterKey
 from managers.links import Links, ReceivedMessage
@@ -21,6 +21,7 @@ from managers.machine_calls import Answered, Ask, Unanswered
 from managers.messages import PartDone, SessionDone, ViewMessage
 from managers.planning import plan_deployment, usable_witness
 from managers.recovery.resume import plan_resumption
+from managers.recovery.vote import SendToPeer
 
 __all__ = [
     "ChildConnections",
@@ -193,14 +194,14 @@ class WitnessLinks:
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
         """Return what carries out the actions of each type."""
-        return {SendVote: self._send}
+        return {SendToPeer: self._send}
 
     def close(self) -> None:
         """Close the links. Idempotent."""
         if self._links is not None:
             self._links.close()
 
-    def _send(self, action: SendVote) -> None:
+    def _send(self, action: SendToPeer) -> None:
         if self._links is None:
             return
         try:

@@ -189,7 +189,7 @@ CompositeEvent = Call | Answered | Unanswered | ChildConfigured | ChildDeparted 
 class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
-    Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendVote` and
+    Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendToPeer` and
     `LogWarning`. Operations are the methods of `managers.api.Manager`
     without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
 

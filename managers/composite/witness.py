@@ -15,9 +15,9 @@ from dropflow.errors import InternalError
 from managers.deployment import Deployment, Place
 from managers.messages import AdoptView, PartDone, SessionDone, ViewMessage
 from managers.recovery.records import View, decode_decision, first_view
-from managers.recovery.vote import AdoptDecision, LeaveSession, SendViewMessage, ViewAction, ViewChange
+from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
 
-__all__ = ["SendVote", "VoterSent", "Witness", "WitnessListens"]
+__all__ = ["VoterSent", "Witness", "WitnessListens"]
 
 _MOST = 1000
 """How many sessions are remembered. The oldest are forgotten: they go on, and one voter less answers."""
@@ -35,13 +35,6 @@ class VoterSent(msgspec.Struct, frozen=True):
     peer: str
     incarnation: int
     message: ViewMessage | PartDone | SessionDone
-
-
-class SendVote(msgspec.Struct, frozen=True):
-    """Action: send a message to a node about the views of a session."""
-
-    peer: str
-    message: ViewMessage | SessionDone
 
 
 @dataclass
@@ -129,7 +122,7 @@ class Witness:
         for key in [key for key in self._sessions if key[0] == session and epoch in (None, key[1])]:
             del self._sessions[key]
 
-    def receive(self, event: VoterSent, now: float) -> list[SendVote]:
+    def receive(self, event: VoterSent, now: float) -> list[SendToPeer]:
         """Take in a message of a node, and return the answers."""
         message = event.message
         witnessed = self._sessions.get((message.session, message.epoch))
@@ -142,14 +135,17 @@ class Witness:
             return []
         if witnessed.is_over and message.view >= views.view.number:
             # A member may have missed the end, and those that know of it may be lost.
-            return [SendVote(event.peer, SessionDone(message.session, message.epoch, message.view))]
+            return [SendToPeer(event.peer, SessionDone(message.session, message.epoch, message.view))]
         if isinstance(message, PartDone):
             return []
-        found = [
-            vote for action in views.receive(event.peer, message, now) for vote in self._carry_out(witnessed, action)
-        ]
+        actions = views.receive(event.peer, message, now)
+        for action in actions:
+            if isinstance(action, AdoptDecision) and action.has_node:
+                witnessed.members |= {place.node: place.incarnation for place in action.decision.view.members}
+            elif isinstance(action, AdoptDecision):
+                witnessed.has_left = True
         witnessed.is_over |= views.is_over
-        return found
+        return [action for action in actions if isinstance(action, SendToPeer)]
 
     def _is_taken(self, witnessed: _Witnessed, event: VoterSent) -> bool:
         """Return whether a message is for this witness. One with the decision that it waits for makes it a witness."""
@@ -162,11 +158,3 @@ class Witness:
             return False
         witnessed.invitation = ""
         return True
-
-    def _carry_out(self, witnessed: _Witnessed, action: ViewAction) -> list[SendVote]:
-        if isinstance(action, SendViewMessage):
-            return [SendVote(action.peer, action.message)]
-        if isinstance(action, AdoptDecision):
-            witnessed.members |= {place.node: place.incarnation for place in action.decision.view.members}
-        witnessed.has_left |= isinstance(action, LeaveSession)
-        return []

@@ -7,10 +7,10 @@ that has a copy, and does not run again (`managers.recovery.replan`): the copy b
 
 To move contents away from a node before it leaves::
 
-    actions = record.copies.ask({"n2": [7, 8], "n3": [9]})
+    actions = member.copies.ask({"n2": [7, 8], "n3": [9]})
     ...                                     # after each event of the session:
-    if not record.copies.waits_for([7, 8, 9]):
-        failed = record.copies.unsafe([7, 8, 9])
+    if not member.copies.waits_for([7, 8, 9]):
+        failed = member.copies.unsafe([7, 8, 9])
 
 A file or directory outside of the session directory may be on a file system that other nodes see. Two members are told
 of it, and look whether it is there when the view ends; then it counts as copied, and nothing is moved.
@@ -32,14 +32,14 @@ from managers.node.events import (
     CopyAction,
     CopyWritten,
     DiscardCopies,
-    NoteCopies,
     OfferCopies,
     OffersRefused,
-    SendCopyMessage,
     TakeCopies,
+    Tell,
 )
 from managers.node.shared_files import SharedFile
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
+from managers.recovery.vote import SendToPeer
 
 __all__ = [
     "ContentCopies",
@@ -254,7 +254,7 @@ class ContentCopies:
                 or f"it has {plural(len(self._members), 'node')}"
             )
             text = f"node {self._node}: {plural(len(missing), 'content')} of this session have too few copies ({why})"
-            self._actions.append(NoteCopies(self._hosted, text))
+            self._actions.append(Tell(self._hosted, "note", (text,)))
         return self._finish()
 
     def unsafe(self, rows: Iterable[int]) -> list[int]:
@@ -430,7 +430,7 @@ class ContentCopies:
             self._actions.append(DiscardCopies(self._hosted, tuple(copies)))
 
     def _send(self, peer: str, message: CopyMessage) -> None:
-        self._actions.append(SendCopyMessage(peer, message))
+        self._actions.append(SendToPeer(peer, message))
 
     def _finish(self) -> list[CopyAction]:
         """Return the actions, with requests for copies if the session runs."""

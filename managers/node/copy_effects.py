@@ -14,7 +14,6 @@ one, perhaps with other bytes, and its copies are removed then. A process that e
 earlier view, which do not count.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +28,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
-from dropflow.errors import DropflowError, LinkError, UsageError
+from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
@@ -43,11 +42,9 @@ from managers.node.events import (
     ContentsRead,
     CopyWritten,
     DiscardCopies,
-    NoteCopies,
     OfferCopies,
     OffersRefused,
     ReadContents,
-    SendCopyMessage,
     TakeCopies,
 )
 from managers.node.shared_files import here, portable, stamp_of
@@ -183,17 +180,10 @@ class CopyRecords:
         return here(msgspec.structs.replace(handle, location=location), self._workspace)
 
 
-_log = logging.getLogger(__name__)
-
-
 class _Owner(Protocol):
     def post(self, event: Any) -> None: ...
 
     def work(self, job: Callable[[], Any]) -> None: ...
-
-
-class _Links(Protocol):
-    def send(self, peer: str, message: Message, *, urgent: bool = False) -> None: ...
 
 
 class CopyHost(Protocol):
@@ -204,9 +194,8 @@ class CopyHost(Protocol):
         """Gets events, and runs jobs."""
         ...
 
-    @property
-    def links(self) -> _Links:
-        """Links to other nodes."""
+    def send(self, peer: str, message: Message) -> None:
+        """Send a message to another node. If that is lost, the view changes, and another one is asked."""
         ...
 
 
@@ -228,9 +217,7 @@ class CopyEffects:
             OfferCopies: self._offer,
             TakeCopies: self._take,
             DiscardCopies: self._discard,
-            SendCopyMessage: lambda action: self._send_message(action.peer, action.message),
             ReadContents: self._read,
-            NoteCopies: lambda action: action.hosted.session.post(lambda live: live.notes.append(action.text)),
         }
 
     def _offer(self, action: OfferCopies) -> None:
@@ -255,7 +242,7 @@ class CopyEffects:
             if contents:
                 counts = tuple(action.counts[content.drop] for content in contents)
                 message = CopyContents(action.session, action.epoch, action.view, tuple(contents), counts)
-                self._send_message(action.peer, message)
+                self._host.send(action.peer, message)
 
         hosted.session.post(offer)
 
@@ -288,13 +275,6 @@ class CopyEffects:
 
         if paths:
             self._host.owner.work(job)
-
-    def _send_message(self, peer: str, message: Message) -> None:
-        try:
-            self._host.links.send(peer, message, urgent=True)
-        except (LinkError, UsageError) as error:
-            # If the node is lost, the view changes, and another one is asked.
-            _log.info("node %s could not be sent a message about copies: %s", peer, error)
 
 
 # Copies of results that a node serves after the end of a session, in place of nodes that are gone.

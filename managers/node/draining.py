@@ -18,14 +18,12 @@ from dropflow.api.requests import CancelRequest, DrainedSession, DrainReply, Dra
 from dropflow.errors import LinkError
 from dropflow.formatting import plural
 from managers.machine_calls import Return
-from managers.node.copies import ContentCopies
-from managers.node.events import Action, ContentsRead, Log, ReadContents, ShowWaiting
+from managers.node.events import Action, ContentsRead, Log, ReadContents, Tell
 from managers.node.members import MemberOperations
-from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable
+from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable, ViewMember
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
 from managers.recovery.records import View
-from managers.recovery.vote import ViewChange
 
 __all__ = ["Draining"]
 
@@ -156,7 +154,8 @@ class Draining:
             if self._is_there(record):
                 self._look_at(record, progress, now)
         for record, _ in self._open:
-            if record.phase.is_quiet and record.views is not None and self._node not in record.views.view.draining:
+            member = record.member
+            if record.phase.is_quiet and member is not None and self._node not in member.views.view.draining:
                 text = f"session {record.name} ended before node {self._node} could give it away"
                 self._actions.append(Log(f"{text}: what is here of it stays in its directory", record.name))
         self._open = [(record, progress) for record, progress in self._open if self._is_there(record)]
@@ -169,35 +168,36 @@ class Draining:
             if (record.name, record.epoch) != (event.session, event.epoch):
                 continue
             progress.is_reading = False
-            views, copies = record.views, record.copies
-            if views is None or copies is None or record.result is not None or views.view.number != event.view:
+            member = record.member
+            if member is None or record.result is not None or member.views.view.number != event.view:
                 return
+            copies = member.copies
             progress.rows = event.rows
-            others = self._staying(views.view)
+            others = self._staying(member.views.view)
             wanted: dict[str, list[int]] = {}
             for row in copies.unsafe(event.rows):
                 if others and row not in copies.failed and not copies.waits_for([row]):
                     wanted.setdefault(others[row % len(others)], []).append(row)
             if wanted:
-                self._views.carry_out_copies(record, copies.ask(wanted), now)
+                self._views.carry_out_copies(member, copies.ask(wanted), now)
 
     def _look_at(self, record: SessionRecord, progress: _Progress, now: float) -> None:
-        views, copies = record.views, record.copies
+        member = record.member
         if record.result is not None or record.phase.is_leaving or record.is_stopping:
             return
         if self._is_stuck(record):
             self._explain(record, progress, now)
             return
-        if views is None or copies is None or record.phase is not Phase.RUNNING:
+        if member is None or record.phase is not Phase.RUNNING:
             return
-        if record.joining is not None or views.is_frozen or copies.is_stopped:
+        if member.joining is not None or member.views.is_frozen or member.copies.is_stopped:
             return  # until it goes on in a view
-        number = views.view.number
-        if self._node not in views.view.draining:
+        number = member.views.view.number
+        if self._node not in member.views.view.draining:
             if not self._members.has_request(record, progress.drain):
                 progress.drain = self._members.request(record, now, drain=(self._node,))
             return
-        is_finished = number in (record.part_finished, record.told_view)
+        is_finished = number in (member.part_finished, member.told_view)
         stage = "end" if is_finished or now >= self._attempts_until else "begin"
         if not progress.is_reading and (number, stage) not in progress.has_read:
             progress.is_reading = True
@@ -205,18 +205,17 @@ class Draining:
             self._actions.append(ReadContents(record.name, record.epoch, number, record.instance))
         if progress.is_reading or stage == "begin" or self._members.has_request(record, progress.leave):
             return
-        if now >= self._copies_until or not copies.waits_for(progress.rows):
-            self._leave(record, progress, views, copies, now)
+        if now >= self._copies_until or not member.copies.waits_for(progress.rows):
+            self._leave(member, progress, now)
 
-    def _leave(
-        self, record: SessionRecord, progress: _Progress, views: ViewChange, copies: ContentCopies, now: float
-    ) -> None:
+    def _leave(self, member: ViewMember, progress: _Progress, now: float) -> None:
+        record, copies = member.record, member.copies
         lost = [row for row in copies.unsafe(progress.rows) if row in copies.failed or copies.waits_for([row])]
         if lost and not progress.leave:
             what = plural(len(lost), "content")
             text = f"{what} of node {self._node} in session {record.name} without a copy: made again if needed"
             self._actions.append(Log(text, record.name))
-        if self._staying(views.view):
+        if self._staying(member.views.view):
             progress.leave = self._members.request(record, now, leave=(self._node,))
 
     # What cannot be given away.
@@ -227,7 +226,8 @@ class Draining:
         elif not progress.is_explained and record.phase is Phase.RUNNING:
             progress.is_explained = True
             text = f"node {self._node} is being drained: {self._plan(record, max(self._until - now, 0.0))}"
-            self._actions += [ShowWaiting(record.instance, text), Log(f"session {record.name}: {text}", record.name)]
+            shown = Tell(record.instance, "show_waiting", (text, inf))
+            self._actions += [shown, Log(f"session {record.name}: {text}", record.name)]
 
     def _give_up(self, now: float) -> None:
         """Cancel the sessions that are left, because the time is over, except those about to be taken over."""
@@ -237,9 +237,8 @@ class Draining:
             if record.result is None and record not in late:
                 why = f"{self._why_stuck(record)}, and it has not ended in time"
                 if not self._is_stuck(record):
-                    why = "the other nodes have not taken it over in time" + (
-                        f" ({record.waiting})" if record.waiting else ""
-                    )
+                    waiting = _waiting(record)
+                    why = "the other nodes have not taken it over in time" + (f" ({waiting})" if waiting else "")
                 self._cancel(record, now, f"node {self._node} was drained: {why}")
         self._is_late = True
         if late:
@@ -251,10 +250,10 @@ class Draining:
 
     def _is_agreeing(self, record: SessionRecord) -> bool:
         """Return whether a majority of the voters is there, so that the change that was asked for is decided soon."""
-        return not self._is_stuck(record) and record.phase is Phase.RUNNING and not record.waiting
+        return not self._is_stuck(record) and record.phase is Phase.RUNNING and not _waiting(record)
 
     def _cancel(self, record: SessionRecord, now: float, reason: str) -> None:
-        if record.joining is not None or record.phase is Phase.BUILDING:
+        if record.is_joining or record.phase is Phase.BUILDING:
             self._sessions.withdraw(record, now, LinkError(reason))
         else:
             self._sessions.cancel(record, now, CancelRequest(reason=reason))
@@ -263,21 +262,21 @@ class Draining:
         """Return what happens to a session, for people."""
         if record.result is not None or record.phase.is_leaving:
             return "it is over"
-        if record.views is not None and not self._is_stuck(record):
-            return f"it goes to {', '.join(self._staying(record.views.view))}"
+        if record.member is not None and not self._is_stuck(record):
+            return f"it goes to {', '.join(self._staying(record.member.views.view))}"
         what = "it is cancelled" if self._is_ending else f"it is cancelled unless it ends within {seconds:.0f} s"
         return f"{self._why_stuck(record)}: {what}"
 
     def _why_stuck(self, record: SessionRecord) -> str:
-        if record.views is None:
+        if record.member is None:
             return "the session has too few nodes to change them"
-        if len(record.views.view.members) < 2:  # noqa: PLR2004 - this one and another
+        if len(record.member.views.view.members) < 2:  # noqa: PLR2004 - this one and another
             return "the session has no other node"
         return "all other nodes of the session are being drained"
 
     def _is_stuck(self, record: SessionRecord) -> bool:
         """Return whether no other node can go on with a session."""
-        return record.views is None or not self._staying(record.views.view)
+        return record.member is None or not self._staying(record.member.views.view)
 
     def _staying(self, view: View) -> Sequence[str]:
         """Return the other members that are not to leave."""
@@ -308,3 +307,7 @@ class Draining:
     def _answer(self) -> None:
         self._actions += [Return(call) for call in self._calls]
         self._calls = []
+
+
+def _waiting(record: SessionRecord) -> str:
+    return "" if record.member is None else record.member.waiting

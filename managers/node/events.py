@@ -6,8 +6,7 @@ passes them on to actions and does not look into them.
 """
 
 from collections.abc import Callable, Mapping
-from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,12 +14,12 @@ from dropflow.api.requests import CancelRequest
 from dropflow.engine.api import Handle
 from dropflow.failure import Failure
 from dropflow.states import SessionState
-from managers.deployment import Deployment, Place
+from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
-from managers.messages import Content, CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
+from managers.messages import Content, CopyMessage, PartDone, SessionDone, ViewMessage
 from managers.node.shared_files import SharedFile
 from managers.recovery.records import MemberReport, ViewDecision
-from managers.recovery.vote import Ballot, PlanView
+from managers.recovery.vote import Ballot, ConnectPeers, PlanView, SendToPeer
 
 __all__ = [
     "Action",
@@ -30,7 +29,6 @@ __all__ = [
     "CancelRecorded",
     "CancelSession",
     "Changed",
-    "ConnectPeers",
     "ContentUnavailable",
     "ContentsRead",
     "ContinueSession",
@@ -52,7 +50,6 @@ __all__ = [
     "NotBuilt",
     "NotConnected",
     "NotPlanned",
-    "NoteCopies",
     "OfferCopies",
     "OffersRefused",
     "Over",
@@ -74,14 +71,10 @@ __all__ = [
     "Removed",
     "RetireSession",
     "Retired",
-    "SendCopyMessage",
-    "SendToPeer",
     "SessionEvent",
-    "ShowWaiting",
-    "ShowWitness",
-    "SilenceSession",
     "StartSession",
     "TakeCopies",
+    "Tell",
     "ViewBegun",
     "ViewEvent",
     "WithdrawSession",
@@ -172,22 +165,16 @@ class DiscardCopies(msgspec.Struct, frozen=True):
     copies: tuple[Handle, ...]
 
 
-class SendCopyMessage(msgspec.Struct, frozen=True):
-    """Send a message to a member."""
-
-    peer: str
-    message: CopyMessage
-
-
-class NoteCopies(msgspec.Struct, frozen=True):
-    """Add a note about copies to a hosted session."""
+class Tell(msgspec.Struct, frozen=True):
+    """Call a method of a hosted session that takes something in, and neither waits nor answers."""
 
     hosted: Any
-    text: str
+    method: Literal["note", "show_waiting", "show_witness", "silence"]
+    arguments: tuple[Any, ...] = ()
 
 
 CopyEvent = ViewBegun | CopiesWanted | CopyWritten | CopiesReleased | OffersRefused
-CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendCopyMessage | NoteCopies
+CopyAction = OfferCopies | TakeCopies | DiscardCopies | SendToPeer | Tell
 
 
 # Events and actions of `NodeMachine` about a node that gives its sessions away before it ends.
@@ -412,14 +399,6 @@ class Build(msgspec.Struct, frozen=True):
     deployment: Deployment
 
 
-class ConnectPeers(msgspec.Struct, frozen=True):
-    """Open links to these processes; `NotConnected` if an address cannot be used."""
-
-    session: str
-    epoch: int
-    places: tuple[Place, ...]
-
-
 class ReadPeers(msgspec.Struct, frozen=True):
     """Read the time of the last message of each peer from the links: `PeersRead`."""
 
@@ -461,13 +440,6 @@ class LoseNode(msgspec.Struct, frozen=True):
     node: str
     failure: Failure
     is_advancing: bool = True
-
-
-class SendToPeer(msgspec.Struct, frozen=True):
-    """Send a message to a peer, if there is a link to it."""
-
-    peer: str
-    message: ViewMessage | PartDone | SessionDone | StopSession
 
 
 class FreezeSession(msgspec.Struct, frozen=True):
@@ -521,30 +493,6 @@ class FinishSession(msgspec.Struct, frozen=True):
     is_advancing: bool = False
     error: Exception | None = None
     ends: tuple[bytes, ...] = ()
-
-
-class ShowWaiting(msgspec.Struct, frozen=True):
-    """Show users what a frozen session waits for; nothing if the text is empty.
-
-    After `seconds` without what it waits for, it fails; with infinity, it does not fail because of that.
-    """
-
-    hosted: Any
-    text: str
-    seconds: float = inf
-
-
-class ShowWitness(msgspec.Struct, frozen=True):
-    """Have the reports of a session show whether it lacks a witness: managers look for that."""
-
-    hosted: Any
-    is_lacking: bool
-
-
-class SilenceSession(msgspec.Struct, frozen=True):
-    """Have a session not tell the other nodes how it ends here: they go on without this node."""
-
-    hosted: Any
 
 
 class AllowFailure(msgspec.Struct, frozen=True):
@@ -607,9 +555,6 @@ Action = (
     | ContinueSession
     | FinishSession
     | AllowFailure
-    | ShowWaiting
-    | ShowWitness
-    | SilenceSession
     | RemoveSession
     | WithdrawSession
     | RetireSession

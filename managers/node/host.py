@@ -27,7 +27,6 @@ from managers.node.events import (
     Built,
     CancelRecorded,
     CancelSession,
-    ConnectPeers,
     Continued,
     ContinueSession,
     FinishSession,
@@ -53,11 +52,8 @@ from managers.node.events import (
     RemoveSession,
     Retired,
     RetireSession,
-    SendToPeer,
-    ShowWaiting,
-    ShowWitness,
-    SilenceSession,
     StartSession,
+    Tell,
     WithdrawSession,
 )
 from managers.node.hosted_session import HostedSession
@@ -67,6 +63,7 @@ from managers.node.sessions import SessionTable
 from managers.node.view_states import Beginning, held_copies, nothing_before
 from managers.recovery.records import decode_decision, unpack_column
 from managers.recovery.replan import decide
+from managers.recovery.vote import ConnectPeers, SendToPeer
 
 __all__ = [
     "HostLinks",
@@ -159,14 +156,12 @@ class SessionHost:
             RecordCancel: self._record_cancel,
             CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
             LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
-            SendToPeer: self._send,
+            SendToPeer: lambda action: self.send(action.peer, action.message),
             FreezeSession: lambda action: action.hosted.freeze(action.shared, is_advancing=action.is_advancing),
             PlanNextView: self._plan,
             ContinueSession: self._continue,
             FinishSession: self._finish,
-            ShowWaiting: lambda action: action.hosted.show_waiting(action.text, action.seconds),
-            ShowWitness: _show_witness,
-            SilenceSession: lambda action: action.hosted.events.silence(),
+            Tell: lambda action: getattr(action.hosted, action.method)(*action.arguments),
             AllowFailure: lambda action: action.fail(),
             RemoveSession: self._remove,
             WithdrawSession: self._withdraw,
@@ -260,11 +255,12 @@ class SessionHost:
         is_latest = version == max(deployment.copies.values())
         return stopped.piece, stopped.frozen, held_copies(stopped) if is_latest else {}
 
-    def _send(self, action: SendToPeer) -> None:
+    def send(self, peer: str, message: Message) -> None:
+        """Send a message about the views or copies of a session. If the node is lost, its monitor finds that out."""
         try:
-            self.links.send(action.peer, action.message, urgent=True)
+            self.links.send(peer, message, urgent=True)
         except (LinkError, UsageError) as error:
-            _log.info("node %s could not be sent a message about a view: %s", action.peer, error)
+            _log.info("node %s could not be sent %s: %s", peer, type(message).__name__, error)
 
     def _plan(self, action: PlanNextView) -> None:
         def job() -> Planned | NotPlanned:
@@ -410,7 +406,3 @@ def _saved(directory: SessionDirectory, deployment: Deployment) -> PhysicalGraph
         text = f"the graph has {graph.drops} drops, and its deployment {deployment.drops}"
         raise BadFileError(text, where=deployment.session)
     return graph
-
-
-def _show_witness(action: ShowWitness) -> None:
-    action.hosted.lacks_witness = action.is_lacking

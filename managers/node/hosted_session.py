@@ -454,6 +454,18 @@ class HostedSession:
         self._waiting = text
         self._progress.touch()
 
+    def show_witness(self, is_lacking: bool) -> None:  # noqa: FBT001 - as an action has it
+        """Have reports show whether the session lacks a witness: managers look for that."""
+        self.lacks_witness = is_lacking
+
+    def note(self, text: str) -> None:
+        """Add a note to the session."""
+        self.session.post(lambda live: live.notes.append(text))
+
+    def silence(self) -> None:
+        """Do not tell the other nodes how the session ends here: they go on without this node."""
+        self.events.silence()
+
     def _stop(self, stop: Callable[[], None], *, is_advancing: bool) -> None:
         self.start()
         stop()

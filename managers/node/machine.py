@@ -27,7 +27,6 @@ from managers.node.events import (
     Built,
     CancelRecorded,
     Changed,
-    ConnectPeers,
     ContentsRead,
     ContentUnavailable,
     Ended,
@@ -56,6 +55,7 @@ from managers.node.peer_monitor import PeerMonitor
 from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, SessionRecord, SessionTable
 from managers.node.timers import Timers
 from managers.node.view_changes import ViewChanges
+from managers.recovery.vote import ConnectPeers
 
 __all__ = [
     "NodeMachine",
@@ -449,7 +449,7 @@ class NodeMachine:
         """Wait for the peers of a session that is built."""
         self.table.set_instance(record, built.hosted)
         # A session that survives losses needs all its members, another one those with neighbours of its drops.
-        needed = set(built.neighbours) if record.views is None else record.peers.keys() - {self._name}
+        needed = set(built.neighbours) if record.member is None else record.peers.keys() - {self._name}
         record.peers = {node: place for node, place in record.peers.items() if node in needed}
         if record.phase is Phase.ABANDONED:
             self._sessions.stop(record, now)

@@ -21,12 +21,12 @@ from managers.node.events import (
     PeersRead,
     PeerStopped,
     ReadPeers,
-    SendToPeer,
 )
 from managers.node.peer_monitor import Loss, PeerMonitor
-from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable
-from managers.node.view_changes import ViewChanges, lacks_witness_now
+from managers.node.sessions import Lifecycle, Phase, SessionRecord, SessionTable, ViewMember
+from managers.node.view_changes import ViewChanges
 from managers.recovery.records import FEWEST_VOTERS, RequestedChange
+from managers.recovery.vote import SendToPeer
 
 __all__ = [
     "MemberOperations",
@@ -88,9 +88,9 @@ class MemberOperations:
     def force_continue(self, call: int, now: float, *, session: str) -> None:
         """Go on without a majority of the voters; answered when that is decided. Refused if there is a majority."""
         record = self._visible(session)
-        if record.views is not None:
-            view = record.views.view
-            present = sum(place.node not in record.lost for place in view.voters)
+        if record.member is not None:
+            view = record.member.views.view
+            present = sum(place.node not in record.member.lost for place in view.voters)
             if present >= view.majority:
                 raise ConflictError(
                     f"session {session!r} has a majority: {present} of {len(view.voters)} voters are not lost",
@@ -107,12 +107,12 @@ class MemberOperations:
         record = self._visible(session)
         place = Place(member.node, member.links, member.incarnation)
         if member.invitation:
-            if record.views is not None and not lacks_witness_now(record):
+            if record.member is not None and not record.member.lacks_witness_now:
                 raise ConflictError(f"session {session!r} needs no other witness", where=self._node)
             change = RequestedChange(self._new_id(), witness=place, invitation=member.invitation)
             self._request(record, call, change, now)
             return
-        if record.views is not None and place in record.views.view.members:
+        if record.member is not None and place in record.member.views.view.members:
             self._actions.append(Return(call))
             return
         workers = {member.node: member.workers}
@@ -128,30 +128,30 @@ class MemberOperations:
 
     def has_request(self, record: SessionRecord, change: str) -> bool:
         """Return whether a change that was asked for waits for a view that has it."""
-        return record.requests is not None and change in record.requests
+        return record.member is not None and change in record.member.requests
 
     def take_adopted(self, now: float) -> None:
         """Answer the calls whose changes the views have that were adopted, and ask again for the others."""
         while self._views.adopted:
-            record, decision = self._views.adopted.pop(0)
-            if record.requests is not None:
-                record.requests.decided(decision)
-            self._send(record, now)
+            member, decision = self._views.adopted.pop(0)
+            member.requests.decided(decision)
+            self._send(member, now)
 
     def over(self, record: SessionRecord, failure: Failure | None) -> None:
         """Refuse what was asked for of a session that is over, and tell its witnesses if it is over everywhere.
 
         With a `failure`, it failed on this node only: the others are told, and go on as after the loss of the node.
         """
-        if record.requests is not None:
-            record.requests.refuse("is over")
         record.own_failure = failure
-        if record.views is not None and failure is not None:
+        if record.member is None:
+            return
+        record.member.requests.refuse("is over")
+        if failure is not None:
             stopped = StopSession(record.name, record.epoch, "", self._node, failure)
             self._actions += [SendToPeer(name, stopped) for name in sorted(record.peers)]
         is_cancelled = record.result is SessionState.CANCELLED and not record.phase.is_leaving
-        if record.views is not None and (record.views.is_over or is_cancelled):
-            done = SessionDone(record.name, record.epoch, record.views.view.number)
+        if record.member.views.is_over or is_cancelled:
+            done = SessionDone(record.name, record.epoch, record.member.views.view.number)
             self._actions += [SendToPeer(name, done) for name in record.witnesses]
 
     def _new_id(self) -> str:
@@ -164,20 +164,19 @@ class MemberOperations:
             raise ConflictError(f"session {record.name!r} {why}", where=self._node)
         if record.is_stopping:
             raise ConflictError(f"session {record.name!r} is ending", where=self._node)
-        if record.views is None or record.requests is None:
+        if record.member is None:
             raise ConflictError(
                 f"session {record.name!r} has two nodes, and no island or master that votes: it cannot change",
                 where=self._node,
                 hint=f"wait until it is over; submit sessions while there are {FEWEST_VOTERS} nodes",
             )
-        record.requests.add(change, call, now)
-        self._send(record, now)
+        record.member.requests.add(change, call, now)
+        self._send(record.member, now)
 
-    def _send(self, record: SessionRecord, now: float) -> None:
-        if record.views is None or not record.requests:
-            return
-        for request in record.requests.send(record.views, record.lost):
-            self._views.on_view_message(record, self._node, request, now)
+    def _send(self, member: ViewMember, now: float) -> None:
+        if member.requests:
+            for request in member.requests.send(member.views, member.lost):
+                self._views.on_view_message(member, self._node, request, now)
 
 
 class PeerLosses:
@@ -234,7 +233,7 @@ class PeerLosses:
     def _peer_stopped(self, event: PeerStopped, now: float) -> None:
         """Another node gave up a session: it was cancelled there, or lost a node or its engine."""
         record = self._table.get(event.session, event.epoch)
-        if record is None or (record.views is not None and event.peer not in record.peers):
+        if record is None or (record.member is not None and event.peer not in record.peers):
             return  # the session goes on without that node
         if event.failure is None:
             self._stop(record, now, CancelRequest(reason=event.reason))

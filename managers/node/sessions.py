@@ -37,13 +37,12 @@ from managers.node.events import (
     LoseNode,
     RemoveSession,
     RetireSession,
-    SendToPeer,
     StartSession,
     WithdrawSession,
 )
 from managers.node.timers import Timers
 from managers.recovery.records import RequestedChange, ViewDecision
-from managers.recovery.vote import AdoptDecision, ViewChange
+from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
 
 __all__ = [
     "REQUEST_SECONDS",
@@ -54,6 +53,7 @@ __all__ = [
     "Phase",
     "SessionRecord",
     "SessionTable",
+    "ViewMember",
     "ViewRequests",
     "Work",
 ]
@@ -289,6 +289,93 @@ class FinishedRecord(Protocol):
 
 
 @dataclass(slots=True, eq=False)
+class ViewMember:
+    """A node as a member of one session that survives losses: what it knows of the views, and of the others.
+
+    Attributes
+    ----------
+    record : SessionRecord
+        The session.
+    views : ViewChange
+        How its members agree on its views.
+    copies : ContentCopies
+        The copies of contents that its members hold for each other.
+    requests : ViewRequests
+        The changes of its members that were asked for here.
+    witnesses : mapping of str to Place
+        The witnesses of its views, by name. It does not need them.
+    former_peers : mapping of str to Place
+        The other members of earlier views.
+    lost : dict of str to str
+        Members that are lost, and why.
+    gone : set of str
+        Those of them whose processes have ended.
+    waiting : str
+        What its view waits for, as users see it.
+    gives_up_at : float
+        When it fails unless its next view is decided.
+    lacks_witness : bool
+        Whether its reports show that it has no witness that answers, and that one would vote.
+    part_finished : int
+        View in which its part is finished, -1 for none; it may wait for copies.
+    own_end : bytes
+        How its part ended here, as in `managers.messages.PartDone`.
+    told_view : int
+        The view in which it told that its part is finished.
+    reminds_at : float
+        When this member asks those that it waits for whether the session is over there.
+    parts_done : dict of int to set of str
+        By view: members that have finished their parts, as far as this one knows.
+    part_ends : dict of str to bytes
+        How the parts ended that members have told this one about.
+    asked_view : int
+        The view in which all members had finished, and this one asked whether all of them are still there.
+    joining : Joining or None
+        What it waits for before it is a member; None if it is one.
+    """
+
+    record: "SessionRecord"
+    views: ViewChange
+    copies: ContentCopies
+    requests: ViewRequests
+    witnesses: Mapping[str, Place] = field(default_factory=dict)
+    former_peers: Mapping[str, Place] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    waiting: str = ""
+    gives_up_at: float = inf
+    lacks_witness: bool = False
+    part_finished: int = -1
+    own_end: bytes = b""
+    told_view: int = -1
+    reminds_at: float = inf
+    parts_done: dict[int, set[str]] = field(default_factory=dict)
+    part_ends: dict[str, bytes] = field(default_factory=dict)
+    asked_view: int = -1
+    joining: Joining | None = None
+
+    @property
+    def lost_voters(self) -> dict[str, str]:
+        """The voters that are lost, and why."""
+        voters = {place.node for place in self.views.view.voters}
+        return {peer: why for peer, why in self.lost.items() if peer in voters}
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no view can be decided any more: too few processes of voters may live."""
+        view = self.views.view
+        return sum(place.node not in self.gone for place in view.voters) < view.majority
+
+    @property
+    def lacks_witness_now(self) -> bool:
+        """Whether a witness would vote in the view of the session, and there is none, or it is lost."""
+        if self.joining is not None or self.record.result is not None:
+            return False
+        view = self.views.view
+        return len(view.members) % 2 == 0 and not any(place.node not in self.lost for place in view.witnesses)
+
+
+@dataclass(slots=True, eq=False)
 class SessionRecord:
     """One session in the table.
 
@@ -320,56 +407,22 @@ class SessionRecord:
         Calls that wait until it is removed, and the error that each is answered with then.
     watching : list of int
         Calls that wait for another version.
-    views : ViewChange or None
-        How its members agree on its views; None if it has too few to survive a loss.
-    witnesses : mapping of str to Place
-        The witnesses of its views, by name. It does not need them.
-    copies : ContentCopies or None
-        The copies of contents that its members hold for each other; None as for `views`.
-    former_peers : mapping of str to Place
-        The other members of earlier views.
-    lost : dict of str to str
-        Members that are lost, and why.
-    gone : set of str
-        Those of them whose processes have ended.
-    waiting : str
-        What its view waits for, as users see it.
-    gives_up_at : float
-        When it fails unless its next view is decided.
-    lacks_witness : bool
-        Whether its reports show that it has no witness that answers, and that one would vote.
     work : Work
         What is at work in it while it is RUNNING.
     is_stopping : bool
         Whether it is to end: it was cancelled, is to fail, or is over on all members. What is at work in it ends it.
-    part_finished : int
-        View in which its part is finished, -1 for none; it may wait for copies.
     former : SessionRecord or None
         The same session, which was over, while this one is being deployed to continue it.
     postponed : list of (int, Deployment, float)
         Calls of `prepare` that continue it, and wait until nothing works on it any more.
     is_continuation : bool
         Whether it continues a session that was over.
+    member : ViewMember or None
+        What this node knows of its views; None if it has too few nodes to survive a loss.
     own_failure : Failure or None
         Why it failed on this node only.
-    parts_done : dict of int to set of str
-        By view: members that have finished their parts, as far as this one knows.
-    own_end : bytes
-        How its part ended here, as in `managers.messages.PartDone`.
-    part_ends : dict of str to bytes
-        How the parts ended that members have told this one about.
     ends : tuple of bytes
         How each part ended, once the members have agreed on that.
-    told_view : int
-        The view in which it told that its part is finished.
-    reminds_at : float
-        When this member asks those that it waits for whether the session is over there.
-    asked_view : int
-        The view in which all members had finished, and this one asked whether all of them are still there.
-    joining : Joining or None
-        What it waits for before it is a member; None if it is one.
-    requests : ViewRequests or None
-        The changes of its members that were asked for here.
     """
 
     name: str
@@ -385,31 +438,24 @@ class SessionRecord:
     preparing: list[int] = field(default_factory=list)
     removing: list[tuple[int, Exception | None]] = field(default_factory=list)
     watching: list[int] = field(default_factory=list)
-    views: ViewChange | None = None
-    witnesses: Mapping[str, Place] = field(default_factory=dict)
-    copies: ContentCopies | None = None
-    former_peers: Mapping[str, Place] = field(default_factory=dict)
-    lost: dict[str, str] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
-    waiting: str = ""
-    gives_up_at: float = inf
-    lacks_witness: bool = False
     work: Work = Work.NONE
     is_stopping: bool = False
-    part_finished: int = -1
     former: "SessionRecord | None" = None
     postponed: list[tuple[int, Deployment, float]] = field(default_factory=list)
     is_continuation: bool = False
+    member: ViewMember | None = None
     own_failure: Failure | None = None
-    parts_done: dict[int, set[str]] = field(default_factory=dict)
-    own_end: bytes = b""
-    part_ends: dict[str, bytes] = field(default_factory=dict)
     ends: tuple[bytes, ...] = ()
-    told_view: int = -1
-    reminds_at: float = inf
-    asked_view: int = -1
-    joining: Joining | None = None
-    requests: ViewRequests | None = None
+
+    @property
+    def witnesses(self) -> Mapping[str, Place]:
+        """The witnesses of its views, by name. It does not need them."""
+        return {} if self.member is None else self.member.witnesses
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether this node waits for a view that has it."""
+        return self.member is not None and self.member.joining is not None
 
     @property
     def status(self) -> SessionState:
@@ -543,10 +589,10 @@ class Lifecycle:
         reason = f"it was not started within {seconds:g} s; the manager that deployed it must have ended"
 
         def give_up(now: float) -> None:
-            if record.joining is None:
-                self.cancel(record, now, CancelRequest(reason=reason))
-            else:
+            if record.is_joining:
                 self.withdraw(record, now)
+            else:
+                self.cancel(record, now, CancelRequest(reason=reason))
 
         self._timers.set(("session", record.name), until, give_up)
         self.answer(record.preparing)

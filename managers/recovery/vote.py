@@ -29,11 +29,15 @@ from managers.deployment import Place
 from managers.messages import (
     AcceptView,
     AdoptView,
+    CopyMessage,
+    PartDone,
     PrepareView,
     PromiseView,
     ProposeView,
     RejectView,
     RequestView,
+    SessionDone,
+    StopSession,
     ViewMessage,
 )
 from managers.recovery.records import RequestedChange, View, ViewDecision
@@ -41,26 +45,25 @@ from managers.recovery.records import RequestedChange, View, ViewDecision
 __all__ = [
     "AdoptDecision",
     "Ballot",
-    "ConnectMembers",
-    "LeaveSession",
+    "ConnectPeers",
     "PlanView",
-    "SendViewMessage",
+    "SendToPeer",
     "ViewAction",
     "ViewChange",
 ]
 
 
-# Actions of `ViewChange`, beside the messages that it sends.
+# Actions of `ViewChange`. Those that concern links are actions of nodes and witnesses, too.
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
 
 
-class SendViewMessage(msgspec.Struct, frozen=True):
-    """Send a message to a voter; a lost one gets it if it can be reached again."""
+class SendToPeer(msgspec.Struct, frozen=True):
+    """Send a message to a peer, if there is a link to it; a lost one gets it if it can be reached again."""
 
     peer: str
-    message: ViewMessage
+    message: ViewMessage | PartDone | SessionDone | StopSession | CopyMessage
 
 
 class StopForReport(msgspec.Struct, frozen=True):
@@ -91,25 +94,22 @@ class PlanView(msgspec.Struct, frozen=True):
     changes: tuple[RequestedChange, ...] = ()
 
 
-class ConnectMembers(msgspec.Struct, frozen=True):
-    """Open links to nodes that are to become members, before anything is sent to them."""
+class ConnectPeers(msgspec.Struct, frozen=True):
+    """Open links to these processes, before anything is sent to them; those that are open stay."""
 
+    session: str
+    epoch: int
     places: tuple[Place, ...]
 
 
 class AdoptDecision(msgspec.Struct, frozen=True):
-    """Go on with a new view. This node is a member or witness of it."""
+    """Go on with a new view, or if it does not have this node as a member or witness, discard its part."""
 
     decision: ViewDecision
+    has_node: bool = True
 
 
-class LeaveSession(msgspec.Struct, frozen=True):
-    """Discard this node's part of the session: a view was decided that does not have it."""
-
-    decision: ViewDecision
-
-
-ViewAction = SendViewMessage | StopForReport | PlanView | ConnectMembers | AdoptDecision | LeaveSession
+ViewAction = SendToPeer | StopForReport | PlanView | ConnectPeers | AdoptDecision
 
 
 _NONE: Ballot = (0, 0)
@@ -401,7 +401,7 @@ class ViewChange:
             new = {place.node: place for place in _decoder.decode(candidacy.decision).view.voters}
             joining = tuple(place for place in new.values() if place not in self.view.voters)
             if joining:
-                self._actions.append(ConnectMembers(joining))
+                self._actions.append(ConnectPeers(self._session, self._epoch, joining))
             for name in sorted(old | new.keys()):
                 self._send(name, adopt)
 
@@ -434,8 +434,8 @@ class ViewChange:
         self._queue.clear()
         self._queue.extend(self._early)
         self._early.clear()
-        stays = self._node in {place.node for place in (*self.view.members, *self.view.witnesses)}
-        self._actions.append(AdoptDecision(decision) if stays else LeaveSession(decision))
+        has_node = self._node in {place.node for place in (*self.view.members, *self.view.witnesses)}
+        self._actions.append(AdoptDecision(decision, has_node))
 
     # Messages.
 
@@ -447,7 +447,7 @@ class ViewChange:
         if peer == self._node:
             self._queue.append((peer, message))
         else:
-            self._actions.append(SendViewMessage(peer, message))
+            self._actions.append(SendToPeer(peer, message))
 
     def _finish(self, now: float) -> list[ViewAction]:
         """Process what is queued, and return the actions."""

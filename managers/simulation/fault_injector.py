@@ -19,8 +19,9 @@ from managers.messages import (
     RejectView,
     SessionDone,
 )
-from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView, SendToPeer
+from managers.node.events import ContinueSession, FinishSession, FreezeSession, PlanNextView
 from managers.node.hosted_session import HostedSession
+from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.faults import (
     BadNetwork,

@@ -19,9 +19,10 @@ from dropflow.graph.text_ids import oid
 from dropflow.states import DropState, SessionState
 from managers.machine_calls import Answered
 from managers.messages import PartDone, PromiseView
-from managers.node.events import ContinueSession, FinishSession, FreezeSession, SendToPeer, SilenceSession
+from managers.node.events import ContinueSession, FinishSession, FreezeSession, Tell
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import ViewDecision, unpack_column
+from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.fault_injector import STEPS, FaultInjector
 from managers.simulation.faults import AIMS, Crash, Fault, FullDisk, draw_aimed_faults, draw_faults
@@ -393,7 +394,7 @@ class LossTrial:
         """Check and record an action of a node, before it is carried out."""
         if isinstance(action, ContinueSession):
             self._on_decision(action)
-        if isinstance(action, SilenceSession):
+        if isinstance(action, Tell) and action.method == "silence":
             recorder = self.cluster.recorder
             recorder.history.append(Gone(time=recorder.time, node=node, session=action.hosted.name))
         if isinstance(action, FinishSession):

@@ -11,11 +11,12 @@ from dropflow.failure import text_of
 from managers.composite.connections import answer_plan
 from managers.composite.machine import ChildConfigured, CompositeMachine, Disconnect, LogWarning
 from managers.composite.operations import ComputePlan, Discard
-from managers.composite.witness import SendVote, VoterSent, WitnessListens
+from managers.composite.witness import VoterSent, WitnessListens
 from managers.deployment import Place
 from managers.links import ReceivedMessage
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.messages import PROTOCOL, PartDone, SessionDone, ViewMessage
+from managers.recovery.vote import SendToPeer
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedLinks
 from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
@@ -165,7 +166,7 @@ class SimulatedComposite:
             Disconnect: _ignore,
             Discard: _ignore,
             LogWarning: _ignore,
-            SendVote: self._send_vote,
+            SendToPeer: self._send_vote,
         }
         self.machine = CompositeMachine(name, role)
         self.owner = SimulatedOwner(self.machine, effects, process=self.process)
@@ -210,7 +211,7 @@ class SimulatedComposite:
         if isinstance(message, ViewMessage | PartDone | SessionDone):
             self.owner.post(VoterSent(received.peer, received.incarnation, message))
 
-    def _send_vote(self, action: SendVote) -> None:
+    def _send_vote(self, action: SendToPeer) -> None:
         with suppress(UsageError):  # there is no link
             self.links.send(action.peer, action.message)
 

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from managers.composite.witness import SendVote, VoterSent, Witness
+from managers.composite.witness import VoterSent, Witness
 from managers.deployment import Deployment, Place
 from managers.messages import AcceptView, AdoptView, PrepareView, PromiseView, ProposeView, SessionDone
 from managers.recovery.records import View, ViewDecision, first_view
+from managers.recovery.vote import SendToPeer
 
 _PLACE = Place("island (witness)", "tcp://island:1", 7)
 _MEMBERS = (Place("a", "tcp://a:1", 1), Place("b", "tcp://b:1", 1), Place("c", "tcp://c:1", 1))
@@ -28,7 +29,7 @@ def witness() -> Witness:
 
 def _send(witness: Witness, message: object, peer: str = "a", incarnation: int = 1) -> list[object]:
     votes = witness.receive(VoterSent(peer, incarnation, message), 0.0)  # type: ignore[arg-type]
-    assert all(isinstance(vote, SendVote) and vote.peer == peer for vote in votes)
+    assert all(isinstance(vote, SendToPeer) and vote.peer == peer for vote in votes)
     return [vote.message for vote in votes]
 
 

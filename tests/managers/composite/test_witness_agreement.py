@@ -12,9 +12,8 @@ from managers.messages import RequestView, ViewMessage
 from managers.recovery.records import RequestedChange, View, ViewDecision
 from managers.recovery.vote import (
     AdoptDecision,
-    LeaveSession,
     PlanView,
-    SendViewMessage,
+    SendToPeer,
     StopForReport,
     ViewAction,
     ViewChange,
@@ -70,14 +69,14 @@ class _Cluster:
 
     def act(self, name: str, actions: list[ViewAction]) -> None:
         for action in actions:
-            if isinstance(action, SendViewMessage):
+            if isinstance(action, SendToPeer):
                 self.wire.setdefault((name, action.peer), deque()).append((1, action.message))
             elif isinstance(action, StopForReport | PlanView):
                 self.jobs.append((name, action))
-            elif isinstance(action, AdoptDecision | LeaveSession):
+            elif isinstance(action, AdoptDecision):
                 number, decision = action.decision.view.number, msgspec.msgpack.encode(action.decision)
                 assert self.decided.setdefault(number, decision) == decision, "two successors of one view"
-                if isinstance(action, LeaveSession):
+                if not action.has_node:
                     self.dead.add(name)
 
     def deliver(self, sender: str, receiver: str) -> None:

@@ -17,10 +17,10 @@ from managers.node.events import (
     DiscardCopies,
     OfferCopies,
     OffersRefused,
-    SendCopyMessage,
     TakeCopies,
 )
 from managers.recovery.records import View, ViewDecision, pack_column
+from managers.recovery.vote import SendToPeer
 
 ROWS = 12
 
@@ -50,7 +50,7 @@ class Session:
         """Carry out the actions of a member."""
         for action in actions:
             match action:
-                case SendCopyMessage():
+                case SendToPeer():
                     self.links.setdefault((node, action.peer), deque()).append(action.message)
                 case DiscardCopies():
                     self.disks[node] -= {copy.location for copy in action.copies}

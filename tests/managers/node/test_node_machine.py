@@ -31,7 +31,6 @@ from managers.node.events import (
     CancelRecorded,
     CancelSession,
     Changed,
-    ConnectPeers,
     Ended,
     LinkRefused,
     Log,
@@ -50,12 +49,12 @@ from managers.node.events import (
     RemoveSession,
     Retired,
     RetireSession,
-    SendToPeer,
-    ShowWaiting,
     StartSession,
+    Tell,
 )
 from managers.node.machine import NodeMachine
 from managers.node.sessions import Phase
+from managers.recovery.vote import ConnectPeers, SendToPeer
 
 BROKEN = Failure(code="DF900", kind="Bug", text="the engine of node b failed")
 
@@ -579,7 +578,7 @@ class AnyOrder(RuleBasedStateMachine):
                     self.retirements.append(action)
                 case RecordCancel():
                     self.records.append(action)
-                case ReadPeers() | ConnectPeers() | Log() | ShowWaiting():
+                case ReadPeers() | ConnectPeers() | Log() | Tell():
                     pass
                 case _:
                     raise AssertionError(action)

@@ -43,12 +43,12 @@ from managers.node.events import (
     PlanNextView,
     RecordCancel,
     RemoveSession,
-    SendToPeer,
     StartSession,
 )
 from managers.node.machine import NodeMachine
 from managers.node.sessions import Phase
 from managers.recovery.records import MemberReport, View, ViewDecision
+from managers.recovery.vote import SendToPeer
 
 PLACES = tuple(Place(name, f"tcp://{name}:1", 1) for name in ("a", "b", "c"))
 REPORT = MemberReport(rows=b"", states=b"", available=b"")

@@ -13,10 +13,9 @@ from managers.messages import AdoptView, PrepareView, PromiseView, RequestView, 
 from managers.recovery.records import RequestedChange, View, ViewDecision
 from managers.recovery.vote import (
     AdoptDecision,
-    ConnectMembers,
-    LeaveSession,
+    ConnectPeers,
     PlanView,
-    SendViewMessage,
+    SendToPeer,
     StopForReport,
     ViewAction,
     ViewChange,
@@ -61,20 +60,20 @@ class _Voters:
 
     def act(self, name: str, actions: list[ViewAction]) -> None:
         for action in actions:
-            if isinstance(action, SendViewMessage):
+            if isinstance(action, SendToPeer):
                 self.wire.setdefault((name, action.peer), deque()).append(action.message)
             elif isinstance(action, StopForReport | PlanView):
                 self.jobs.append((name, action))
             else:
-                if isinstance(action, ConnectMembers):
+                if isinstance(action, ConnectPeers):
                     self.connected |= {place.node for place in action.places}
                     continue
-                assert isinstance(action, AdoptDecision | LeaveSession)
+                assert isinstance(action, AdoptDecision)
                 number = action.decision.view.number
                 assert not any(one.is_over for before, one in self.decided.items() if before < number), "it was over"
                 assert self.decided.setdefault(number, action.decision) == action.decision, "two successors of one view"
                 self.stopped.discard(name)
-                if isinstance(action, LeaveSession):
+                if not action.has_node:
                     self.left.add(name)
 
     def end(self, name: str) -> None:
@@ -331,7 +330,7 @@ def test_a_request_of_another_member_is_a_message() -> None:
     voters.run()
     assert voters.decided[1].answered == ("one",)
     answers = first.receive("n2", _request(), voters.now)
-    assert [type(action.message) for action in answers if isinstance(action, SendViewMessage)] == [AdoptView]
+    assert [type(action.message) for action in answers if isinstance(action, SendToPeer)] == [AdoptView]
 
 
 def test_a_node_joins_and_another_one_leaves() -> None:
@@ -374,7 +373,7 @@ def test_a_plan_for_an_earlier_view_is_not_proposed() -> None:
     now = plan(following)
     assert now.ballot == late.ballot
     assert answer(late) == []
-    assert any(isinstance(action, SendViewMessage) for action in answer(now))
+    assert any(isinstance(action, SendToPeer) for action in answer(now))
 
 
 def test_a_request_alone_waits_longer_for_a_silent_member() -> None:
@@ -452,5 +451,5 @@ def test_messages_of_the_next_view_that_come_early_are_kept() -> None:
     actions = voter.receive("n2", AdoptView("s", 1, 0, msgspec.msgpack.encode(decision)), 0.0)
 
     assert any(isinstance(action, StopForReport) for action in actions)
-    promises = [one for one in voter.frozen(b"report", 0.0) if isinstance(one, SendViewMessage)]
+    promises = [one for one in voter.frozen(b"report", 0.0) if isinstance(one, SendToPeer)]
     assert [(one.peer, type(one.message)) for one in promises] == [("n0", PromiseView)]

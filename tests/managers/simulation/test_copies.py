@@ -14,8 +14,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.graph.text_ids import oid
 from managers.machine_calls import Answered
+from managers.node.copies import ContentCopies
 from managers.node.hosted_session import HostedSession
-from managers.node.sessions import SessionRecord
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import SimulatedNode, Workload
 from tests.managers.simulation.test_cluster import _fan
@@ -37,10 +37,11 @@ class Runs:
         return b"%d" % drop * size
 
 
-def _record(node: SimulatedNode) -> SessionRecord:
+def _copies(node: SimulatedNode) -> ContentCopies:
     record = node._host._table.get("s")
-    assert isinstance(record, SessionRecord)
-    return record
+    assert record is not None
+    assert record.member is not None
+    return record.member.copies
 
 
 def _hosted(node: SimulatedNode) -> HostedSession:
@@ -85,8 +86,7 @@ def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) 
     assert isinstance(cluster.submit(_results(30), "s"), Answered)
     cluster.simulation.wait(2.5)
     lost = cluster.nodes["n1-2"]
-    contents, copies = _own_contents(lost), _record(lost).copies
-    assert copies is not None
+    contents, copies = _own_contents(lost), _copies(lost)
     rows = list(contents)
     lost.owner._carry_out(copies.ask({"n1-1": rows[::2], "n2-3": rows[1::2]}))
     assert copies.waits_for(rows)
@@ -105,7 +105,7 @@ def test_contents_with_copies_are_not_computed_again(size: int, tmp_path: Path) 
     assert {row: found[row] for row in rows} == contents
     graph = _hosted(lost).directory.graph()
     assert all(runs.count[oid(graph, row - 1)] == before[oid(graph, row - 1)] == 1 for row in rows)
-    held = [row for node in left for record in [_record(node).copies] if record is not None for row in record.held]
+    held = [row for node in left for row in _copies(node).held]
     assert sorted(held) == sorted(rows), "each has a copy again"
 
 
@@ -118,8 +118,7 @@ def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> 
     cluster.simulation.wait(3.0)
     held = 0
     for node in cluster.nodes.values():
-        copies = _record(node).copies
-        assert copies is not None
+        copies = _copies(node)
         others = [name for name in cluster.nodes if name != node.name]
         node.owner._carry_out(copies.ask(dict.fromkeys(others, _own_contents(node))))
     cluster.simulation.wait(0.3)
@@ -138,8 +137,7 @@ def _holders(cluster: SimulatedCluster, lost: tuple[str, ...] = ()) -> dict[int,
     for node in cluster.nodes.values():
         if node.name not in lost and "s" in node.sessions:
             found.update(_own_contents(node).keys())
-            record = _record(node)
-            found.update(() if record.copies is None else record.copies.held.keys())
+            found.update(_copies(node).held.keys())
     return found
 
 
@@ -187,9 +185,7 @@ def test_protected_contents_are_not_computed_again(tmp_path: Path) -> None:
     assert cluster.wait_for_nodes()
     cluster.submit(_results(30, steps=30), "s", protect=1.0)
     cluster.simulation.wait(2.5)
-    held = {
-        row for node in cluster.nodes.values() for copies in [_record(node).copies] if copies for row in copies.held
-    }
+    held = {row for node in cluster.nodes.values() for row in _copies(node).held}
     lost = cluster.nodes["n1-2"]
     names = {row: oid(_hosted(lost).directory.graph(), row - 1) for row in _own_contents(lost)}
     lost.process.crash()

@@ -9,8 +9,9 @@ import pytest
 
 from managers.machine_calls import Answered
 from managers.messages import AdoptView, ProposeView
-from managers.node.events import ContinueSession, SendToPeer
+from managers.node.events import ContinueSession
 from managers.recovery.records import ViewDecision
+from managers.recovery.vote import SendToPeer
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.test_cluster import _fan
