@@ -48,7 +48,7 @@ WORKFLOWS = {
     "Blast": 105,
     "Rnaseq": 180,
 }
-MOST_DROPS = {"heft": 150_000, "lookahead": 20_000, "peft": 100_000, "min_parts": 20_000, "kahypar": 200_000}
+MOST_DROPS = {"heft": 150_000, "lookahead": 20_000, "min_parts": 20_000, "kahypar": 200_000}
 MOST_DROPS |= {"breadth_first": 200_000}
 LEFT_OUT = ("none",)
 MEGABYTE = 1 << 20

@@ -57,7 +57,7 @@ algorithm_option = click.option(
     default=DEFAULT_ALGORITHM,
     show_default=True,
     metavar="NAME",
-    help="auto, metis, kahypar, breadth_first, sarkar, min_parts, heft, lookahead, peft, blocks or none.",
+    help="auto, metis, kahypar, breadth_first, min_parts, heft, lookahead, blocks or none.",
 )
 
 

@@ -9,8 +9,8 @@ that keeps the limits is taken.
                    gives a reason
 `metis`            Partition with METIS (G. Karypis and V. Kumar, SIAM J. Sci
 `kahypar`          Partition of the hypergraph of data with Mt-KaHyPar (L. Gottesbueren et al., ACM J. Exp
-`heft`             The planners that schedule lists: `heft`, `lookahead` and `peft`
-`sarkar`           The planners that form clusters: `sarkar` for time, and `min_parts` for few parts under a deadline
+`heft`             The planners that schedule lists: `heft` and `lookahead`, and `min_parts` for few nodes under a
+                   deadline
 `refine`           Improves a plan: moves tasks and groups of tasks, and joins the best of two plans
 `quality`          The quality of a partition: cut edges, moved volume and balance, for all partitioners
 `judge`            Runs an assignment on virtual time: when each application starts and ends, and when data have moved

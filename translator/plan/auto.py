@@ -17,14 +17,13 @@ from dropflow.errors import BadGraphError
 from dropflow.failure import refuse_errors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from translator.options import PartitionOptions
-from translator.plan.heft import MOST_LOOKAHEAD, heft, lookahead, peft, priorities, upward_ranks
+from translator.plan.heft import MOST_LOOKAHEAD, heft, lookahead, min_parts, priorities, upward_ranks
 from translator.plan.judge import Timeline, simulate
 from translator.plan.kahypar import has_kahypar, kahypar
 from translator.plan.machines import Machines
 from translator.plan.metis import blocks, breadth_first, metis
 from translator.plan.move_bound import Verdict, bound_with_moves, lower_bound, verdict_of
 from translator.plan.refine import fitting
-from translator.plan.sarkar import min_parts, sarkar
 from translator.plan.steering import PlannedParts, Planner
 from translator.plan.task_graph import GraphWork, TaskGraph, task_graph, work_of
 from translator.problem_codes import problem
@@ -257,11 +256,9 @@ def _tried(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) 
     if drops <= _LARGE:
         found |= {"blocks": blocks, "breadth_first": breadth_first}
     if drops <= _SCHEDULED and drops * nodes <= 32 * _SCHEDULED:
-        found |= {"heft": heft, "sarkar": sarkar}
-    if drops <= _SMALL:
-        found["peft"] = peft
-        if graph.edges * nodes**2 <= MOST_LOOKAHEAD // 20:
-            found["lookahead"] = lookahead
+        found["heft"] = heft
+    if drops <= _SMALL and graph.edges * nodes**2 <= MOST_LOOKAHEAD // 20:
+        found["lookahead"] = lookahead
     if options.objective == "nodes" and drops <= _MIDDLE:
         found["min_parts"] = _fewest
     if options.objective == "balanced" and has_kahypar() and drops <= _MIDDLE:

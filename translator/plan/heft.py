@@ -1,11 +1,13 @@
-"""The planners that schedule lists: `heft`, `lookahead` and `peft`."""
+"""The planners that schedule lists: `heft` and `lookahead`, and `min_parts` for few nodes under a deadline."""
 
 import heapq
 import math
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.failure import refuse_errors
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from translator.options import PartitionOptions
@@ -13,6 +15,7 @@ from translator.plan.judge import simulate
 from translator.plan.machines import Machines
 from translator.plan.steering import PlannedParts
 from translator.plan.task_graph import Floats, GraphWork, TaskGraph, task_graph, work_of
+from translator.problem_codes import problem
 
 __all__ = [
     "MOST_LOOKAHEAD",
@@ -21,12 +24,11 @@ __all__ = [
     "Timetable",
     "heft",
     "lookahead",
-    "peft",
+    "min_parts",
     "priorities",
     "ranked_order",
     "schedule_heft",
     "schedule_lookahead",
-    "schedule_peft",
     "task_ranks",
     "upward_ranks",
     "with_best_order",
@@ -102,13 +104,13 @@ class Timetable:
             del gaps[: len(gaps) - _MOST_GAPS]
 
 
-# List scheduling on unequal nodes: HEFT, HEFT with lookahead, and PEFT.
+# List scheduling on unequal nodes: HEFT, and HEFT with lookahead.
 #
 # Sources: H. Topcuoglu, S. Hariri and M. Wu, IEEE Trans. Parallel Distrib. Syst. 13, 2002 (HEFT); L.
-# F. Bittencourt, R. Sakellariou and E. R. M. Madeira, PDP 2010 (lookahead); H. Arabnejad and J. G.
-# Barbosa, IEEE Trans. Parallel Distrib. Syst. 25, 2014 (PEFT). Tasks are taken by rank, and each goes
-# to the node where it ends first, also into a gap between tasks that are there. Lookahead takes the
-# node where the successors of the task end first; PEFT adds an optimistic estimate of what follows.
+# F. Bittencourt, R. Sakellariou and E. R. M. Madeira, PDP 2010 (lookahead). Tasks are taken by rank,
+# and each goes to the node where it ends first, also into a gap between tasks that are there.
+# Lookahead takes the node where the successors of the task end first.
+
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -303,37 +305,6 @@ def schedule_lookahead(tasks: TaskGraph, machines: Machines, order: list[int]) -
     return made
 
 
-def schedule_peft(tasks: TaskGraph, machines: Machines) -> Schedule:
-    """Put each task where its end, and what follows at best, is first."""
-    table = _optimistic_costs(tasks, machines)
-    order = ranked_order(tasks, table.mean(axis=1))
-    made = Schedule(tasks, machines)
-    rows = table.tolist()
-    for task in order:
-        slots, rest = made.slots(task), rows[task]
-        node = min(range(len(slots)), key=lambda one: (slots[one][0] + made.seconds(task, one) + rest[one], one))
-        made.put(task, node, slots[node])
-    return made
-
-
-def _optimistic_costs(tasks: TaskGraph, machines: Machines) -> Floats:
-    """Return the seconds that follow each task on each node, if all its successors go where they end first."""
-    nodes = len(machines.nodes)
-    speed = np.array([node.speed for node in machines.nodes], dtype=np.float64)
-    share = (nodes - 1) / nodes
-    table = np.zeros((tasks.tasks, nodes))
-    ptr, after = tasks.after_ptr.tolist(), tasks.after.tolist()
-    costs = (machines.links.latency + tasks.work.volume[tasks.after_data] / machines.links.bandwidth) * share
-    moves: list[float] = costs.tolist()
-    for task in reversed(tasks.topological):
-        row = table[task]
-        for edge in range(ptr[task], ptr[task + 1]):
-            target = after[edge]
-            there = table[target] + tasks.seconds[target] / speed
-            np.maximum(row, np.minimum(there, float(there.min()) + moves[edge]), out=row)
-    return table
-
-
 # Upward ranks: how much work and movement follows from each drop (Topcuoglu et al., IEEE TPDS 13,
 # 2002).
 
@@ -408,12 +379,6 @@ def lookahead(graph: PhysicalGraph, _options: PartitionOptions, machines: Machin
     return _assigned(graph, tasks, machines, made)
 
 
-def peft(graph: PhysicalGraph, _options: PartitionOptions, machines: Machines) -> PlannedParts:
-    """Return the schedule of PEFT."""
-    tasks = task_graph(work_of(graph))
-    return _assigned(graph, tasks, machines, schedule_peft(tasks, machines))
-
-
 def _assigned(graph: PhysicalGraph, tasks: TaskGraph, machines: Machines, made: Schedule) -> PlannedParts:
     part = tasks.expanded(np.array(made.node, dtype=np.int64))
     start = np.array(made.start, dtype=np.float64)
@@ -427,18 +392,57 @@ def with_best_order(
     tasks: TaskGraph,
     machines: Machines,
     part: IntColumn,
-    order: npt.NDArray[np.integer] | None = None,
+    order: npt.NDArray[np.integer],
 ) -> PlannedParts:
     """Return the assignment with the priorities that complete it first: those of an order of the tasks, or of ranks."""
     work = tasks.work
-    found = []
-    if order is not None:
-        position = np.empty(tasks.tasks, dtype=np.int64)
-        position[order] = np.arange(tasks.tasks, 0, -1)
-        found.append(tasks.of_drops(np.where(work.is_app[tasks.row], position, 0)))
-    if order is None or work.drops <= _MOST_COMPARED:
-        found.append(priorities(upward_ranks(graph, work, machines, part), work))
-    if len(found) == 1:
+    position = np.empty(tasks.tasks, dtype=np.int64)
+    position[order] = np.arange(tasks.tasks, 0, -1)
+    found = [tasks.of_drops(np.where(work.is_app[tasks.row], position, 0))]
+    if work.drops > _MOST_COMPARED:
         return PlannedParts(part, found[0])
+    found.append(priorities(upward_ranks(graph, work, machines, part), work))
     times = [simulate(work, machines, part, priority).completion for priority in found]
     return PlannedParts(part, found[times.index(min(times))])
+
+
+def min_parts(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
+    """Return a plan on as few nodes as keep the deadline, the fastest nodes first.
+
+    Without a deadline, the plan may take longer than the fastest one known: by 100 % at a greediness of 0, and not at
+    all at 100.
+
+    Raises
+    ------
+    BadGraphError
+        PT011: no plan that was found keeps the deadline.
+    """
+    work = work_of(graph)
+    power = [(-node.cores * node.speed, number) for number, node in enumerate(machines.nodes)]
+    order = [number for _, number in sorted(power)]
+
+    def plan(count: int) -> tuple[float, PlannedParts]:
+        chosen = order[:count]
+        some = msgspec.structs.replace(machines, nodes=tuple(machines.nodes[number] for number in chosen))
+        made = heft(graph, options, some)
+        part = np.array(chosen, dtype=np.int32)[made.part]
+        return simulate(work, some, made.part, made.priority).completion, PlannedParts(part, made.priority)
+
+    best, made = plan(len(order))
+    deadline = options.deadline
+    if deadline is None:
+        deadline = best * (2.0 - min(max(options.greediness, 0.0), 100.0) / 100.0)
+    if best > deadline * (1 + 1e-9):
+        text = f"the best plan for {len(order)} nodes takes {best:.6g} s, the deadline is {deadline:.6g} s"
+        hint = "give a later deadline, or more or faster nodes"
+        refuse_errors([problem("PT011", text, where="deadline", hint=hint)])
+    low, high = 1, len(order)  # `high` nodes keep the deadline
+    while low < high:
+        middle = (low + high) // 2
+        completion, candidate = plan(middle)
+        if completion <= deadline * (1 + 1e-9):
+            high, best, made = middle, completion, candidate
+        else:
+            low = middle + 1
+    nodes = "1 node keeps" if high == 1 else f"{high} nodes keep"
+    return PlannedParts(made.part, made.priority, f"{nodes} the deadline of {deadline:.6g} s with {best:.6g} s")

@@ -17,14 +17,13 @@ from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import placement_groups
 from translator.options import PartitionOptions
 from translator.plan.auto import auto
-from translator.plan.heft import heft, lookahead, peft, priorities, upward_ranks
+from translator.plan.heft import heft, lookahead, min_parts, priorities, upward_ranks
 from translator.plan.judge import simulate
 from translator.plan.kahypar import has_kahypar, kahypar
 from translator.plan.machines import Machines, equal_machines
 from translator.plan.metis import blocks, breadth_first, check_exclusive, metis, partition_groups
 from translator.plan.move_bound import Verdict, judge
 from translator.plan.refine import fitting, limits_for, refined
-from translator.plan.sarkar import min_parts, sarkar
 from translator.plan.steering import PlannedParts, Planner, check_weights, grouped_in_islands, island_of
 from translator.plan.task_graph import task_graph, work_of
 from translator.problem_codes import problem
@@ -57,11 +56,9 @@ ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
         "metis": metis,
         "kahypar": kahypar,
         "breadth_first": breadth_first,
-        "sarkar": sarkar,
         "min_parts": min_parts,
         "heft": heft,
         "lookahead": lookahead,
-        "peft": peft,
         "blocks": blocks,
         "none": _none,
     }
@@ -74,7 +71,7 @@ ALGORITHMS: Mapping[str, Planner] = MappingProxyType(
 BALANCED = ("metis", "kahypar")
 """Algorithms that keep an imbalance."""
 
-ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "sarkar", "min_num_parts": "min_parts", "pso": "auto"})
+ALIASES: Mapping[str, str] = MappingProxyType({"mysarkar": "auto", "min_num_parts": "min_parts", "pso": "auto"})
 """Names of DALiuGE, and the algorithms that serve the same purpose here."""
 
 
@@ -291,7 +288,7 @@ def partition(graph: PhysicalGraph, options: PartitionOptions, machines: Machine
 
 _LARGE, _HUGE = 60_000, 300_000
 """Drops of graphs for which some algorithms need minutes, and for which most do."""
-_SLOW = frozenset({"lookahead", "peft", "kahypar"})
+_SLOW = frozenset({"lookahead", "kahypar"})
 _QUICK = ("auto", "metis", "blocks", "none")
 
 

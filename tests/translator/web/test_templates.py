@@ -138,7 +138,7 @@ def test_plans_are_compared_and_one_is_chosen(served: Served, nested: Path) -> N
     sent = {"algorithm": "heft", "parts": "3", "imbalance": "1"}
     chosen = served.page(served.ask("POST", f"/translations/{identity[1]}/partition", sent))
 
-    assert {"auto", "metis", "heft", "sarkar", "min_parts", "blocks"} <= set(re.findall(r'scope="row">(\w+)', rows))
+    assert {"auto", "metis", "heft", "lookahead", "min_parts", "blocks"} <= set(re.findall(r'scope="row">(\w+)', rows))
     assert "3 parts by heft" in chosen
     assert 'id="plans"' in chosen
     assert chosen.count(">chosen<") == 1
