@@ -28,12 +28,13 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.runners.inline import InlineRunner
 from dropflow.sessions import local_run
-from dropflow.sessions.local_run import RunOptions, resume
+from dropflow.sessions.local_run import resume
+from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import row
 from tests.recovery_graphs import GRAPHS, chain, replacing
 
-CHECKED = RunOptions(runner="inline", check_invariants=True)
+CHECKED = RunOptions(runner="inline", check=True)
 
 
 def results(directory: Path) -> dict[str, bytes]:
@@ -389,7 +390,7 @@ def test_contents_that_later_iterations_replaced_are_made_again(
         for path in (directory / "results").glob(f"replacing_sum{number}_*"):
             path.unlink()
     before = len(marks.read_text().split())
-    result = resume(directory, RunOptions(runner=runner, workers=2, check_invariants=True))
+    result = resume(directory, RunOptions(runner=runner, workers=2, check=True))
     ran = marks.read_text().split()[before:]
 
     assert result.status is SessionState.FINISHED

@@ -23,11 +23,12 @@ from dropflow.graph.codec import load, save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
-from dropflow.sessions.local_run import RunOptions, resume, retry
+from dropflow.sessions.local_run import resume, retry
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.drawing import row
 
-CHECKED = RunOptions(runner="inline", check_invariants=True)
+CHECKED = RunOptions(runner="inline", check=True)
 BASH = "dlg.apps.bash_shell_app.BashShellApp"
 
 

@@ -18,11 +18,12 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.again import OutsideInputs, drops_to_repeat, refuse_mixed_results
-from dropflow.sessions.local_run import RunOptions, resume, retry, run_again
+from dropflow.sessions.local_run import resume, retry, run_again
+from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, fan, row
 
-CHECKED = RunOptions(runner="inline", check_invariants=True)
+CHECKED = RunOptions(runner="inline", check=True)
 N, C, E, S = DropState.INITIALIZED, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 
 

@@ -78,7 +78,7 @@ def between(producer: dict[str, Any], consumer: dict[str, Any], *, data: str = M
 def run(graph: PhysicalGraph, directory: Path, runner: str, workers: int = 3, **options: Any) -> SessionResult:
     """Run a graph, with checks after each step and for temporary files at the end."""
     prepared = local_run.prepare_directory(directory, overwrite=True)
-    found = local_run.run(graph, directory=prepared, runner=runner, workers=workers, check_invariants=True, **options)
+    found = local_run.run(graph, directory=prepared, runner=runner, workers=workers, check=True, **options)
     assert not list(directory.glob("tmp/*"))
     return found
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from dropflow.api.state_records import SubmitOptions
 from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining
 from dropflow.ids import SESSION_NAME
+from dropflow.sessions.options import SubmitOptions
 from dropflow.states import NO_DROPS, DropCounts, SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
@@ -434,8 +434,8 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
     request_id : str
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
         lost (`dropflow.api.submission`).
-    check, infrastructure_retries, until, replicas, protect, memory_limit, join, fuse
-        See `dropflow.api.state_records.SubmitOptions`.
+    until, check and others
+        See `dropflow.sessions.options.SubmitOptions`.
     """
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import msgspec
 
-from dropflow.api.state_records import SubmitOptions
 from dropflow.graph.physical import PhysicalGraph, is_fused, without_fusion
+from dropflow.sessions.options import SubmitOptions
 
 __all__ = [
     "META",

@@ -8,11 +8,11 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 import click
 import msgspec
@@ -24,11 +24,13 @@ from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import output_for
 from dropflow.errors import BadFileError, BadParameterError
+from dropflow.sessions.options import AnnotatedField, SessionOptions, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "ConnectionOptions",
     "Duration",
+    "GivenOptions",
     "GraphFormat",
     "algorithms",
     "connection_options",
@@ -38,14 +40,13 @@ __all__ = [
     "grace_option",
     "graph_argument",
     "graphs",
-    "infrastructure_retries_option",
     "nodes",
+    "options_of",
     "output_options",
     "parse_duration",
     "parse_walltime",
     "patience_option",
     "prefix_option",
-    "runner_options",
     "runners",
     "runs",
     "session_argument",
@@ -53,8 +54,10 @@ __all__ = [
     "setting_options",
     "settings",
     "target_option",
-    "until_option",
 ]
+
+
+Options = TypeVar("Options", bound=SessionOptions)
 
 
 # Candidates for the completion of arguments in shells: graphs, runs, sessions, drops, nodes,
@@ -291,15 +294,6 @@ patience_option = click.option(
     help="How long to keep asking while the manager is away or the state of the session is unknown.",
 )
 
-infrastructure_retries_option = click.option(
-    "--infrastructure-retries",
-    type=click.IntRange(min=0, max=1_000_000),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="How often an attempt of a drop is repeated because its worker process died; n_tries counts other failures.",
-)
-
 session_argument = click.argument("session", metavar="SESSION", shell_complete=sessions)
 
 graph_argument = click.argument("graph", metavar="GRAPH", shell_complete=graphs)
@@ -374,31 +368,6 @@ def _runner(context: click.Context, parameter: click.Parameter, value: str) -> s
     except BadParameterError as error:
         raise click.BadParameter(f"{error.text} ({error.hint})") from error
     return value
-
-
-def runner_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options about where the applications of a run on this machine are executed."""
-    function = click.option(
-        "--durable",
-        is_flag=True,
-        help="Force journal and files to the disk (fsync), so that resume works after a loss of power too; slower.",
-    )(function)
-    function = click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        help="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at a time.",
-    )(function)
-    function = infrastructure_retries_option(function)
-    return click.option(
-        "--runner",
-        metavar="RUNNER",
-        default="processes",
-        show_default=True,
-        callback=_runner,
-        shell_complete=runners,
-        help="Where applications run: inline (in this process one by one), threads, processes; dask or ray (started "
-        "here), dask=ADDRESS or ray=ADDRESS (a cluster that runs); or PACKAGE.MODULE:FUNCTION, which makes a runner.",
-    )(function)
 
 
 prefix_option = click.option(
@@ -520,11 +489,57 @@ class _Walltime(click.ParamType[float]):
             self.fail(f"{value!r} is not a walltime: {error}; {hint}", param, ctx)
 
 
-until_option = click.option(
-    "--until",
-    type=_Walltime(),
-    default=0.0,
-    show_default=False,
-    metavar="WALLTIME",
-    help="Start nothing that cannot end by then, by the execution_time of its node: 02:30, 3600s, 2h, or an ISO time.",
-)
+_TYPES: dict[str, dict[str, Any]] = {
+    "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},
+    "duration": {"type": Duration(), "metavar": "DURATION"},
+    "runner": {"metavar": "RUNNER", "callback": _runner, "shell_complete": runners, "show_default": True},
+}
+"""What is particular to options whose values are no plain numbers."""
+
+
+class GivenOptions(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):
+    """The options of a command line, and the names of those that are on it."""
+
+    options: Options
+    given: tuple[str, ...]
+
+    def over(self, known: Options) -> Options:
+        """Return known options with those that are on the command line."""
+        return msgspec.structs.replace(known, **{name: getattr(self.options, name) for name in self.given})
+
+
+def options_of(record: type[Options], *, without: Collection[str] = ()) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that adds a flag for each option of a record, as its fields are annotated.
+
+    The command gets them as one `GivenOptions`, called `options`.
+    """
+    found = {name: one for name, one in meta_of(record).items() if name not in without}
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*arguments: Any, **given: Any) -> Any:
+            made = record(**{name: given.pop(name) for name in found})
+            options = GivenOptions(options=made, given=given_on_command_line(tuple(found)))
+            return function(*arguments, options=options, **given)
+
+        wrapped: Callable[..., Any] = command
+        for name, field in reversed(found.items()):
+            wrapped = _flag(name, field)(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _flag(name: str, field: AnnotatedField) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option of a command for one field of a record."""
+    more: dict[str, Any] = {"help": field.meta.description, "default": field.default, **_TYPES.get(field.special, {})}
+    extra = field.meta.extra or {}
+    if "metavar" in extra:
+        more["metavar"] = extra["metavar"]
+    if field.kind is bool:
+        more["is_flag"] = True
+    elif not field.special:
+        bounds: dict[str, Any] = {"min": field.meta.ge, "max": field.meta.le}
+        more["type"] = click.FloatRange(**bounds) if field.kind is float else click.IntRange(**bounds)
+        more["show_default"] = field.default is not None
+    return click.option(extra["flag"], name, **more)

@@ -13,23 +13,24 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import continue_session, is_directory, session_options
 from dropflow.cli.option_types import (
     ConnectionOptions,
+    GivenOptions,
     connection_options,
     drops,
     fuse_option,
     grace_option,
     graph_argument,
+    options_of,
     output_options,
     patience_option,
-    runner_options,
     runs,
     setting_options,
-    until_option,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import shell_command
 from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
+from dropflow.sessions.options import RunOptions
 from dropflow.states import NO_DROPS, DropCounts, DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
@@ -179,10 +180,9 @@ class CancelOnSignal:
 @graph_argument
 @setting_options
 @click.option("-n", "--parts", type=click.IntRange(min=1), help="Partition the graph into this many parts first.")
-@runner_options
+@options_of(RunOptions)
 @fuse_option
 @grace_option
-@until_option
 @click.option(
     "--keep",
     metavar="DIR",
@@ -196,21 +196,17 @@ def run_command(
     configuration: str | None,
     settings: tuple[str, ...],
     parts: int | None,
-    runner: str,
-    workers: int | None,
-    infrastructure_retries: int,
-    durable: bool,
+    options: GivenOptions[RunOptions],
     no_fuse: bool,
     keep: str | None,
     overwrite: bool,
     grace: float,
-    until: float,
 ) -> Exit:
     """Run GRAPH on this machine.
 
     Shows the progress of each logical node, then where the results are; after a failure, its root causes and what to
     do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
-    command immediately. With --debug all state of the engine is checked after every step, which is slow. A run that was
+    command immediately. A run that was
     killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries failed drops again.
 
     With --until, for batch jobs, nothing is started that cannot end by then. If drops are left when the rest has ended,
@@ -232,8 +228,10 @@ def run_command(
         physical = partition(physical, PartitionOptions(parts=parts))
     if no_fuse:
         physical = without_fusion(physical)
-    local_run.refuse_unusable(physical, runner)  # before an earlier run in the same directory is removed
-    for note in local_run.placement_notes(physical, runner):
+    local_run.refuse_unusable(
+        physical, options.options.runner
+    )  # before an earlier run in the same directory is removed
+    for note in local_run.placement_notes(physical, options.options.runner):
         output.note(note)
     directory = (
         local_run.prepare_directory(Path(keep), overwrite=overwrite) if keep else local_run.new_directory(physical)
@@ -242,14 +240,9 @@ def run_command(
         result = local_run.run(
             physical,
             directory=directory,
-            runner=runner,
-            workers=workers,
-            durable=durable,
-            until=until,
             on_session=signals.watch,
             on_statistics=show,
-            infrastructure_retries=infrastructure_retries,
-            check_invariants=bool(click.get_current_context().params.get("debug")),
+            **msgspec.structs.asdict(options.options),
         )
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)
@@ -271,9 +264,8 @@ _LIVE = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 @connection_options
 @session_options
 @patience_option
-@runner_options
+@options_of(RunOptions)
 @grace_option
-@until_option
 @click.option(
     "--ignore-damage", is_flag=True, help="Continue from what is before the damage of a damaged journal, if it is."
 )
@@ -291,12 +283,8 @@ def resume_command(
     wait: bool,
     patience: float,
     without_missing: bool,
-    runner: str,
-    workers: int | None,
-    infrastructure_retries: int,
-    durable: bool,
+    options: GivenOptions[RunOptions],
     grace: float,
-    until: float,
     ignore_damage: bool,
     force: bool,
 ) -> Exit:
@@ -320,7 +308,9 @@ def resume_command(
     if not is_directory(run):
         from dropflow.api.requests import ResumeRequest
 
-        request = ResumeRequest(without_missing=without_missing, ignore_damage=ignore_damage, until=until)
+        request = ResumeRequest(
+            without_missing=without_missing, ignore_damage=ignore_damage, until=options.options.until
+        )
 
         def go_on(client: "Client") -> "SessionInfo":
             if force:
@@ -331,20 +321,11 @@ def resume_command(
         return continue_session(output, manager, go_on, wait=wait, patience=patience)
 
     from dropflow.cli.progress import session_progress
-    from dropflow.sessions.local_run import RunOptions, resume
+    from dropflow.sessions.local_run import RunHooks, resume
 
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
-        options = RunOptions(
-            runner=runner,
-            workers=workers,
-            infrastructure_retries=infrastructure_retries,
-            durable=durable,
-            until=until,
-            on_session=signals.watch,
-            on_statistics=show,
-            check_invariants=bool(click.get_current_context().params.get("debug")),
-        )
-        result = resume(Path(run), options, ignore_damage=ignore_damage)
+        hooks = RunHooks(on_session=signals.watch, on_statistics=show)
+        result = resume(Path(run), options.options, hooks=hooks, ignore_damage=ignore_damage)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)
 
@@ -375,7 +356,7 @@ def resume_command(
     help="Set a parameter of the nodes that failed, or are named with --from, for all of their drops that run from now "
     "on. May be repeated.",
 )
-@runner_options
+@options_of(RunOptions, without=("until",))
 def retry_command(
     output: CommandOutput,
     *,
@@ -387,10 +368,7 @@ def retry_command(
     wait: bool,
     patience: float,
     without_missing: bool,
-    runner: str,
-    workers: int | None,
-    infrastructure_retries: int,
-    durable: bool,
+    options: GivenOptions[RunOptions],
 ) -> Exit:
     """Run the failed drops of RUN again, after their cause was corrected.
 
@@ -424,7 +402,7 @@ def retry_command(
 
     from dropflow.cli.progress import session_progress
     from dropflow.graph.codec import load
-    from dropflow.sessions.local_run import RunOptions, retry, run_again
+    from dropflow.sessions.local_run import RunHooks, retry, run_again
 
     kept = Path(run, "graph.dfg")
     if kept.exists() and any(
@@ -435,18 +413,10 @@ def retry_command(
             f"run its source again with --keep {run} --overwrite"
         )
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
-        options = RunOptions(
-            runner=runner,
-            workers=workers,
-            infrastructure_retries=infrastructure_retries,
-            durable=durable,
-            on_session=signals.watch,
-            on_statistics=show,
-            check_invariants=bool(click.get_current_context().params.get("debug")),
-        )
+        hooks = RunHooks(on_session=signals.watch, on_statistics=show)
         if start:
-            result = run_again(Path(run), start, options, settings=settings)
+            result = run_again(Path(run), start, options.options, hooks=hooks, settings=settings)
         else:
-            result = retry(Path(run), drops, options, settings=settings)
+            result = retry(Path(run), drops, options.options, hooks=hooks, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

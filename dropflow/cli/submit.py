@@ -10,19 +10,18 @@ import click
 import msgspec
 
 from dropflow.api.records import FailureInfo, SessionDetail, SessionInfo, SubmitQuery
-from dropflow.api.state_records import SubmitOptions
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import (
-    GivenOptions,
     PlanningChoice,
     planning_options,
-    submission_options,
     usable_nodes,
 )
 from dropflow.cli.option_types import (
     ConnectionOptions,
+    GivenOptions,
     connection_options,
     graphs,
+    options_of,
     output_options,
     patience_option,
     sessions,
@@ -41,6 +40,7 @@ from dropflow.cli.session_replies import (
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import plural
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
+from dropflow.sessions.options import SubmitOptions
 from dropflow.states import NO_DROPS, DropCounts, SessionState
 
 __all__ = [
@@ -172,7 +172,7 @@ class PlacementOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--anew", is_flag=True, help="Place the graph again, even if it names nodes.")
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
-@submission_options
+@options_of(SubmitOptions)
 def submit_command(
     output: CommandOutput,
     *,
@@ -188,7 +188,7 @@ def submit_command(
     anew: bool,
     wait: bool,
     patience: float,
-    submission: GivenOptions,
+    options: GivenOptions[SubmitOptions],
 ) -> Exit:
     """Run GRAPH on the nodes of a manager.
 
@@ -219,16 +219,16 @@ def submit_command(
         raise UsageError(f"--name {name!r} is not a name of a session", hint=SESSION_NAME_HINT)
     read = None if graph is None else _read(output, graph, configuration, settings)
     with connect(manager) as client, closing(patient(client, manager, patience)) as asked:
-        options, whole = submission.options, read
+        chosen, whole = options.options, read
         if whole is None:
             original = client.graph(str(like))
-            options = _options_like(output, original, str(like), submission)
+            chosen = _options_like(output, original, str(like), options)
             whole = with_fusion(_translated(output, original, str(like), configuration, settings))
             choice = choice.over(planning_of(original))
-        whole = whole if options.fuse else without_fusion(whole)
+        whole = whole if chosen.fuse else without_fusion(whole)
         placement = PlacementOptions(parts=parts, choice=choice, random=random, anew=anew or graph is None)
         weighted = choice.measured(output, whole, manager)
-        query = SubmitQuery.of(options, session=name, anew=anew)
+        query = SubmitQuery.of(chosen, session=name, anew=anew)
         info, parted = submit_fitted(output, asked, weighted, query, placement, weight=whole.weight)
         if not wait:
             if whole.places:  # the manager may have chosen other nodes, and reports that in a note
@@ -257,7 +257,7 @@ def _read(output: CommandOutput, graph: str, configuration: str | None, settings
 
 
 def _options_like(
-    output: CommandOutput, original: "PhysicalGraph", session: str, submission: GivenOptions
+    output: CommandOutput, original: "PhysicalGraph", session: str, given: GivenOptions[SubmitOptions]
 ) -> SubmitOptions:
     """Return the options of an earlier submission, but for those that are given, and a walltime that has passed."""
     from dropflow.api.submission_note import options_of, without_past_walltime
@@ -265,9 +265,9 @@ def _options_like(
 
     known = options_of(original)
     kept = without_past_walltime(known, SystemClock().now())
-    if known.until and not kept.until and "until" not in submission.given:
+    if known.until and not kept.until and "until" not in given.given:
         output.note(f"the walltime of session {session} has passed: the new session has none")
-    return submission.over(kept)
+    return given.over(kept)
 
 
 def _translated(

@@ -5,11 +5,11 @@ The session directory is described in ``docs/reference/session-directory.md``.
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
 from time import gmtime, strftime
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
-from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES, has_attempts
+from dropflow.engine.recovery import has_attempts
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, NotFoundError, StorageError
@@ -33,13 +33,14 @@ from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
 from dropflow.sessions.again import AGAIN_REASON, drops_to_repeat
 from dropflow.sessions.factory import make_session
+from dropflow.sessions.options import RunKeywords, RunOptions
 from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry, refuse_unwanted_settings, with_settings
 from dropflow.sessions.stopped import ContinuationPlan, StoppedRun, refuse_run
 from dropflow.states import SessionState
 
 __all__ = [
     "RUNNERS",
-    "RunOptions",
+    "RunHooks",
     "execute",
     "new_directory",
     "placement_notes",
@@ -72,19 +73,29 @@ this process is killed meanwhile, the next one goes on with it."""
 _SHOWN_HOSTS = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunHooks:
+    """Who takes part in a run on this machine: a clock, who cancels it, and who is told how far it is.
+
+    `on_session` is called with the session before it runs, `on_statistics` with new statistics at intervals.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    on_session: Callable[[Session], None] | None = None
+    on_statistics: Callable[[Statistics], None] | None = None
+
+
+_DEFAULT, _NO_HOOKS = RunOptions(), RunHooks()
+
+
 def run(
     graph: PhysicalGraph,
     *,
     directory: Path,
-    runner: str = "processes",
-    workers: int | None = None,
     clock: Clock | None = None,
     on_session: Callable[[Session], None] | None = None,
     on_statistics: Callable[[Statistics], None] | None = None,
-    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
-    durable: bool = False,
-    until: float = 0.0,
-    check_invariants: bool = False,
+    **options: Unpack[RunKeywords],
 ) -> SessionResult:
     """Execute `graph` to its end, or until its walltime: then it is PAUSED, and can be resumed.
 
@@ -92,23 +103,11 @@ def run(
     ----------
     directory : Path
         Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
-    runner : str
-        One of `RUNNERS`; ``dask=ADDRESS`` or ``ray=ADDRESS``; or ``package.module:function``, which makes one. Unless
-        it is ``inline``, applications that only wait run in threads of this process.
-    workers : int, optional
-        Threads or processes; by default one per core that this process may use.
-    on_session : callable, optional
-        Called with the session before it runs, to cancel it.
-    on_statistics : callable, optional
-        Called with new statistics at intervals.
-    infrastructure_retries : int
-        How many infrastructure faults each drop may have, apart from the tries of its application.
-    durable : bool
-        Whether journal and files are forced to the disk, so that the session can be resumed after the loss of power.
-    until : float
-        Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
-    check_invariants : bool
-        Walk the whole state of the core after each step; slow.
+    clock, on_session, on_statistics
+        See `RunHooks`.
+    **options
+        The fields of `dropflow.sessions.options.RunOptions`. Unless the runner is ``inline``, applications that only
+        wait run in threads of this process.
 
     Raises
     ------
@@ -124,44 +123,21 @@ def run(
     StorageError
         The session directory cannot be written.
     """
-    refuse_unusable(graph, runner)
+    wanted = RunOptions(**options)
+    refuse_unusable(graph, wanted.runner)
     directory.mkdir(parents=True, exist_ok=True)
     with SessionLock(directory):
         graph = note_software(graph)
         save(graph, directory / _GRAPH)
-        options = RunOptions(
-            runner=runner,
-            workers=workers,
-            clock=clock,
-            on_session=on_session,
-            on_statistics=on_statistics,
-            infrastructure_retries=infrastructure_retries,
-            durable=durable,
-            until=until,
-            check_invariants=check_invariants,
-        )
-        return execute(graph, directory, options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How a graph is executed on this machine. The fields are described at `run`."""
-
-    runner: str = "processes"
-    workers: int | None = None
-    clock: Clock | None = None
-    on_session: Callable[[Session], None] | None = None
-    on_statistics: Callable[[Statistics], None] | None = None
-    infrastructure_retries: int = INFRASTRUCTURE_RETRIES
-    durable: bool = False
-    until: float = 0.0
-    check_invariants: bool = False
+        hooks = RunHooks(clock=clock or SystemClock(), on_session=on_session, on_statistics=on_statistics)
+        return execute(graph, directory, wanted, hooks)
 
 
 def execute(
     graph: PhysicalGraph,
     directory: Path,
     options: RunOptions,
+    hooks: RunHooks,
     *,
     continuation: Continuation | None = None,
     notes: Sequence[str] = (),
@@ -176,6 +152,8 @@ def execute(
         Session directory, locked by this process.
     options : RunOptions
         How.
+    hooks : RunHooks
+        Who takes part.
     continuation : Continuation, optional
         What an earlier process of the session has left.
     notes : sequence of str
@@ -186,7 +164,7 @@ def execute(
     StorageError
         The session directory cannot be written.
     """
-    time = options.clock or SystemClock()
+    time = hooks.clock
     choice = parse_runner(options.runner)
     choice.refuse_unusable(graph)
     shared_memory = SHARED_MEMORY if choice.shares_memory else None
@@ -199,15 +177,15 @@ def execute(
             repository,
             make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until),
             clock=time,
-            on_statistics=options.on_statistics,
+            on_statistics=hooks.on_statistics,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
-            check_invariants=options.check_invariants,
+            check_invariants=options.check,
         )
         capacity = capacity_notes(graph, options.runner, options.workers)
         session.notes += [*placement_notes(graph, options.runner), *capacity, *notes]
-        if options.on_session is not None:
-            options.on_session(session)
+        if hooks.on_session is not None:
+            hooks.on_session(session)
         result = session.run()
     finally:
         repository.close()
@@ -348,13 +326,12 @@ def _unwritable(directory: Path, error: OSError) -> StorageError:
 
 # Continuing a run on this machine whose process was killed or cancelled.
 
-_DEFAULT = RunOptions()
-
 
 def resume(
     directory: Path,
     options: RunOptions = _DEFAULT,
     *,
+    hooks: RunHooks = _NO_HOOKS,
     ignore_damage: bool = False,
 ) -> SessionResult:
     """Continue the session in `directory` to its end.
@@ -391,13 +368,13 @@ def resume(
         stopped = StoppedRun.read(path, ignore_damage=ignore_damage)
         stranded = stopped.stranded()
         if stopped.is_over and not stranded:
-            return _ended(stopped, options.clock or SystemClock())
+            return _ended(stopped, hooks.clock)
         refuse_unusable(stopped.graph)
         if stranded:
             plan = stopped.plan(repeated=stopped.drops_of(stranded), failed=stranded, reason="there were no workers")
         else:
             plan = stopped.plan(reason=stopped.reason)
-        return execute(stopped.graph, path, options, continuation=plan.continuation, notes=plan.notes)
+        return execute(stopped.graph, path, options, hooks, continuation=plan.continuation, notes=plan.notes)
 
 
 def _ended(stopped: StoppedRun, clock: Clock) -> SessionResult:
@@ -420,6 +397,7 @@ def retry(
     drops: Sequence[str] = (),
     options: RunOptions = _DEFAULT,
     *,
+    hooks: RunHooks = _NO_HOOKS,
     settings: Sequence[str] = (),
 ) -> SessionResult:
     """Run the failed drops in `directory` again, and the drops that failed or were cancelled because of them.
@@ -461,7 +439,7 @@ def retry(
             failed=[drop for drop in causes if has_attempts(graph)[drop]],
             reason=RETRY_REASON,
         )
-        return _execute(stopped, graph, plan, options)
+        return _execute(stopped, graph, plan, options, hooks)
 
 
 def run_again(
@@ -469,6 +447,7 @@ def run_again(
     drops: Sequence[str],
     options: RunOptions = _DEFAULT,
     *,
+    hooks: RunHooks = _NO_HOOKS,
     settings: Sequence[str] = (),
 ) -> SessionResult:
     """Run drops of an ended run in `directory` again, and all that depends on them; the others stay as they are.
@@ -508,10 +487,12 @@ def run_again(
         plan = stopped.plan(again=again, reason=AGAIN_REASON)
         assert plan.continuation is not None  # noqa: S101 - something has run
         refuse_unwanted_settings(stopped.graph, graph, plan.continuation.known.reset, where=str(directory))
-        return _execute(stopped, graph, plan, options)
+        return _execute(stopped, graph, plan, options, hooks)
 
 
-def _execute(stopped: StoppedRun, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions) -> SessionResult:
+def _execute(
+    stopped: StoppedRun, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions, hooks: RunHooks
+) -> SessionResult:
     """Continue a session, whose directory is locked, with a graph that may have other parameters."""
     refuse_unusable(graph)
     saved = stopped.directory / "graph.dfg"
@@ -519,7 +500,7 @@ def _execute(stopped: StoppedRun, graph: PhysicalGraph, plan: ContinuationPlan, 
     if graph is not stopped.graph:
         # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
         save(graph, replaced)
-    result = execute(graph, stopped.directory, options, continuation=plan.continuation, notes=plan.notes)
+    result = execute(graph, stopped.directory, options, hooks, continuation=plan.continuation, notes=plan.notes)
     if graph is not stopped.graph:
         replaced.replace(saved)
     return result

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Unpack
 
 import msgspec
 
 from dropflow.apps.encodings import decode, holds_values
 from dropflow.data.read import open_content, read, view
 from dropflow.engine.api import Handle
-from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import FailureReport
 from dropflow.errors import BadFileError, NotFoundError
@@ -25,6 +24,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import find_drop, oid
 from dropflow.sessions import local_run
+from dropflow.sessions.options import RunKeywords, RunOptions
 from dropflow.states import SessionState
 from translator.logical import LogicalGraph
 from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
@@ -338,12 +338,10 @@ def run(
     configuration: str | None = None,
     settings: Settings = (),
     parts: int | None = None,
-    runner: str = "processes",
-    workers: int | None = None,
-    infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     directory: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     on_session: Callable[[Session], None] | None = None,
+    **options: Unpack[RunKeywords],
 ) -> RunResult:
     """Run a graph on this machine to its end, as ``dropflow run`` does.
 
@@ -355,21 +353,17 @@ def run(
         As in `translate`.
     parts : int, optional
         Partition the graph first.
-    runner : str
-        Where applications run: ``processes`` (worker processes), ``threads``, ``inline`` (in this thread, one after
-        the other), ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or ``package.module:function``, which
-        makes a runner of your own.
-    workers : int, optional
-        Number of processes or threads; by default one per core that this process may use.
-    infrastructure_retries : int
-        How often an attempt of a drop is repeated because its worker process died, apart from the tries of its
-        application.
     directory : path, optional
         Session directory. By default a new directory below ``dropflow-runs``.
     overwrite : bool
         Replace an earlier session in `directory`, with all of its results.
     on_session : callable, optional
         Called with the session before it starts. Its `cancel` may be called from any thread.
+    **options
+        How it runs, as the options of ``dropflow run`` of these names: `runner` (``processes``, ``threads``,
+        ``inline``, in this thread one after the other, ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or
+        ``package.module:function``, which makes a runner of your own), `workers`, `infrastructure_retries`, `until`
+        (in seconds since the epoch), `durable` and `check`.
 
     Returns
     -------
@@ -396,9 +390,9 @@ def run(
         settings=settings,
         component_options=ComponentOptions(here=True),
     )
-    options = PartitionOptions(parts=parts) if parts is not None else None
-    physical = finish(found, partition_options=options).graph
-    local_run.refuse_unusable(physical, runner)
+    partition_options = PartitionOptions(parts=parts) if parts is not None else None
+    physical = finish(found, partition_options=partition_options).graph
+    local_run.refuse_unusable(physical, RunOptions(**options).runner)
     place = (
         local_run.new_directory(physical)
         if directory is None
@@ -411,14 +405,7 @@ def run(
         if on_session is not None:
             on_session(session)
 
-    result = local_run.run(
-        physical,
-        directory=place,
-        runner=runner,
-        workers=workers,
-        on_session=started,
-        infrastructure_retries=infrastructure_retries,
-    )
+    result = local_run.run(physical, directory=place, on_session=started, **options)
     return RunResult(
         status=result.status,
         states=result.states,

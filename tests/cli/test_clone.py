@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dropflow.api.state_records import SubmitOptions
 from dropflow.api.submission_note import note_options, options_of
 from dropflow.graph.notes import logical_of, planning_of
 from dropflow.graph.physical import is_fused
+from dropflow.sessions.options import SubmitOptions
 from dropflow.testing.fake_manager import FakeManager
 from tests.cli.answers import Command
 from translator.pipeline import translate

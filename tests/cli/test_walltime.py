@@ -13,6 +13,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume
+from dropflow.sessions.options import RunOptions
 from dropflow.states import SessionState
 from dropflow.testing.fake_manager import VirtualClock
 
@@ -59,9 +60,9 @@ def _graph() -> PhysicalGraph:
 def test_a_run_starts_nothing_that_cannot_end_by_its_walltime(runner: str, tmp_path: Path) -> None:
     """It is PAUSED, says how to go on, and is resumed to its end."""
     until = datetime.now(UTC).timestamp() + 1800
-    result = local_run.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check_invariants=True)
+    result = local_run.run(_graph(), directory=tmp_path, runner=runner, workers=1, until=until, check=True)
     reply = RunReply.of(result)
-    again = resume(tmp_path, local_run.RunOptions(runner="inline"))
+    again = resume(tmp_path, RunOptions(runner="inline"))
 
     assert (result.status, result.states["COMPLETED"]) == (SessionState.PAUSED, 2)
     assert not reply.ok

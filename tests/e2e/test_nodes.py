@@ -92,7 +92,7 @@ def _alone(graph: PhysicalGraph, directory: Path) -> Picture:
         runner="threads",
         workers=2,
         on_session=watch,
-        check_invariants=graph.drops < 2000,
+        check=graph.drops < 2000,
     )
     patience[0].cancel()
     patience[0].join()

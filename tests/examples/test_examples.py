@@ -32,7 +32,7 @@ def run(name: str, directory: Path, *, runner: str = "inline", settings: tuple[s
         directory=local_run.prepare_directory(directory / "run"),
         runner=runner,
         workers=2,
-        check_invariants=runner == "inline",
+        check=runner == "inline",
     )
 
 

@@ -13,16 +13,16 @@ import msgspec
 from dropflow.api.content_disposition import attachment
 from dropflow.api.logs import LogPage, LogQuery, LogTextQuery, ManagerLog, log_text
 from dropflow.api.openapi import Request, Response, Route, StreamSlots, page_with_lines
-from dropflow.api.state_records import SubmitOptions
 from dropflow.errors import NotFoundError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
+from dropflow.sessions.options import AnnotatedField, SubmitOptions, meta_of
 from dropflow.version import __version__
 from dropflow.web.frame import LogSource, PageLayout, PageTemplates, page_response, shown_log
 from dropflow.web.places import Places
 from translator.problem_codes import problem
 from translator.template import TemplateParameter
-from translator.web.forms import Form, whole_number
+from translator.web.forms import Form
 from translator.web.records import PlanFields
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "noted_submission",
     "posted_submission",
     "translator_templates",
-    "until_text",
 ]
 
 
@@ -184,6 +183,49 @@ class _NotedPlan(PlanFields, frozen=True, kw_only=True):
     seed: int = 0
 
 
+class OptionField(msgspec.Struct, frozen=True, kw_only=True):
+    """One option of a session in the form of deployment: what a browser needs to ask for it.
+
+    `kind` is the type of the field in HTML; `value` is its text, or ``yes`` for a box that is checked.
+    """
+
+    name: str
+    title: str
+    kind: str
+    value: str
+    least: float | None = None
+    most: float | None = None
+    placeholder: str = ""
+
+    @property
+    def is_box(self) -> bool:
+        """Whether it is a box to check."""
+        return self.kind == "checkbox"
+
+
+def option_fields(options: SubmitOptions) -> tuple[OptionField, ...]:
+    """Return the fields of the form for these options, as `dropflow.sessions.options` annotates them."""
+    return tuple(_option_field(name, one, getattr(options, name)) for name, one in meta_of(SubmitOptions).items())
+
+
+def _option_field(name: str, field: AnnotatedField, value: Any) -> OptionField:
+    if field.kind is bool:
+        return OptionField(name=name, title=str(field.meta.title), kind="checkbox", value="yes" if value else "")
+    if field.special == "walltime":
+        text = datetime.fromtimestamp(value, UTC).strftime(_MOMENT) if value else ""
+        return OptionField(name=name, title=str(field.meta.title), kind="datetime-local", value=text)
+    is_optional = field.kind is float
+    return OptionField(
+        name=name,
+        title=str(field.meta.title),
+        kind="number",
+        value="" if is_optional and not value else f"{value:g}" if is_optional else str(value),
+        least=field.meta.ge,
+        most=field.meta.le,
+        placeholder="nothing" if is_optional else "",
+    )
+
+
 def posted_submission(form: Form, known: SubmitOptions, found: list[Problem]) -> SubmitOptions:
     """Return the options in the form of deployment; `known` if the form does not have them.
 
@@ -192,19 +234,29 @@ def posted_submission(form: Form, known: SubmitOptions, found: list[Problem]) ->
     if form.text("options") != "yes":
         return known
     return SubmitOptions(
-        replicas=whole_number(form, "replicas", 1, least=1, most=100, found=found),
-        protect=_seconds(form, found),
-        until=_until(form, found),
-        infrastructure_retries=whole_number(form, "infrastructure_retries", 5, least=0, most=1_000_000, found=found),
-        join=form.text("join") == "yes",
-        fuse=form.text("fuse") == "yes",
-        check=form.text("check") == "yes",
+        **{name: _posted(form.text(name), name, one, found) for name, one in meta_of(SubmitOptions).items()}
     )
 
 
-def until_text(until: float) -> str:
-    """Return a walltime as a browser's field of date and time has it, in UTC; empty for none."""
-    return datetime.fromtimestamp(until, UTC).strftime(_MOMENT) if until else ""
+def _posted(text: str, name: str, field: AnnotatedField, found: list[Problem]) -> Any:
+    """Return the value of one option."""
+    if field.kind is bool:
+        return text == "yes"
+    if not text:
+        return field.default
+    try:
+        if field.special == "walltime":
+            return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        return getattr(msgspec.convert({name: text}, SubmitOptions, strict=False), name)
+    except (ValueError, msgspec.ValidationError):
+        most = "" if field.meta.le is None else f" to {field.meta.le:,}"
+        is_time = field.special == "walltime"
+        wanted = (
+            "a date and time such as 2027-01-31T02:30, in UTC" if is_time else f"a number from {field.meta.ge}{most}"
+        )
+        wrong = f"{name} is {text[:40]!r}, expected {wanted}"
+        found.append(problem("PT002", wrong, where=name, hint=f"leave it empty for {field.default:g}"))
+        return field.default
 
 
 def noted_submission(form: Form, now: float, found: list[Problem]) -> SubmitOptions:
@@ -231,25 +283,3 @@ def noted_planning(form: Form, found: list[Problem]) -> dict[str, object]:
         found.append(problem("PT002", f"the options of the plan cannot be read: {error}", where="planning"))
         return {}
     return {name: value for name, value in msgspec.structs.asdict(plan).items() if name != "algorithm" or value}
-
-
-def _seconds(form: Form, found: list[Problem]) -> float:
-    text = form.text("protect") or "0"
-    try:
-        return msgspec.convert({"protect": text}, SubmitOptions, strict=False).protect
-    except msgspec.ValidationError:
-        wrong = f"protect is {text[:40]!r}, expected seconds"
-        found.append(problem("PT002", wrong, where="protect", hint="leave it empty for none"))
-        return 0.0
-
-
-def _until(form: Form, found: list[Problem]) -> float:
-    text = form.text("until")
-    if not text:
-        return 0.0
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        wrong = f"until is {text[:40]!r}, expected a date and time such as 2027-01-31T02:30, in UTC"
-        found.append(problem("PT002", wrong, where="until", hint="leave it empty for none"))
-        return 0.0

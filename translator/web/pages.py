@@ -13,12 +13,12 @@ import msgspec
 
 from dropflow.api.error_body import status_of, to_body
 from dropflow.api.openapi import FORM, Request, Response, Route
-from dropflow.api.state_records import SubmitOptions
 from dropflow.errors import BadGraphError, DropflowError, HttpError, UsageError
 from dropflow.failure import Problem
 from dropflow.graph.codec import load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import SESSION_NAME_HINT
+from dropflow.sessions.options import SubmitOptions
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.places import Places, login_url, split_target
@@ -28,7 +28,7 @@ from translator.plan.registry import ALGORITHMS
 from translator.web.api_v1 import EXPORTS, dfg_file, exported, pg_json, source_file
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form, read_form, whole_number
-from translator.web.page_templates import noted_submission, posted_submission, until_text
+from translator.web.page_templates import noted_submission, option_fields, posted_submission
 from translator.web.records import DeployRequest, FillRequest, RepartitionRequest, TranslateQuery, TranslationInfo
 from translator.web.service import TranslatorService
 
@@ -209,9 +209,8 @@ class _PageHandlers:
             managers=managers,
             wanted=wanted,
             session=session,
-            submission=submission or info.submission,
-            until_text=until_text,
-            usual_submission=SubmitOptions(),
+            options=option_fields(submission or info.submission),
+            is_usual=(submission or info.submission) == SubmitOptions(),
             algorithms=_CHOICES,
             rows=_ROWS,
             prefix=_VALUE,

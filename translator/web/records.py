@@ -7,9 +7,9 @@ from msgspec import Meta
 
 from dropflow.api.error_body import ErrorBody
 from dropflow.api.records import NodeInfo
-from dropflow.api.state_records import SubmitOptions
 from dropflow.failure import Problem, Severity
 from dropflow.ids import SESSION_NAME
+from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm
 
@@ -190,8 +190,8 @@ class DeployRequest(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fie
         Name of the session; made from the graph's name when empty.
     spread : bool
         Plan the graph again, with one part for each node that is alive, by their capacities and their load now.
-    check, infrastructure_retries, until, replicas, protect, memory_limit, join, fuse
-        See `dropflow.api.state_records.SubmitOptions`.
+    until, check and others
+        See `dropflow.sessions.options.SubmitOptions`.
     """
 
     manager: Annotated[str, Meta(max_length=1024)]

@@ -27,13 +27,13 @@ import msgspec
 
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.records import NodeInfo, SessionInfo, SubmitQuery
-from dropflow.api.state_records import SubmitOptions
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
 from dropflow.failure import Problem
 from dropflow.files import private_directory
 from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions.options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import value_text
 from translator.web.export import ExportForm, ExportOrder

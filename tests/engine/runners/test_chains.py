@@ -55,7 +55,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
     results were not sent, run again. In the third chain an application takes longer than it may.
     """
     graph = drawn(B2=(_DIE_ONCE, 0.0), C1=("time.sleep(60)", 0.5))
-    result = local_run.run(graph, directory=tmp_path / "fused", workers=2, check_invariants=True)
+    result = local_run.run(graph, directory=tmp_path / "fused", workers=2, check=True)
     processes = {name.split("_")[1]: body.split() for name, body in contents(tmp_path / "fused").items()}
     drops = replay(graph, tmp_path / "fused" / "journal.dfj").core.drops
     times = read_times(tmp_path / "fused" / TIMES_FILE)
@@ -76,7 +76,7 @@ def test_chains_in_worker_processes(tmp_path: Path) -> None:
 def test_the_same_without_chains(tmp_path: Path) -> None:
     """A graph with the note against chains has the same results."""
     graph = drawn(B2=(_DIE_ONCE, 0.0))
-    result = local_run.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check_invariants=True)
+    result = local_run.run(without_fusion(graph), directory=tmp_path / "apart", workers=2, check=True)
 
     assert result.status is SessionState.FINISHED
     assert [len(body.split()) for body in contents(tmp_path / "apart").values()] == [4, 4, 4]

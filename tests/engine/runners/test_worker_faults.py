@@ -56,7 +56,7 @@ def _function(builder: GraphBuilder, name: str, code: str, target: str, source: 
 
 def run(graph: PhysicalGraph, directory: Path, **options: object) -> SessionResult:
     """Run a graph in two worker processes, with checks after every step."""
-    return local_run.run(graph, directory=directory, workers=2, check_invariants=True, **options)  # type: ignore[arg-type]
+    return local_run.run(graph, directory=directory, workers=2, check=True, **options)  # type: ignore[arg-type]
 
 
 def contents(directory: Path) -> dict[str, bytes]:

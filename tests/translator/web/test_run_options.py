@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from dropflow.api.state_records import SubmitOptions
 from dropflow.api.submission_note import options_of
 from dropflow.failure import Problem
+from dropflow.sessions.options import SubmitOptions
 from tests.translator.web.served import EAGLE, EXAMPLES, Served
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form
-from translator.web.page_templates import noted_submission, posted_submission, until_text
+from translator.web.page_templates import noted_submission, option_fields, posted_submission
 
 KNOWN = SubmitOptions(replicas=3, join=False, until=2e9)
 
@@ -27,7 +27,15 @@ def test_a_posted_form_has_all_options() -> None:
     posted = posted_submission(form, KNOWN, found)
 
     assert posted == SubmitOptions(replicas=2, protect=1.5, until=1999999980.0, infrastructure_retries=0, join=False)
-    assert until_text(posted.until) == "2033-05-18T03:33"
+    assert {field.name: field.value for field in option_fields(posted)} == {
+        "replicas": "2",
+        "protect": "1.5",
+        "until": "2033-05-18T03:33",
+        "infrastructure_retries": "0",
+        "join": "",
+        "fuse": "yes",
+        "check": "",
+    }
     assert posted_submission(_form(session="s"), KNOWN, found) == KNOWN
     assert found == []
 

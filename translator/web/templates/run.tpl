@@ -15,22 +15,33 @@
 <label class="choice"><input type="radio" name="spread" value="yes"{{!" checked" if report.measures.parts == 1 else ""}}> One for each node that is alive</label>
 <label class="choice"><input type="radio" name="spread" value="no"{{!" checked" if report.measures.parts != 1 else ""}}> The {{plural(report.measures.parts, "part")}} below, node after node</label>
 </fieldset>
-<details{{!"" if submission == usual_submission else " open"}}><summary>Options</summary>
+<details{{!"" if is_usual else " open"}}><summary>Options</summary>
 <input type="hidden" name="options" value="yes">
 <div class="fields block-small">
-<label>Nodes with a copy of each result
-<input type="number" name="replicas" min="1" max="100" value="{{submission.replicas}}" required></label>
-<label>Copy what took longer than, seconds
-<input type="number" name="protect" min="0" step="any" value="{{f"{submission.protect:g}" if submission.protect else ""}}" placeholder="nothing"></label>
-<label>Start nothing that cannot end by, UTC
-<input type="datetime-local" name="until" value="{{until_text(submission.until)}}"></label>
-<label>Repeats after a worker died
-<input type="number" name="infrastructure_retries" min="0" max="1000000" value="{{submission.infrastructure_retries}}" required></label>
+% for field in options:
+% if not field.is_box:
+<label>{{field.title}}
+<input type="{{field.kind}}" name="{{field.name}}"\\
+% if field.least is not None:
+ min="{{f"{field.least:g}"}}"\\
+% end
+% if field.most is not None:
+ max="{{field.most}}"\\
+% end
+ value="{{field.value}}"\\
+% if field.placeholder:
+ step="any" placeholder="{{field.placeholder}}"\\
+% end
+></label>
+% end
+% end
 </div>
 <fieldset class="block-small"><legend class="unseen">More options</legend>
-<label class="choice"><input type="checkbox" name="join" value="yes"{{!" checked" if submission.join else ""}}> Nodes that come later take a share</label>
-<label class="choice"><input type="checkbox" name="fuse" value="yes"{{!" checked" if submission.fuse else ""}}> Chains of applications run as one unit</label>
-<label class="choice"><input type="checkbox" name="check" value="yes"{{!" checked" if submission.check else ""}}> Check all state after every step (slow)</label>
+% for field in options:
+% if field.is_box:
+<label class="choice"><input type="checkbox" name="{{field.name}}" value="yes"{{!" checked" if field.value else ""}}> {{field.title}}</label>
+% end
+% end
 </fieldset>
 </details>
 <p class="actions"><button class="primary">Deploy and watch</button></p>

@@ -86,7 +86,7 @@
 % include("plans.tpl", info=info, report=report)
 % end
 % if info.state == "done":
-% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted, session=session, submission=submission, until_text=until_text, usual_submission=usual_submission)
+% include("run.tpl", info=info, report=report, managers=managers, wanted=wanted, session=session, options=options, is_usual=is_usual)
 % end
 % if report.measures:
 % include("partition.tpl", measures=report.measures)

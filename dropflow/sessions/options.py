@@ -1,0 +1,160 @@
+"""How a session runs: one record of options for this machine, and one for the nodes of a manager.
+
+Flags of commands, the query of a submission, the note in the graph of a session and the form of a page follow from
+these fields: each has its bounds, a description, its flag, and a title for forms. Clients import this module, so it
+loads no libraries.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, TypedDict, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["AnnotatedField", "RunKeywords", "RunOptions", "SessionOptions", "SubmitOptions", "meta_of"]
+
+
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be chosen wherever a session runs."""
+
+    until: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="Start nothing that cannot end by, UTC",
+            description="Start nothing that cannot end by then, by the execution_time of its node: 02:30, 3600s, 2h, "
+            "or an ISO time.",
+            extra={"flag": "--until", "type": "walltime"},
+        ),
+    ] = 0.0
+    """Walltime, in seconds since the epoch; the session stops when the rest has ended. 0 for none."""
+    infrastructure_retries: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            title="Repeats after a worker died",
+            description="How often an attempt of a drop is repeated because its worker process died; n_tries counts "
+            "other failures.",
+            extra={"flag": "--infrastructure-retries", "metavar": "N"},
+        ),
+    ] = 5
+    check: Annotated[
+        bool,
+        Meta(
+            title="Check all state after every step (slow)",
+            description="Check all state of the engine after every step; slow.",
+            extra={"flag": "--check/--no-check"},
+        ),
+    ] = False
+
+
+class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a graph runs on this machine."""
+
+    runner: Annotated[
+        str,
+        Meta(
+            description="Where applications run: inline (in this process one by one), threads, processes; dask or ray "
+            "(started here), dask=ADDRESS or ray=ADDRESS (a cluster that runs); or PACKAGE.MODULE:FUNCTION, which "
+            "makes a runner.",
+            extra={"flag": "--runner", "type": "runner"},
+        ),
+    ] = "processes"
+    workers: Annotated[
+        int | None,
+        Meta(
+            ge=1,
+            description="Number of threads or processes; one per core by default. Of a cluster that runs: attempts at "
+            "a time.",
+            extra={"flag": "--workers"},
+        ),
+    ] = None
+    durable: Annotated[
+        bool,
+        Meta(
+            description="Force journal and files to the disk (fsync), so that resume works after a loss of power too; "
+            "slower.",
+            extra={"flag": "--durable"},
+        ),
+    ] = False
+
+
+class RunKeywords(TypedDict, total=False):
+    """The fields of `RunOptions` as keywords of functions: type checkers cannot derive them. A test compares both."""
+
+    until: float
+    infrastructure_retries: int
+    check: bool
+    runner: str
+    workers: int | None
+    durable: bool
+
+
+class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a session runs on the nodes of a manager, beside its graph, name and places."""
+
+    replicas: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            title="Nodes with a copy of each result",
+            description="Have results on N nodes before the session ends, so that the loss of a node does not lose "
+            "them. A field 'replicas' of a data node says it for that node.",
+            extra={"flag": "--replicas", "metavar": "N"},
+        ),
+    ] = 1
+    protect: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            title="Copy what took longer than, seconds",
+            description="Have contents on two nodes that took longer than this to compute: 90s, 10m, 2h.",
+            extra={"flag": "--protect", "type": "duration"},
+        ),
+    ] = 0.0
+    """In seconds; 0 for no copies."""
+    memory_limit: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    """How many bytes of its contents a node may hold in memory at a time; others go to the disk. 0 for no such limit.
+    Without a flag: `dropflow.dask` sets it."""
+    join: Annotated[
+        bool,
+        Meta(
+            title="Nodes that come later take a share",
+            description="Whether nodes that come while it runs are added, and it is rebalanced; by default they are.",
+            extra={"flag": "--join/--no-join"},
+        ),
+    ] = True
+    fuse: Annotated[
+        bool,
+        Meta(
+            title="Chains of applications run as one unit",
+            description="Whether chains of applications without branches run as one unit; by default they do.",
+            extra={"flag": "--fuse/--no-fuse"},
+        ),
+    ] = True
+
+
+class AnnotatedField(NamedTuple):
+    """One field of a record: its type, its annotation and its default."""
+
+    kind: Any
+    meta: Meta
+    default: Any
+
+    @property
+    def special(self) -> str:
+        """What its values are, if they are no plain numbers or words: ``walltime``, ``duration`` or ``runner``."""
+        return str((self.meta.extra or {}).get("type", ""))
+
+
+def meta_of(record: type[msgspec.Struct]) -> Mapping[str, AnnotatedField]:
+    """Return the fields of a record that have a flag, by their names."""
+    found = {}
+    for field in msgspec.structs.fields(record):
+        if get_origin(field.type) is Annotated:
+            kind, meta = get_args(field.type)[:2]
+            if meta.extra:
+                found[field.name] = AnnotatedField(kind, meta, field.default)
+    return found
