@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.errors import BadGraphError, DropflowError, HttpError, Interrupted, ResultLostError, WorldError
+from dropflow.errors import AppError, BadGraphError, DropflowError, HttpError, Interrupted, ResultLostError, WorldError
 
 __all__ = [
     "Failure",
@@ -86,7 +86,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         except BaseException:  # noqa: BLE001, S110 - a subclass in user code; what follows only uses its text
             pass
         return cls(
-            code="DF105",
+            code=AppError.code,
             kind=name_of(error),
             text=summary_of(error),
             retryable=True,

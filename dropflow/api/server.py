@@ -123,7 +123,9 @@ def _encoded(body: dict[str, object]) -> bytes:
     except UnicodeEncodeError:
         # Half of a surrogate pair, from the name of a file.
         text = str(msgspec.to_builtins(body["error"])).encode(errors="replace").decode()
-        return msgspec.json.encode({"ok": False, "error": {"code": "DF000", "kind": "DropflowError", "text": text}})
+        return msgspec.json.encode(
+            {"ok": False, "error": {"code": DropflowError.code, "kind": "DropflowError", "text": text}}
+        )
 
 
 # Reads request bodies: limits their size and depth, decompresses them, and checks the hash that was

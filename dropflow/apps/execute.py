@@ -94,7 +94,7 @@ def failure_of(error: BaseException, *, log_tail: str = "") -> Failure:
 
 def _failure_of(error: BaseException, log_tail: str) -> Failure:
     if isinstance(error, Interrupted):
-        return Failure(code="DF000", kind="Interrupted", text="the attempt was stopped")
+        return Failure(code=DropflowError.code, kind="Interrupted", text="the attempt was stopped")
     if isinstance(error, DropflowError):
         cause = error.__cause__
         found = Failure.of(error, detail=trace(cause) if cause is not None else log_tail)

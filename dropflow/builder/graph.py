@@ -280,7 +280,9 @@ class GraphBlocks(GraphNodes):
         ]
         if not around:
             raise UsageError(
-                f"{data.name!r} is in no scatter that is closed", where=self.name, hint="group data of a scatter"
+                f"{data.name!r} is not made in a scatter that ends before the group-by",
+                where=self.name,
+                hint="make the data inside a scatter, and open the group-by after it",
             )
         for key in keys:
             if key not in [one.name for one in around]:

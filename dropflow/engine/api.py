@@ -16,6 +16,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import msgspec
 
 from dropflow.engine.events import Lost, Opened, Publish, Reported, Withdrawn
+from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn
 from dropflow.graph.templates import Link, ResourceNeeds, Template
@@ -666,7 +667,7 @@ class PriorityQueue(Generic[T]):
 
 _WALLTIME_KIND = "Postponed"
 _WALLTIME_FAILURE = Failure(
-    code="DF000", kind=_WALLTIME_KIND, text="the attempt was not started, because it could not end in time"
+    code=DropflowError.code, kind=_WALLTIME_KIND, text="the attempt was not started, because it could not end in time"
 )
 
 
@@ -721,7 +722,9 @@ LONG_SECONDS = 0.05
 
 _CHAINED_TASKS_KIND = "NotBegun"
 _CHAINED_TASKS_FAILURE = Failure(
-    code="DF000", kind=_CHAINED_TASKS_KIND, text="the attempt was not begun, because the chain before it has ended"
+    code=DropflowError.code,
+    kind=_CHAINED_TASKS_KIND,
+    text="the attempt was not begun, because the chain before it has ended",
 )
 
 

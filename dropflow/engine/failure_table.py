@@ -10,7 +10,7 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.engine.recovery import NextAttempt
 from dropflow.engine.statistics import FailureReport, RankedCauses, cause_reports, given_up, ranked_causes
-from dropflow.errors import WorkerDiedError
+from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
@@ -102,7 +102,7 @@ class FailureTable:
     def add_cancelled(self, event: CancelDrop) -> None:
         """Add why the drops of an event are root causes, for the journal too."""
         text = f"the drop was cancelled: {event.reason}" if event.reason else "the drop was cancelled"
-        failure = Failure(code="DF000", kind="Cancelled", text=text)
+        failure = Failure(code=DropflowError.code, kind="Cancelled", text=text)
         for drop in event.drops:
             if not self._core.drops.state(drop).is_terminal:
                 self.add_remote(drop, failure)

@@ -14,6 +14,7 @@ from dropflow.engine.api import (
     rest_not_begun,
     with_input,
 )
+from dropflow.errors import WorldError
 from dropflow.failure import Failure
 from dropflow.stopping import GRACE_SECONDS
 
@@ -26,7 +27,7 @@ __all__ = [
 
 # The result of an attempt that was aborted before it began.
 
-_FAILURE = Failure(code="DF200", kind="Aborted", text="the attempt was aborted before it began")
+_FAILURE = Failure(code=WorldError.code, kind="Aborted", text="the attempt was aborted before it began")
 
 
 def aborted(drop: int, attempt: int) -> AttemptResult:

@@ -32,7 +32,7 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.engine.api import AttemptResult, Executor, Task, members, not_begun, with_input
 from dropflow.engine.interrupt_thread import WAKE_SIGNAL
-from dropflow.errors import StorageError
+from dropflow.errors import AppError, StorageError
 from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import needs_of
 from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
@@ -376,7 +376,7 @@ def _sendable(result: AttemptResult) -> AttemptResult:
         frame(TaskResults((result,)))
     except Exception as error:  # noqa: BLE001 - as above
         text = f"the result of the attempt cannot be sent: {summary_of(error)}"
-        failure = Failure(code="DF105", kind=name_of(error), text=text)
+        failure = Failure(code=AppError.code, kind=name_of(error), text=text)
         return AttemptResult(result.drop, result.attempt, failure=failure, seconds=result.seconds)
     return result
 

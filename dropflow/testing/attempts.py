@@ -12,6 +12,7 @@ from typing import Any
 from dropflow.apps.execute import LocalExecutor
 from dropflow.data.read import read
 from dropflow.engine.api import LONG_SECONDS, AttemptResult, ExecutorSpec, Handle, Input, Output, StreamOpened, Task
+from dropflow.errors import AppError
 from dropflow.failure import Failure
 from dropflow.graph.templates import Argument, Kind, Link, Template
 from dropflow.ids import drop_file_name
@@ -255,7 +256,9 @@ class ScriptedExecutor:
         """Run the script that the component names."""
         script = self._spec.templates[task.template].component
         if script == "fail":
-            failure = Failure(code="DF105", kind="Scripted", text=f"{task.oid} is scripted to fail", retryable=True)
+            failure = Failure(
+                code=AppError.code, kind="Scripted", text=f"{task.oid} is scripted to fail", retryable=True
+            )
             return AttemptResult(task.drop, task.attempt, failure=failure)
         if script == "mumble":
             return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
@@ -268,7 +271,7 @@ class ScriptedExecutor:
         if script in ("hang", "deaf"):
             aborted = self._aborts.setdefault((task.drop, task.attempt), threading.Event())
             (aborted if script == "hang" else threading.Event()).wait()
-            failure = Failure(code="DF105", kind="Aborted", text="aborted")
+            failure = Failure(code=AppError.code, kind="Aborted", text="aborted")
             return AttemptResult(task.drop, task.attempt, failure=failure)
         body = str(os.getpid()).encode() if script == "pid" else b"".join(_bodies(task))
         part = Handle(body=body, size=len(body))

@@ -17,7 +17,7 @@ from dropflow.data.read import read
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult
-from dropflow.errors import UsageError
+from dropflow.errors import AppError, UsageError
 from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid
@@ -295,7 +295,7 @@ class RunnerConformance:
         result = self._session(graph, tmp_path).run()
 
         _same(result.states, {"COMPLETED": 5 * _WIDTH - 4, "ERROR": 4, "SKIPPED": 0})
-        _same([(one.drop, one.code) for one in result.failures], [("drawing_B7_0", "DF105")])
+        _same([(one.drop, one.code) for one in result.failures], [("drawing_B7_0", AppError.code)])
         # Results that were lost with a process are computed again, and that is no try.
         _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")  # noqa: PLR2004
         _same(result.infrastructure_faults, int(self.survives_loss))

@@ -21,7 +21,7 @@ from dropflow.api.records import (
     SessionInfo,
 )
 from dropflow.api.requests import ResultList
-from dropflow.errors import NotFoundError, UsageError
+from dropflow.errors import AppError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
@@ -85,7 +85,7 @@ class FakeSession(msgspec.Struct, frozen=True, kw_only=True):
             drop=drop.oid,
             name=drop.name,
             node=drop.node,
-            code="DF105",
+            code=AppError.code,
             kind="ValueError",
             text=text,
             hint="look at its log",

@@ -12,6 +12,7 @@ from enum import Enum
 import msgspec
 
 from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
+from dropflow.errors import LinkError
 from dropflow.states import UNKNOWN, DropState, SessionState, add_counts, cancel, give_up, is_over
 
 __all__ = [
@@ -440,7 +441,7 @@ def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
         drop="",
         name=nodes[0] if is_reported else part.child,
         node="" if is_reported else part.child,
-        code="DF220",
+        code=LinkError.code,
         kind="NodeLost",
         text=text,
         hint="submit the graph again",

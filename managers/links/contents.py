@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from dropflow.clock import Clock
-from dropflow.errors import GoneError, StorageError
+from dropflow.errors import GoneError, LinkError, StorageError
 from dropflow.failure import Failure
 from managers.links.packing import Buffer, Frames, view
 from managers.links.send_window import LinkSettings
@@ -221,7 +221,7 @@ class RangeServer:
         self._waiting.append((route, fetch))
         if len(self._waiting) > _MOST_WAITING:
             route, fetch = self._waiting.pop(0)
-            failure = Failure(code="DF220", kind="LinkError", text="too many requests wait for growing content")
+            failure = Failure(code=LinkError.code, kind="LinkError", text="too many requests wait for growing content")
             self._reply(route, (encode(FetchFailed(fetch.request, failure)),))
 
     def content_grew(self, session: str, drop: int) -> None:
