@@ -10,7 +10,7 @@ from dropflow.graph.codec import save
 
 _NATIVE = """
 import os, sys
-from dropflow.files import reserve
+from dropflow.standard_output import reserve
 reserve()
 os.write(1, b"from a library")
 os.system("echo from a program")

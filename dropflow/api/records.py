@@ -13,9 +13,10 @@ from msgspec import Meta
 
 from dropflow.clock import Clock
 from dropflow.formatting import format_quiet, format_remaining
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME
 from dropflow.sessions.options import SubmitOptions
-from dropflow.states import NO_DROPS, DropCounts, SessionState, is_over
+from dropflow.states import SessionState, is_over
 from dropflow.times.statistics import AttemptProfile
 from dropflow.version import __version__
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from dropflow.cli.exit_status import Exit
-from dropflow.files import reserve
+from dropflow.standard_output import reserve
 from dropflow.version import __version__
 
 __all__ = ["commands", "load_command", "main"]

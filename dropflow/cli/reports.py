@@ -11,7 +11,7 @@ from dropflow.cli.option_types import ConnectionOptions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns, few
 from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
-from dropflow.states import failed_words
+from dropflow.graph.drop_counts import failed_words
 
 if TYPE_CHECKING:
     from dropflow.api.records import PageQuery

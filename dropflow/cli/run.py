@@ -30,8 +30,9 @@ from dropflow.cli.progress import shell_command
 from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.errors import UsageError
 from dropflow.formatting import plural
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.sessions.options import RunOptions
-from dropflow.states import NO_DROPS, DropCounts, DropState, SessionState
+from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [

@@ -10,7 +10,8 @@ from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.progress import columns, few, shell_command
 from dropflow.errors import BadFileError, StorageError
 from dropflow.formatting import format_duration, format_rate, plural
-from dropflow.states import STOPPED_AT_WALLTIME, DropCounts, DropState, SessionState, failed_words
+from dropflow.graph.drop_counts import DropCounts, failed_words
+from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes
 
 __all__ = [

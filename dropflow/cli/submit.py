@@ -39,9 +39,10 @@ from dropflow.cli.session_replies import (
 )
 from dropflow.errors import BadGraphError, UsageError
 from dropflow.formatting import plural
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.sessions.options import SubmitOptions
-from dropflow.states import NO_DROPS, DropCounts, SessionState
+from dropflow.states import SessionState
 
 __all__ = [
     "PlacementOptions",

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from dropflow.engine.core import Core
 from dropflow.failure import Failure
+from dropflow.graph.drop_counts import NO_DROPS, DropCounts, add_counts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
-from dropflow.states import NO_DROPS, DropCounts, DropState, SessionState, add_counts, count_drops
+from dropflow.states import DropState, SessionState
 
 __all__ = [
     "Attempts",

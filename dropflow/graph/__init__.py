@@ -33,5 +33,6 @@ that it is handed. Nothing but ``daliuge_*`` spells foreign fields.
                    constructs, arrows
 `notebook`         Graphs, sessions and failures as HTML, for notebooks
 `nesting`          How deep JSON text is nested, without parsing it
+`drop_counts`      How many drops of a session failed, were taken along, were lost, and so on
 =================  ====================================================================================================
 """

@@ -24,7 +24,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.failure import summary_of
-from dropflow.files import native_output_on_stderr
 from dropflow.runners.engine import (
     AttemptKey,
     Batch,
@@ -48,6 +47,7 @@ from dropflow.runners.external_host import (
     share_directory,
     view_of,
 )
+from dropflow.standard_output import native_output_on_stderr
 
 __all__ = [
     "RayEngine",

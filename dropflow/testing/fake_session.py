@@ -22,11 +22,12 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import ResultList
 from dropflow.errors import AppError, NotFoundError, UsageError
+from dropflow.graph.drop_counts import DropCounts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import drops_named, oid, oids
 from dropflow.ids import drop_file_name
-from dropflow.states import DropCounts, DropState, SessionState, count_drops, is_over
+from dropflow.states import DropState, SessionState, is_over
 from dropflow.web.cause_groups import order_of
 
 __all__ = ["FakeSession", "rows_of"]

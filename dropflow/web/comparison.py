@@ -16,9 +16,9 @@ from dropflow.api.submission_note import META as SUBMISSION
 from dropflow.api.submission_note import options_of
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import NodeDifference, ValueDifference, graph_differences, matched_templates
+from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.notes import planning_of, software_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.states import DropCounts
 from dropflow.times.statistics import NodeProfile
 from dropflow.times.timeline import profile
 from dropflow.web.cause_groups import Cause, without_numbers

@@ -26,9 +26,10 @@ from dropflow.api.requests import (
     TimesQuery,
 )
 from dropflow.api.state_records import DropStates, plain_states
+from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.states import UNKNOWN_STATE, DropCounts, failed_words
+from dropflow.states import UNKNOWN_STATE
 from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.executed import executed_picture
 from dropflow.times.octets import read_sections

@@ -11,10 +11,11 @@ from dropflow.api.contents import Download
 from dropflow.api.records import CauseMoment, DropInfo, DropPage, DropQuery, MomentQuery, NodeMoment, SessionMoment
 from dropflow.api.requests import ALL_TIMES, DEFAULT_STATISTICS, StatisticsQuery, TimesQuery
 from dropflow.api.state_records import DropStates
+from dropflow.graph.drop_counts import DropCounts, add_counts, count_drops
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oids, row_of
-from dropflow.states import UNKNOWN_STATE, DropCounts, DropState, add_counts, count_drops
+from dropflow.states import UNKNOWN_STATE, DropState
 from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows, ended_by
 from dropflow.times.moments import Moments, causes_at, failed_at, moments_of, size_at
 from dropflow.times.octets import TimesSection, read_sections

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from dropflow.api.records import DropInfo, DropPage, DropQuery
 from dropflow.errors import AmbiguousError, LinkError, NotFoundError, UsageError
+from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import ambiguous, drops_named, oids
-from dropflow.states import DropCounts, DropState, SessionState
+from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NodeTraffic
 
 __all__ = [

@@ -13,7 +13,8 @@ import msgspec
 
 from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
 from dropflow.errors import LinkError
-from dropflow.states import UNKNOWN, DropState, SessionState, add_counts, cancel, give_up, is_over
+from dropflow.graph.drop_counts import add_counts, cancel, give_up
+from dropflow.states import UNKNOWN, DropState, SessionState, is_over
 
 __all__ = [
     "SHOWN_FAILURES",

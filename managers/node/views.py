@@ -27,12 +27,13 @@ from dropflow.engine.api import Handle
 from dropflow.engine.events import row_of_foreign
 from dropflow.engine.explain import explain, explain_repeat
 from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, RankedCauses, Statistics, by_name
+from dropflow.graph.drop_counts import DropCounts, add_counts
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
-from dropflow.states import DropCounts, DropState, SessionState, add_counts
+from dropflow.states import DropState, SessionState
 from managers.node.drop_pages import LiveSession, Running, SessionCaller, drop_info
 
 __all__ = [

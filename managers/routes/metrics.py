@@ -16,7 +16,8 @@ from prometheus_client.registry import Collector
 
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.records import cores_of_hosts
-from dropflow.states import STATUSES, DropCounts, DropState, add_counts
+from dropflow.graph.drop_counts import DropCounts, add_counts
+from dropflow.states import STATUSES, DropState
 from managers.api import Manager
 
 __all__ = ["metrics_routes"]

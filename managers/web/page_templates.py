@@ -5,8 +5,8 @@ from urllib.parse import quote, urlencode
 
 from dropflow.api.records import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery, cores_of_hosts
 from dropflow.formatting import DASH, format_quantity
+from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
-from dropflow.states import failed_words
 from dropflow.web.cause_groups import causes
 from dropflow.web.frame import PageLayout, PageTemplates, asked, shown_name
 from dropflow.web.places import Places

@@ -17,7 +17,7 @@ from dropflow.cli.run import RunReply
 from dropflow.cli.session_replies import SessionReply, session_failure_lines
 from dropflow.engine.statistics import FailureReport
 from dropflow.formatting import printable
-from dropflow.states import DropCounts
+from dropflow.graph.drop_counts import DropCounts
 
 _WORDS = st.text(st.characters(categories=["L"]), min_size=1, max_size=8)
 _HOSTILE = "a b_$(touch x)_'0'"

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.clock import SystemClock
+from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import AttemptResult, Handle, Task
-from dropflow.engine.content_table import kept_drops
+from dropflow.engine.content_table import ContentTable, kept_drops
 from dropflow.engine.continuation import FrozenSession, Restart, continuation_of
+from dropflow.engine.drop_table import DropTable
 from dropflow.engine.journal import Journal, JournalHeader, replay
 from dropflow.engine.recovery import has_attempts, must_run_again
 from dropflow.failure import Failure
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import whole_slice
@@ -29,6 +34,7 @@ from dropflow.testing.strategies import graphs
 from tests.engine.test_session_steps import Driver
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+_A, _B, _C, _D = range(4)
 DIED = Failure(code="DF202", kind="WorkerDiedError", text="died", retryable=True, infrastructure=True)
 
 
@@ -145,3 +151,30 @@ def test_producers_that_wrote_nothing_do_not_run_again(tmp_path: Path) -> None:
     nothing = np.zeros(graph.drops, dtype=np.bool_)
     restart = Restart(reset=reset, repeated=nothing)
     assert continuation_of(live, whole_slice(graph), restart).known.lost == ()
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere", "is_needed"),
+    [
+        (DropState.INITIALIZED, DropState.COMPLETED, True),
+        (DropState.WRITING, DropState.COMPLETED, True),
+        (DropState.COMPLETED, DropState.INITIALIZED, False),
+        (DropState.ERROR, DropState.INITIALIZED, False),
+    ],
+)
+def test_a_content_is_needed_until_its_consumers_here_are_settled(
+    here: DropState,
+    elsewhere: DropState,
+    is_needed: bool,  # noqa: FBT001 - from parametrize
+    tmp_path: Path,
+) -> None:
+    """Its owner releases it then, perhaps before another view tells of it again. Consumers elsewhere do not count."""
+    builder = GraphBuilder().app("A").data("b").app("C").app("D")
+    graph = builder.connect("A", "b").connect("b", "C").connect("b", "D").build()
+    remote = frozenset((_A, _B, _D))
+    repository = LocalRepository(tmp_path, "s", SystemClock(), graph)
+    contents = ContentTable(graph, repository, remote, kept_drops(graph))
+    drops = DropTable(graph, remote)
+    drops.states[_C], drops.states[_D] = here, elsewhere
+
+    assert contents.needs(drops, _B, _B) is is_needed

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.failure import Problem
-from dropflow.files import native_output_on_stderr
 from dropflow.graph.build import from_columns
 from dropflow.graph.order import refuse_cycle, roots, topological_order
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import reassign
 from dropflow.graph.slices import PlacementGroups, kept_together, placement_groups
+from dropflow.standard_output import native_output_on_stderr
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines
 from translator.plan.refine import PartLimits, evenest, limits_for, moved_bytes, polished, refined

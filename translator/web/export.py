@@ -13,13 +13,13 @@ from typing import BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from dropflow.files import reserve
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.exports import WRITERS
 from dropflow.graph.order import roots
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
+from dropflow.standard_output import reserve
 from translator.web.worker import GRAPH, leave_with_parent, restrict
 
 __all__ = ["ExportForm", "ExportOrder", "main", "write"]

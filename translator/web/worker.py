@@ -21,12 +21,12 @@ import numpy as np
 from dropflow.api.error_body import to_body
 from dropflow.errors import BadGraphError, DropflowError, UsageError, WorldError
 from dropflow.failure import Problem, Severity
-from dropflow.files import reserve
 from dropflow.graph import codec
 from dropflow.graph.codec import digest
 from dropflow.graph.order import critical_path, levels
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.standard_output import reserve
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import form_of
 from translator.pipeline import Checked, examine, finish

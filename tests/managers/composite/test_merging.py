@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.records import DropQuery, FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
-from dropflow.states import DropCounts, DropState, SessionState
+from dropflow.graph.drop_counts import DropCounts
+from dropflow.states import DropState, SessionState
 from managers.composite.merging import Freshness, SessionPart, as_info, merge, merge_failures, row_ranges
 
 _KEYS = ("a", "b", "c")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dropflow.api.records import FailureInfo
 from dropflow.formatting import format_count, format_duration, format_rate
-from dropflow.states import DropCounts, DropState, SessionState, failed_words
+from dropflow.graph.drop_counts import DropCounts, failed_words
+from dropflow.states import DropState, SessionState
 from dropflow.web.cause_groups import causes
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word
 from tests.browser import needs_chromium

@@ -16,8 +16,8 @@ from dropflow.api.records import SessionDetail, SessionInfo
 from dropflow.cli.session_replies import SessionReply
 from dropflow.engine.events import CancelDrop, Lost
 from dropflow.failure import Failure
+from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.states import DropCounts
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.testing.faults import serve
 from dropflow.testing.strategies import graphs

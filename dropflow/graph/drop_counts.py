@@ -1,0 +1,133 @@
+"""How many drops of a session failed, were taken along, were lost, and so on: the one definition of these numbers.
+
+Pages, commands, the REST interface and ``/metrics`` show what `count_drops` returns. Every drop is in exactly one of
+the nine numbers, so they add up to all drops. The words are those of ``docs/reference/glossary.md``.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from dropflow.formatting import format_count, plural
+from dropflow.states import DropState
+
+__all__ = ["NO_DROPS", "DropCounts", "add_counts", "cancel", "count_drops", "failed_words", "give_up"]
+
+_DONE = (DropState.COMPLETED.name, DropState.EXPIRED.name, DropState.DELETED.name)
+
+
+class DropCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of drops. Each drop is in one of them.
+
+    Attributes
+    ----------
+    completed : int
+        COMPLETED, also if their content was released or removed since.
+    failed : int
+        In ERROR, and the root cause of that themselves.
+    took_along : int
+        In ERROR because of another drop, which failed or was cancelled alone.
+    skipped : int
+        SKIPPED.
+    cancelled : int
+        CANCELLED by a user: alone, or with the session.
+    lost : int
+        Not settled when the session ended because a node was lost.
+    running : int
+        Their attempt runs in a worker or thread.
+    queued : int
+        Their attempt waits for a worker.
+    waiting : int
+        All others: they wait for inputs or producers.
+    """
+
+    completed: int = 0
+    failed: int = 0
+    took_along: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    running: int = 0
+    queued: int = 0
+    waiting: int = 0
+
+    @property
+    def in_error(self) -> int:
+        """Number of drops in ERROR."""
+        return self.failed + self.took_along
+
+    @property
+    def total(self) -> int:
+        """Number of all drops."""
+        return sum(msgspec.structs.astuple(self))
+
+    @property
+    def settled(self) -> int:
+        """Number of drops that do not change any more."""
+        return self.total - self.running - self.queued - self.waiting
+
+
+NO_DROPS = DropCounts()
+
+
+def count_drops(
+    states: Mapping[str, int], *, failed: int, lost: int = 0, running: int = 0, queued: int = 0
+) -> DropCounts:
+    """Return the numbers of drops that are in these states.
+
+    Parameters
+    ----------
+    states : mapping of str to int
+        Number of drops by the name of their state.
+    failed : int
+        How many of those in ERROR are their own root cause.
+    lost : int
+        How many of those in CANCELLED were not cancelled by a user.
+    running, queued : int
+        How many of those in WRITING run, and wait for a worker. The others, data with some of their contents, wait.
+    """
+    errors, writing = states.get(DropState.ERROR.name, 0), states.get(DropState.WRITING.name, 0)
+    cancelled = states.get(DropState.CANCELLED.name, 0)
+    own, gone, runs = min(failed, errors), min(lost, cancelled), min(running, writing)
+    waits = min(queued, writing - runs)
+    return DropCounts(
+        completed=sum(states.get(name, 0) for name in _DONE),
+        failed=own,
+        took_along=errors - own,
+        skipped=states.get(DropState.SKIPPED.name, 0),
+        cancelled=cancelled - gone,
+        lost=gone,
+        running=runs,
+        queued=waits,
+        waiting=states.get(DropState.INITIALIZED.name, 0) + writing - runs - waits,
+    )
+
+
+def add_counts(parts: Iterable[DropCounts]) -> DropCounts:
+    """Return the sums of the numbers of parts that have no drop in common."""
+    columns = zip(*(msgspec.structs.astuple(part) for part in parts), strict=True)
+    return DropCounts(**dict(zip(DropCounts.__struct_fields__, map(sum, columns), strict=False)))
+
+
+def give_up(counts: DropCounts) -> DropCounts:
+    """Return the numbers when the drops that are not settled are lost."""
+    lost = counts.lost + counts.running + counts.queued + counts.waiting
+    return msgspec.structs.replace(counts, lost=lost, running=0, queued=0, waiting=0)
+
+
+def cancel(counts: DropCounts) -> DropCounts:
+    """Return the numbers when the drops that are not settled are cancelled."""
+    cancelled = counts.cancelled + counts.running + counts.queued + counts.waiting
+    return msgspec.structs.replace(counts, cancelled=cancelled, running=0, queued=0, waiting=0)
+
+
+def failed_words(counts: DropCounts) -> str:
+    """Return how many drops are in error, and how many of them failed or were taken along, and how many are lost."""
+    found = []
+    if counts.in_error:
+        own, along = f"{format_count(counts.failed)} failed", f"{format_count(counts.took_along)} taken along"
+        split = f": {own}, {along}" if counts.took_along else ""
+        found.append(f"{plural(counts.in_error, 'drop')} in error{split}")
+    if counts.lost:
+        found.append(f"{plural(counts.lost, 'drop')} lost")
+    return "; ".join(found) or "no drop in error"
