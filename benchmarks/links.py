@@ -65,7 +65,7 @@ def _links_peer(pipe: Connection, key: ClusterKey | None, size: int) -> None:
         if isinstance(message, Events):
             counted[0] += len(message)
             if message.epoch == 1:
-                links.send("client", message, timeout=0)
+                links.send("client", message)
             elif message.epoch == 3:
                 done.set()
 
@@ -195,6 +195,7 @@ def events(key: ClusterKey | None, seconds: float) -> dict[str, float]:
             start, sent = time.perf_counter(), 0
             pipe.send("count")
             while time.perf_counter() < start + seconds:
+                links.wait_for_room("peer", give_up=lambda: False)
                 links.send("peer", middle)
                 sent += batch
             links.send("peer", last)

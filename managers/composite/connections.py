@@ -205,6 +205,6 @@ class WitnessLinks:
         if self._links is None:
             return
         try:
-            self._links.send(action.peer, action.message, urgent=True)
+            self._links.send(action.peer, action.message)
         except (LinkError, UsageError) as error:
             _log.info("node %s could not be sent a vote: %s", action.peer, error)

@@ -1,8 +1,6 @@
 """What the state machines of links want done, as frozen data; a `LinkDriver` carries it out."""
 
-from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
 
 import msgspec
 
@@ -13,7 +11,6 @@ from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, Message, R
 __all__ = [
     "CloseConnection",
     "DataReceived",
-    "DeliverMessage",
     "FailSenders",
     "FailTransfer",
     "InboundAction",
@@ -22,7 +19,6 @@ __all__ = [
     "LinkEvent",
     "LinkStatistics",
     "LogRejection",
-    "MessageOrigin",
     "NotifyChange",
     "OpenConnection",
     "OutboundAction",
@@ -30,7 +26,6 @@ __all__ = [
     "PeerRefused",
     "PeerStatistics",
     "ReceivedMessage",
-    "RemovePeer",
     "ReturnCredit",
     "SendPacket",
     "SendReply",
@@ -82,61 +77,23 @@ class LinkChange(msgspec.Struct, frozen=True, kw_only=True):
     undelivered: int = 0
 
 
-class MessageOrigin(Protocol):
-    """The numbered stream of one incarnation of a peer that a message came in."""
-
-    peer: str
-    incarnation: int
-
-
-class ReceivedMessage:
-    """A message that has arrived, with its sender and its raw frames.
-
-    By default, a message counts as processed when the function that received it returns, and its sender gets the
-    credit back. A receiver that needs longer calls `hold` in that function, and `release` (from any thread) when it is
-    done; until then the message counts against the window of its sender.
+class ReceivedMessage(msgspec.Struct, frozen=True):
+    """A message that has arrived: it is passed to the application, and then counts as processed.
 
     Attributes
     ----------
+    peer, incarnation :
+        The process that has sent it.
     message : Message
         The message.
     frames : tuple of memoryview
         Raw frames, read-only.
     """
 
-    __slots__ = ("_on_release", "frames", "held", "message", "number", "origin")
-
-    def __init__(self, origin: MessageOrigin, number: int, message: Message, frames: tuple[memoryview, ...]) -> None:
-        self.origin = origin
-        self.number = number
-        self.message = message
-        self.frames = frames
-        self.held = False
-        self._on_release: Callable[[ReceivedMessage], None] | None = None
-
-    @property
-    def peer(self) -> str:
-        """Name of the sender."""
-        return self.origin.peer
-
-    @property
-    def incarnation(self) -> int:
-        """Incarnation of the sender."""
-        return self.origin.incarnation
-
-    def bind(self, on_release: "Callable[[ReceivedMessage], None]") -> None:
-        """Set the function that `release` calls; for the owner of the link."""
-        self._on_release = on_release
-
-    def hold(self) -> None:
-        """Count the message against the window of its sender until `release`."""
-        self.held = True
-
-    def release(self) -> None:
-        """Mark the message as processed. Idempotent."""
-        if self.held and self._on_release is not None:
-            self.held = False
-            self._on_release(self)
+    peer: str
+    incarnation: int
+    message: Message
+    frames: tuple[memoryview, ...] = ()
 
 
 # Of the sending end ---------------------------------------------------------------------------------------------------
@@ -199,12 +156,6 @@ class SendReply(msgspec.Struct, frozen=True):
     frames: Frames
 
 
-class DeliverMessage(msgspec.Struct, frozen=True):
-    """Pass a message to the application."""
-
-    message: ReceivedMessage
-
-
 class ServeFetch(msgspec.Struct, frozen=True):
     """Answer a request for content from the connecting end with this route."""
 
@@ -228,13 +179,6 @@ class FailSenders(msgspec.Struct, frozen=True):
     error: DropflowError
 
 
-class RemovePeer(msgspec.Struct, frozen=True):
-    """The link to the peer was closed: raise `error` in what waits for it, and forget the peer."""
-
-    peer: str
-    error: DropflowError
-
-
 class PassChunk(msgspec.Struct, frozen=True):
     """Pass the next bytes of a transfer to its reader."""
 
@@ -253,17 +197,16 @@ class FailTransfer(msgspec.Struct, frozen=True):
 OutboundAction = (
     OpenConnection | CloseConnection | SendPacket | ReturnCredit | PeerRefused | NotifyChange | DataReceived
 )
-InboundAction = SendReply | DeliverMessage | ServeFetch | NotifyChange | LogRejection
+InboundAction = SendReply | ReceivedMessage | ServeFetch | NotifyChange | LogRejection
 LinkAction = (
     OpenConnection
     | CloseConnection
     | SendPacket
     | ReturnCredit
     | FailSenders
-    | RemovePeer
     | NotifyChange
     | SendReply
-    | DeliverMessage
+    | ReceivedMessage
     | ServeFetch
     | LogRejection
     | PassChunk

@@ -12,7 +12,6 @@ from dropflow.clock import Clock
 from dropflow.errors import DropflowError, LinkError
 from managers.links.actions import (
     CloseConnection,
-    DeliverMessage,
     FailSenders,
     FailTransfer,
     LinkAction,
@@ -25,7 +24,6 @@ from managers.links.actions import (
     PassChunk,
     PeerStatistics,
     ReceivedMessage,
-    RemovePeer,
     ReturnCredit,
     SendPacket,
     SendReply,
@@ -92,9 +90,6 @@ class LinkDriver:
     on_message, on_change : callable
         Take a `ReceivedMessage` and a `LinkChange`. Exceptions that they raise are logged and counted, and have no
         other effect.
-    on_release : callable
-        Takes a `ReceivedMessage` that was held, from any thread; must lead to `LinkManager.message_processed` in the
-        thread that owns the links.
     """
 
     def __init__(
@@ -105,7 +100,6 @@ class LinkDriver:
         transport: Transport,
         on_message: Callable[[ReceivedMessage], object],
         on_change: Callable[[LinkChange], object],
-        on_release: Callable[[ReceivedMessage], None],
     ) -> None:
         self.windows: dict[str, SendWindow] = {}
         self.receivers: dict[int, Receiver] = {}
@@ -115,22 +109,21 @@ class LinkDriver:
         self._transport = transport
         self._on_message = on_message
         self._on_change = on_change
-        self._on_release = on_release
         self._delivered = self._errors = self._fetched = 0
 
     def add_window(self, peer: str) -> SendWindow:
         """Return the window of `peer`, a new one if it has none. For any thread."""
         window = self.windows.get(peer)
-        return window or self.windows.setdefault(peer, SendWindow(peer, self._limit))
+        return window or self.windows.setdefault(peer, SendWindow(self._limit))
 
-    def carry_out(self, actions: Sequence[LinkAction], now: float) -> None:
+    def carry_out(self, actions: Sequence[LinkAction]) -> None:
         """Carry out actions, in order."""
         for action in actions:
             match action:
                 case SendPacket():
                     self._transport.send(action.peer, action.frames)
-                case DeliverMessage():
-                    self._deliver(action.message, now)
+                case ReceivedMessage():
+                    self._deliver(action)
                 case SendReply():
                     self._transport.reply(action.route, action.frames)
                 case ReturnCredit():
@@ -187,9 +180,7 @@ class LinkDriver:
             )
         return found
 
-    def _carry_out_rare(
-        self, action: LogRejection | OpenConnection | CloseConnection | FailSenders | RemovePeer
-    ) -> None:
+    def _carry_out_rare(self, action: LogRejection | OpenConnection | CloseConnection | FailSenders) -> None:
         match action:
             case LogRejection():
                 _log.warning("%s rejected a connection: %s", self._name, action.rejection.text)
@@ -201,10 +192,6 @@ class LinkDriver:
                 window = self.windows.get(action.peer)
                 if window is not None:
                     window.fail(action.error)
-            case RemovePeer():
-                window = self.windows.pop(action.peer, None)
-                if window is not None:
-                    window.fail(action.error)
 
     def _pass_on(self, action: PassChunk | FailTransfer) -> None:
         receiver = self.receivers.get(action.request)
@@ -213,16 +200,13 @@ class LinkDriver:
         if receiver is not None:
             receiver(action if isinstance(action, PassChunk) else action.error)
 
-    def _deliver(self, message: ReceivedMessage, now: float) -> None:
-        message.bind(self._on_release)
+    def _deliver(self, message: ReceivedMessage) -> None:
         self._delivered += 1
         try:
             self._on_message(message)
         except Exception:  # noqa: BLE001 - a mistake of the receiver must not stop the links; it is logged and counted
             self._errors += 1
             _log.exception("%s: a %s message was not handled", self._name, type(message.message).__name__)
-        if not message.held:
-            self._manager.message_processed(message, now)
 
     def _notify(self, change: LinkChange) -> None:
         level = logging.INFO if change.event in (LinkEvent.UP, LinkEvent.INTRODUCED) else logging.WARNING
@@ -330,10 +314,10 @@ class LinkLoop:
                 now = self._clock.monotonic()
                 self._take(now)  # first: what was sent to a process must not reach a successor that is met now
                 for actions in self._transport.read(self._manager, now):
-                    self._driver.carry_out(actions, now)
+                    self._driver.carry_out(actions)
                 self._take(now)
                 if now >= self._manager.due:
-                    self._driver.carry_out(self._manager.tick(now), now)
+                    self._driver.carry_out(self._manager.tick(now))
                 flushes = len(self._flushes)  # counted first: messages that are queued later belong to later flushes
                 if flushes and not self._messages and self._manager.is_settled():
                     self._end_flushes(flushes)
@@ -359,7 +343,7 @@ class LinkLoop:
                 peer, item = self._messages.popleft()
                 by_peer.setdefault(peer, []).append(item)
             for peer, items in by_peer.items():
-                self._driver.carry_out(self._manager.send(peer, items, now), now)
+                self._driver.carry_out(self._manager.send(peer, items, now))
         for _ in range(len(self._replies)):
             self._transport.reply(*self._replies.popleft())
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from dropflow.errors import ProtocolError
 from managers.links.actions import (
-    DeliverMessage,
     InboundAction,
     LinkChange,
     LinkEvent,
@@ -52,11 +51,7 @@ _MOST_REJECTED = 1024
 
 
 class _InboundStream:
-    """What was received from one peer in one stream of one incarnation.
-
-    `held` counts, by packet number, the delivered messages that are not processed; a message in several fragments has
-    the number of the first one, so that all of it counts. Numbers only grow, so the first key is the least.
-    """
+    """What was received from one peer in one stream of one incarnation."""
 
     def __init__(self, peer: str, incarnation: int, number: int, now: float) -> None:
         self.peer = peer
@@ -67,16 +62,14 @@ class _InboundStream:
         self.received = 0
         self.reassembler = Reassembler()
         self.first_fragment = 0
-        self.held: dict[int, int] = {}
         self.asked_to_resend = False
         self.ack_due = math.inf
         self.ack_bytes = 0
 
     @property
     def consumed(self) -> int:
-        """Last packet that is processed together with all packets before it."""
-        held = next(iter(self.held), self.received + 1) - 1
-        return min(held, self.first_fragment - 1) if self.reassembler.is_open else held
+        """Last packet whose message is complete: messages are processed as they arrive."""
+        return self.first_fragment - 1 if self.reassembler.is_open else self.received
 
 
 class Inbound:
@@ -120,16 +113,6 @@ class Inbound:
             return self._reject(
                 route, Reject("garbage", str(error)[:4000], "run the same version of dropflow on both hosts")
             )
-
-    def message_processed(self, message: ReceivedMessage, now: float) -> None:
-        """Note that a delivered message is processed; once for each message."""
-        stream = self._streams.get(message.peer)
-        if stream is None or message.origin is not stream:
-            return
-        stream.held[message.number] -= 1
-        if not stream.held[message.number]:
-            del stream.held[message.number]
-            self._schedule_ack(stream, now)
 
     def last_seen(self) -> dict[str, tuple[int, float]]:
         """Return the incarnation of each peer and when its last packet came. May be called from any thread."""
@@ -228,14 +211,12 @@ class Inbound:
             stream.asked_to_resend = True
             return self._ack(stream)
         if isinstance(packet, MessageBatch):
-            messages = [self._message(stream, packet.number, segments) for segments in packet.messages]
+            messages = [_message(stream, segments) for segments in packet.messages]
         else:
             messages = self._fragment(stream, packet, raw)
         stream.received, stream.asked_to_resend = packet.number, False
-        if messages:
-            stream.held[messages[0].number] = len(messages)
         self._schedule_ack(stream, now)
-        actions: list[InboundAction] = [DeliverMessage(message) for message in messages]
+        actions: list[InboundAction] = [*messages]
         if stream.ack_bytes >= self._settings.ack_bytes:
             actions += self._ack(stream)
         return actions
@@ -244,12 +225,7 @@ class Inbound:
         if fragment.start == 0:
             stream.first_fragment = fragment.number
         segments = stream.reassembler.add(fragment, raw)
-        return [] if segments is None else [self._message(stream, stream.first_fragment, segments)]
-
-    def _message(self, stream: _InboundStream, number: int, segments: Sequence[Buffer]) -> ReceivedMessage:
-        message = decode_message(segments[0])
-        frames = tuple(view(segment).toreadonly() for segment in segments[1:])
-        return ReceivedMessage(stream, number, message, frames)
+        return [] if segments is None else [_message(stream, segments)]
 
     def _schedule_ack(self, stream: _InboundStream, now: float) -> None:
         """Acknowledge within the delay of the settings."""
@@ -278,3 +254,8 @@ class Inbound:
         if len(self._rejected) > _MOST_REJECTED:
             self._rejected.popitem(last=False)
         return [SendReply(route, (encode(rejection),)), LogRejection(rejection)]
+
+
+def _message(stream: _InboundStream, segments: Sequence[Buffer]) -> ReceivedMessage:
+    frames = tuple(view(segment).toreadonly() for segment in segments[1:])
+    return ReceivedMessage(stream.peer, stream.incarnation, decode_message(segments[0]), frames)

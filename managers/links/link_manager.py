@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from dropflow.errors import LinkError, ProtocolError
 from managers.links.actions import (
-    CloseConnection,
     DataReceived,
     FailSenders,
     FailTransfer,
@@ -16,8 +15,6 @@ from managers.links.actions import (
     NotifyChange,
     OutboundAction,
     PeerRefused,
-    ReceivedMessage,
-    RemovePeer,
     SendPacket,
 )
 from managers.links.inbound import Inbound
@@ -72,14 +69,6 @@ class LinkManager:
         if incarnation > outbound.remote_incarnation:
             self._last_received.pop(peer, None)  # that was another process
         return self._outbound_actions(outbound, outbound.connect(address, now, incarnation), now)
-
-    def disconnect(self, peer: str) -> list[LinkAction]:
-        """Close the link to `peer` and discard what it did not acknowledge."""
-        error = LinkError(f"the link to node {peer!r} was closed")
-        actions: list[LinkAction] = [RemovePeer(peer, error)]
-        if self._outbounds.pop(peer, None) is not None:
-            actions.append(CloseConnection(peer))
-        return actions + self.transfers.fail(error, peer)
 
     def send(self, peer: str, messages: Sequence[OutgoingMessage], now: float) -> list[LinkAction]:
         """Send messages; opens the link if it is not open."""
@@ -136,11 +125,6 @@ class LinkManager:
         if outbound is None or outbound.generation != generation:
             return []
         return self._outbound_actions(outbound, outbound.connection_lost(why, now), now)
-
-    def message_processed(self, message: ReceivedMessage, now: float) -> None:
-        """Note that a delivered message is processed; once for each message."""
-        self.inbound.message_processed(message, now)
-        self.due = min(self.due, self.inbound.deadline())
 
     def tick(self, now: float) -> list[LinkAction]:
         """Do what is due at `now`."""

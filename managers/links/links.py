@@ -98,7 +98,6 @@ class Links:
             transport=self._transport,
             on_message=on_message,
             on_change=on_change,
-            on_release=lambda message: self._loop.call(lambda now: self._manager.message_processed(message, now)),
         )
         self._requests = itertools.count(1)
         self._loop.start(self._driver)
@@ -126,45 +125,23 @@ class Links:
         self._driver.add_window(peer)
         self._loop.call(lambda now: self._connect(peer, address, incarnation, now))
 
-    def disconnect(self, peer: str) -> None:
-        """Close the link to `peer` and discard what it did not acknowledge; senders that wait for room fail."""
-        self._loop.call(lambda now: self._driver.carry_out(self._manager.disconnect(peer), now))
-
-    def send(
-        self,
-        peer: str,
-        message: Message,
-        frames: Sequence[object] = (),
-        *,
-        timeout: float | None = None,
-        give_up: Callable[[], bool] | None = None,
-        urgent: bool = False,
-    ) -> None:
+    def send(self, peer: str, message: Message, frames: Sequence[object] = ()) -> None:
         """Send a message, with raw `frames` (anything with the buffer protocol) beside it. For any thread.
 
-        Waits while `peer` has too much unprocessed data. The frames are not copied and must not change until they have
-        arrived.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Maximum seconds to wait for room; 0 does not wait, None waits without limit.
-        give_up : callable or None
-            Whether to stop waiting; evaluated again after each `wake_waiting`.
-        urgent : bool
-            Do not wait for room; see `wait_for_room`.
+        Never waits: who sends much looks at `has_room`, or waits for it. The frames are not copied and must not change
+        until they have arrived.
 
         Raises
         ------
         UsageError
             There is no link to `peer`, or the message is too large.
         LinkError
-            There was no room in time, or the link was closed.
+            The links are closed.
         ProtocolError
             The peer refuses this process.
         """
         item = outgoing_message(message, frames)
-        self._window(peer).acquire(item.cost, timeout=timeout, give_up=give_up, urgent=urgent)
+        self._window(peer).acquire(item.cost)
         self._loop.send(peer, item)
 
     def has_room(self, peer: str) -> bool:
@@ -214,7 +191,7 @@ class Links:
         inbox: SimpleQueue[PassChunk | DropflowError | None] = SimpleQueue()
         self._driver.receivers[request] = inbox.put
         transfer = Transfer(request, peer, wanted, self._settings)
-        self._loop.call(lambda now: self._driver.carry_out(self._manager.start_transfer(transfer, now), now))
+        self._loop.call(lambda now: self._driver.carry_out(self._manager.start_transfer(transfer, now)))
         try:
             self._check_open()
             reader = ChunkReader(peer, wanted, sink)
@@ -223,7 +200,7 @@ class Links:
                 result = reader.accept(chunk.chunk, chunk.data)
                 if result is not None:
                     return result
-                self._loop.call(lambda now: self._driver.carry_out(self._manager.continue_transfer(request, now), now))
+                self._loop.call(lambda now: self._driver.carry_out(self._manager.continue_transfer(request, now)))
         finally:
             del self._driver.receivers[request]
             self._loop.call(lambda _: self._manager.transfers.remove(request))
@@ -237,7 +214,7 @@ class Links:
         self._server.close_content(session, drop)
 
     def wake_waiting(self) -> None:
-        """Make everything that waits in `send`, `wait_for_room` and `fetch` evaluate `give_up` again."""
+        """Make everything that waits in `wait_for_room` and `fetch` evaluate `give_up` again."""
         for window in list(self._driver.windows.values()):
             window.wake_waiting()
         for receiver in list(self._driver.receivers.values()):
@@ -300,4 +277,4 @@ class Links:
 
     def _connect(self, peer: str, address: str, incarnation: int, now: float) -> None:
         self._driver.add_window(peer).reset()
-        self._driver.carry_out(self._manager.connect(peer, address, now, incarnation), now)
+        self._driver.carry_out(self._manager.connect(peer, address, now, incarnation))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dropflow.errors import DropflowError, LinkError
+from dropflow.errors import DropflowError
 
 __all__ = [
     "FRAME_LIMIT",
@@ -24,17 +24,14 @@ class SendWindow:
 
     Parameters
     ----------
-    peer : str
-        Name, for messages.
     limit : int
-        Bytes. A larger message may pass when nothing else is unprocessed.
+        Bytes. Senders take room beyond it, and wait before they take more.
     """
 
-    def __init__(self, peer: str, limit: int) -> None:
-        self._peer = peer
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        # Guards the counts below: any thread sends, the I/O thread returns credit. A queue would not do, because a
-        # sender must stop before it hands over more than the limit.
+        # Guards the counts below: any thread sends, the I/O thread returns credit. A queue would not do, because
+        # several senders wait for one peer.
         self._changed = threading.Condition()
         self._used = 0
         self._waiting = 0
@@ -50,31 +47,27 @@ class SendWindow:
         """Number of senders that wait for room."""
         return self._waiting
 
-    def acquire(
-        self, size: int, *, timeout: float | None, give_up: Callable[[], bool] | None, urgent: bool = False
-    ) -> None:
-        """Wait for room for `size` bytes, and take it; an `urgent` message takes it without waiting.
+    def acquire(self, size: int) -> None:
+        """Take room for `size` bytes, also beyond the limit.
 
         Raises
         ------
-        LinkError
-            There was no room within `timeout` seconds, or `give_up` returned true.
         DropflowError
             The error that `fail` was called with.
         """
         with self._changed:
-            if not (urgent and self._error is None):
-                self._wait(lambda: self._fits(size), timeout, give_up)
+            if self._error is not None:
+                raise self._error
             self._used += size
 
-    def wait_for_room(self, *, give_up: Callable[[], bool] | None) -> None:
+    def wait_for_room(self, *, give_up: Callable[[], bool]) -> None:
         """Wait while more than the limit is unprocessed; also returns on an error and when `give_up` returns true."""
         if self._used <= self._limit:
             return
         with self._changed:
             self._waiting += 1
             try:
-                self._changed.wait_for(lambda: self._error is not None or self._used <= self._limit or _is(give_up))
+                self._changed.wait_for(lambda: self._error is not None or self._used <= self._limit or give_up())
             finally:
                 self._waiting -= 1
 
@@ -100,28 +93,6 @@ class SendWindow:
         """Undo `fail`."""
         with self._changed:
             self._error = None
-
-    def _wait(self, has_room: Callable[[], bool], timeout: float | None, give_up: Callable[[], bool] | None) -> None:
-        if self._error is None and has_room():
-            return
-        self._waiting += 1
-        try:
-            done = self._changed.wait_for(lambda: self._error is not None or has_room() or _is(give_up), timeout)
-        finally:
-            self._waiting -= 1
-        if self._error is not None:
-            raise self._error
-        if not has_room():
-            why = "the sender stopped waiting" if done else f"it processed nothing for {timeout:g} s"
-            hint = "check whether that node is overloaded, stopped or out of reach"
-            raise LinkError(f"node {self._peer!r} is {self._used:,} bytes behind: {why}", hint=hint)
-
-    def _fits(self, size: int) -> bool:
-        return self._used == 0 or self._used + size <= self._limit
-
-
-def _is(give_up: Callable[[], bool] | None) -> bool:
-    return give_up is not None and give_up()
 
 
 # Settings of links. The defaults suit a cluster; tests shorten the times.

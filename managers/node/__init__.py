@@ -38,13 +38,9 @@
 `downloads`           Downloads from a node: files, contents of many drops, directories as tar files, previews
 `manager`             The node manager: `managers.api.Manager` for the sessions of one host
 `load`                How busy a host was during the last hour, and the incarnation of its node
-`fetch_pool`          Threads that fetch contents from other nodes
-`failure_log`         The failures of a session's drops in the log of its node, each with session, drop and attempt
-`timers`              What a state machine will do at a later time
+`fetch_pool`          Threads that fetch contents from other nodes, and counts of what a session has received
 `content_previews`    Previews and pictures of the contents of drops on this node, made by processes of their own
 `joining_deployment`  What a node needs to join a session that runs here
-`receipts`            Counts what a session receives from other nodes: contents in messages, fetched contents, and
-                      streams
 `shared_files`        Files on file systems that several nodes of a session see: which of them are there as they were
                       committed
 ====================  =================================================================================================

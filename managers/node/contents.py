@@ -24,8 +24,7 @@ from dropflow.files import force_to_disk
 from dropflow.times.octets import read_receipts
 from managers.links import BufferSource, ContentSource, FileSource, TransferResult, WantedContent
 from managers.messages import Content
-from managers.node.fetch_pool import PendingFetch
-from managers.node.receipts import Receipts
+from managers.node.fetch_pool import PendingFetch, Receipts
 from managers.node.shared_files import here, portable, stamp_of
 
 __all__ = [

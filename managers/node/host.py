@@ -96,7 +96,7 @@ class HostLinks(Protocol):
         """Open the link to a peer, to that process of it or a later one."""
         ...
 
-    def send(self, peer: str, message: Message, *, urgent: bool = False) -> None:
+    def send(self, peer: str, message: Message) -> None:
         """Send a message."""
         ...
 
@@ -258,7 +258,7 @@ class SessionHost:
     def send(self, peer: str, message: Message) -> None:
         """Send a message about the views or copies of a session. If the node is lost, its monitor finds that out."""
         try:
-            self.links.send(peer, message, urgent=True)
+            self.links.send(peer, message)
         except (LinkError, UsageError) as error:
             _log.info("node %s could not be sent %s: %s", peer, type(message).__name__, error)
 
@@ -359,7 +359,7 @@ class SessionHost:
             )
             self.owner.post(stopped)
         elif isinstance(message, ViewMessage | PartDone | SessionDone | CopyMessage):
-            self.owner.post(PeerSent(received.peer, received.origin.incarnation, message))
+            self.owner.post(PeerSent(received.peer, received.incarnation, message))
         elif isinstance(message, Events):
             hosted = self.sessions.get(message.session)
             if isinstance(hosted, HostedSession) and hosted.epoch == message.epoch:

@@ -47,10 +47,10 @@ from managers.node.events import (
     ViewEvent,
 )
 from managers.node.exchange import ContentWatch, NodeExchange, ViewEvents
-from managers.node.failure_log import FailureLog
+from managers.node.fetch_pool import write_receipts
 from managers.node.over import REPLACED
-from managers.node.receipts import write_receipts
 from managers.node.resources import SessionResources
+from managers.node.session_log import FailureLog
 from managers.node.shared_files import SharedFile
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column

@@ -52,8 +52,7 @@ from managers.node.events import (
 )
 from managers.node.members import MemberOperations, PeerLosses
 from managers.node.peer_monitor import PeerMonitor
-from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, SessionRecord, SessionTable
-from managers.node.timers import Timers
+from managers.node.sessions import Closing, FinishedRecord, Lifecycle, Phase, SessionRecord, SessionTable, Timers
 from managers.node.view_changes import ViewChanges
 from managers.recovery.vote import ConnectPeers
 

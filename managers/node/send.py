@@ -123,7 +123,7 @@ class EventSender:
         for node in self._nodes.neighbours:
             try:
                 # Also to a node that is too far behind: it would wait for drops that are never settled.
-                self._links.send(node, stop, urgent=True)
+                self._links.send(node, stop)
             except DropflowError as error:
                 _log.info("node %s could not be sent the end of session %s: %s", node, self._session, error)
 
@@ -182,7 +182,7 @@ class EventSender:
             view=self._view,
         )
         try:
-            self._links.send(node, message, urgent=True)
+            self._links.send(node, message)
         except (LinkError, UsageError) as error:
             # The monitor of peers decides whether the node is lost.
             _log.warning("session %s could not send to node %s: %s", self._session, node, error)

@@ -1,5 +1,9 @@
-"""The log of a session on one node: pages of the lines of all drops, found by the index of the logs."""
+"""The log of a session on one node: pages of the lines of all drops, found by the index of the logs.
 
+And the failures of its drops in the log of the node.
+"""
+
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,9 +13,15 @@ from typing import NamedTuple
 from dropflow.api.logs import OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
 from dropflow.engine.drop_log import LogIndex
+from dropflow.engine.events import Assembled, Event, Failed
+from dropflow.engine.session import Instrument
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 
-__all__ = ["LogReader", "SessionLogs"]
+__all__ = ["FailureLog", "LogReader", "SessionLogs"]
+
+_log = logging.getLogger(__name__)
 
 _LINES = 20
 """Bits of a position that are the number of a line in its part."""
@@ -253,3 +263,41 @@ def _dated(rows: list[str], time: float) -> Iterator[_Line]:
             yield _Line(time, level, match[3])
         else:
             yield _Line(time, level, row)
+
+
+_MOST_FAILURES = 100
+
+
+class FailureLog(Instrument):
+    """Logs the first hundred failures of one session.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        Graph of the session.
+    session : str
+        Name of the session.
+    """
+
+    def __init__(self, graph: PhysicalGraph, session: str) -> None:
+        self._graph = graph
+        self._session = session
+        self._logged = 0
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Log the failures among `events`."""
+        for event in events:
+            if self._logged > _MOST_FAILURES:
+                return
+            if isinstance(event, Failed):
+                self._write(event.drop, event.attempt, f"{event.failure.code} {event.failure.text}")
+            elif isinstance(event, Assembled) and event.failure is not None:
+                self._write(event.drop, 1, f"{event.failure.code} {event.failure.text}")
+
+    def _write(self, drop: int, attempt: int, text: str) -> None:
+        self._logged += 1
+        if self._logged > _MOST_FAILURES:
+            _log.warning("more drops failed: see the failures of the session", extra={"session": self._session})
+            return
+        context = {"session": self._session, "drop": oid(self._graph, drop), "attempt": attempt}
+        _log.warning("an attempt failed: %s", text, extra=context)

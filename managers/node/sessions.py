@@ -12,7 +12,7 @@ A session that is removed goes down: from where a thread or a job works on it, o
 continue a session that is over, and has not begun, goes to REMOVING at once, and the other one is there again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -40,7 +40,6 @@ from managers.node.events import (
     StartSession,
     WithdrawSession,
 )
-from managers.node.timers import Timers
 from managers.recovery.records import RequestedChange, ViewDecision
 from managers.recovery.vote import AdoptDecision, SendToPeer, ViewChange
 
@@ -53,6 +52,7 @@ __all__ = [
     "Phase",
     "SessionRecord",
     "SessionTable",
+    "Timers",
     "ViewMember",
     "ViewRequests",
     "Work",
@@ -534,6 +534,41 @@ class SessionTable:
     def _publish(self) -> None:
         instances = {name: record.instance for name, record in self._records.items() if record.instance is not None}
         self.visible = MappingProxyType(instances)
+
+
+# What a state machine will do at a later time.
+
+_Key = tuple[str, str | int]
+
+
+class Timers:
+    """Functions that are due at monotonic times, one for each key."""
+
+    def __init__(self) -> None:
+        self._timers: dict[_Key, tuple[float, Callable[[float], None]]] = {}
+
+    def __contains__(self, key: _Key) -> bool:
+        """Return whether something is to be done for `key`."""
+        return key in self._timers
+
+    def set(self, key: _Key, when: float, function: Callable[[float], None]) -> None:
+        """Call `function` with the time once it is `when`, instead of what was set for `key` before."""
+        self._timers[key] = (when, function)
+
+    def clear(self, key: _Key) -> None:
+        """Do nothing for `key`. Idempotent."""
+        self._timers.pop(key, None)
+
+    def run(self, now: float) -> None:
+        """Call what is due, in the order of time."""
+        for _, key in sorted((when, key) for key, (when, _) in self._timers.items() if when <= now):
+            timer = self._timers.pop(key, None)
+            if timer is not None:  # another one may have cleared it
+                timer[1](now)
+
+    def deadline(self) -> float:
+        """Return when something is due next; infinity if never."""
+        return min((when for when, _ in self._timers.values()), default=inf)
 
 
 # The life of each session of a node, from the end of its preparation to its removal: part of

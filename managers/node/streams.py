@@ -30,8 +30,7 @@ from dropflow.errors import GoneError, Interrupted, StorageError
 from dropflow.graph.slices import Slice
 from managers.links import WantedContent
 from managers.messages import Content, Message, StreamUpdate
-from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch
-from managers.node.receipts import Receipts
+from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch, Receipts
 from managers.node.shared_files import here, portable
 
 __all__ = [
@@ -421,8 +420,8 @@ class NeighbourNodes:
 class NodeLinks(Protocol):
     """Links to other nodes."""
 
-    def send(self, peer: str, message: Message, *, urgent: bool) -> None:
-        """Queue a message; an `urgent` one without waiting for room."""
+    def send(self, peer: str, message: Message) -> None:
+        """Queue a message, without waiting for room."""
         ...
 
     def has_room(self, peer: str) -> bool:

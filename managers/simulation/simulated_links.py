@@ -105,7 +105,6 @@ class SimulatedLinks:
             transport=self._transport,
             on_message=on_message,
             on_change=on_change,
-            on_release=self._message_processed,
         )
         self._tick: Timer | None = None
         self._actions: deque[LinkAction] = deque()
@@ -123,24 +122,10 @@ class SimulatedLinks:
         self._driver.add_window(peer).reset()
         self.carry_out(self.manager.connect(peer, address, self._simulation.time, incarnation))
 
-    def disconnect(self, peer: str) -> None:
-        """Close the link to `peer`."""
-        self.carry_out(self.manager.disconnect(peer))
-
-    def send(
-        self,
-        peer: str,
-        message: Message,
-        frames: Sequence[object] = (),
-        *,
-        timeout: float | None = None,
-        give_up: Callable[[], bool] | None = None,
-        urgent: bool = True,
-    ) -> None:
-        """Queue a message; never waits. The owner looks at `has_room` before it sends more."""
-        del timeout, give_up, urgent
+    def send(self, peer: str, message: Message, frames: Sequence[object] = ()) -> None:
+        """Queue a message. The owner looks at `has_room` before it sends more."""
         item = outgoing_message(message, frames)
-        self._window(peer).acquire(item.cost, timeout=0, give_up=None, urgent=True)
+        self._window(peer).acquire(item.cost)
         self.carry_out(self.manager.send(peer, [item], self._simulation.time))
 
     def has_room(self, peer: str) -> bool:
@@ -242,13 +227,9 @@ class SimulatedLinks:
         self._is_busy = True
         try:
             while self._actions:
-                self._driver.carry_out([self._actions.popleft()], self._simulation.time)
+                self._driver.carry_out([self._actions.popleft()])
         finally:
             self._is_busy = False
-        self._schedule_tick()
-
-    def _message_processed(self, message: ReceivedMessage) -> None:
-        self.manager.message_processed(message, self._simulation.time)
         self._schedule_tick()
 
     def _schedule_tick(self) -> None:

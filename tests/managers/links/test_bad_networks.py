@@ -57,7 +57,7 @@ def test_a_hostile_network_loses_nothing(
         sent = []
         for number in range(120):
             frames = tuple(draw.randbytes(draw.choice([0, 100, 40_000])) for _ in range(draw.randrange(2)))
-            a.send("b", StopSession("s", 1, str(number)), frames, timeout=60.0)
+            a.send("b", StopSession("s", 1, str(number)), frames)
             sent.append(("a", str(number), frames))
         at_b.wait(lambda: len(at_b.messages) >= len(sent), 60.0)
         fetcher.join(60.0)

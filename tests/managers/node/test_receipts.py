@@ -8,8 +8,7 @@ import pytest
 from dropflow.errors import LinkError
 from dropflow.times.octets import NodeReceipts, PeerReceipts
 from managers.links import TransferResult, WantedContent
-from managers.node.fetch_pool import PendingFetch
-from managers.node.receipts import Receipts
+from managers.node.fetch_pool import PendingFetch, Receipts
 
 _BEFORE = NodeReceipts(node="a", received=(PeerReceipts(node="b", contents=1, size=10),))
 

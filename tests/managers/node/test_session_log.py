@@ -1,5 +1,6 @@
 """Pages of the log of a session on one node, and merged from several."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.engine import drop_log
 from dropflow.engine.drop_log import DropLog
-from dropflow.testing.drawing import fan
+from dropflow.engine.events import Assembled, Failed, Finished
+from dropflow.failure import Failure
+from dropflow.testing.drawing import draw, fan
 from dropflow.testing.fake_manager import FakeManager, VirtualClock
 from managers.composite.log_merging import merge_log_pages
 from managers.node import session_log
-from managers.node.session_log import SessionLogs
+from managers.node.session_log import FailureLog, SessionLogs
 
 Read = Callable[[LogQuery], LogPage]
 
@@ -194,3 +197,27 @@ def test_a_node_that_does_not_answer_is_named() -> None:
     page = merge_log_pages([LogPage(newer="a:4")], query, ["b"])
 
     assert (page.newer, page.missing) == ("a:4,b:5", ("b",))
+
+
+BOOM = Failure(code="DF105", kind="ValueError", text="boom")
+
+
+def test_failures_are_logged_with_session_drop_and_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a node names the session, drop and attempt of each failure, and its cause."""
+    with caplog.at_level(logging.INFO):
+        FailureLog(draw("A -> b"), "s").on_events([Finished(0, 1), Failed(0, 2, BOOM), Assembled(1, BOOM)])
+    logged = [(record.session, record.drop, record.attempt) for record in caplog.records]  # type: ignore[attr-defined]
+
+    assert logged == [("s", "drawing_A_0", 2), ("s", "drawing_b_0", 1)]
+    assert all("DF105 boom" in record.getMessage() for record in caplog.records)
+
+
+def test_a_log_has_a_limited_number_of_failures(caplog: pytest.LogCaptureFixture) -> None:
+    """After a hundred failures the log notes once that there are more."""
+    log = FailureLog(draw("A"), "s")
+    with caplog.at_level(logging.INFO):
+        for _ in range(50):
+            log.on_events([Failed(0, 1, BOOM)] * 10)
+
+    assert len(caplog.records) == 101
+    assert "more drops failed" in caplog.records[-1].getMessage()
