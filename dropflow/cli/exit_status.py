@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-from dropflow.states import UNKNOWN, SessionState
-
 __all__ = ["Exit", "exit_for_status"]
 
 
@@ -28,6 +26,8 @@ class Exit(IntEnum):
 
 def exit_for_status(status: str) -> Exit:
     """Return the exit status for a session with this status; a session that still runs has not failed."""
+    from dropflow.states import UNKNOWN, SessionState  # msgspec, which help does without
+
     if status == UNKNOWN:
         return Exit.UNKNOWN
     return Exit.FAILED if status in (SessionState.FAILED.name, SessionState.CANCELLED.name) else Exit.FINISHED
