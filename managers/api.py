@@ -409,8 +409,14 @@ class Manager(SessionContents, ManagerRecords, Protocol):
         """Return what each node at or below it has of a session, encoded (`managers.recovery.records`)."""
         ...
 
-    def delete(self, session: str) -> None:
-        """Cancel a session, and delete it with all its files."""
+    def delete(self, session: str, *, epoch: int | None = None) -> None:
+        """Cancel a session, and delete it with all its files.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Delete only this deployment of the session, and older ones.
+        """
         ...
 
     def close(self) -> None:

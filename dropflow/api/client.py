@@ -44,6 +44,7 @@ from dropflow.api.requests import (
     ArchiveQuery,
     CancelRequest,
     ChildQuery,
+    DeleteQuery,
     DeploymentQuery,
     DrainReply,
     DrainRequest,
@@ -270,9 +271,9 @@ class _SessionCalls(OperationCaller):
         """Return what the nodes at or below it have of a session, as managers exchange it."""
         return self.call(operations.REMAINS, session, query=RemainsQuery(ignore_damage=ignore_damage)).parts
 
-    def delete(self, session: str) -> None:
-        """Delete a session and its files."""
-        self.call(operations.DELETE, session)
+    def delete(self, session: str, *, epoch: int | None = None) -> None:
+        """Delete a session and its files; with an epoch, unless it was deployed again later."""
+        self.call(operations.DELETE, session, query=DeleteQuery(epoch=epoch))
 
 
 class _ContentCalls(OperationCaller):

@@ -34,6 +34,7 @@ __all__ = [
     "CancelRequest",
     "ChildList",
     "ChildQuery",
+    "DeleteQuery",
     "DeploymentQuery",
     "Done",
     "DrainReply",
@@ -241,6 +242,12 @@ class EpochRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     epoch: int
     reason: str = ""
+
+
+class DeleteQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Delete a session only if its deployment is of this epoch or an older one; in any case by default."""
+
+    epoch: int | None = None
 
 
 class MemberRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

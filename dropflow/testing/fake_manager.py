@@ -440,8 +440,10 @@ class _SessionLives(_MemberChanges):
             self._put(found.cancelled(reason or "cancelled", self.clock.now()))
         return self._find(session).info(self.clock.now())
 
-    def delete(self, session: str) -> None:
-        """Delete a session."""
+    def delete(self, session: str, *, epoch: int | None = None) -> None:
+        """Delete a session, unless it was deployed again after `epoch`."""
+        if epoch is not None and self._find(session).epoch > epoch:
+            raise NotFoundError(f"session {session!r} was deployed again")
         self._find(session)
         with self._changed:
             del self._sessions[session]

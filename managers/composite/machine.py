@@ -457,15 +457,18 @@ class CompositeMachine:
         for info in outcome.value if outcome.error is None else ():
             self._sessions.note(view, info, since=since)
 
-    def _delete_at(self, session: str, url: str) -> None:
-        self._begin_background("delete", session, url, self._delete_one(session, url))
+    def _delete_at(self, session: str, url: str, epoch: int) -> None:
+        self._begin_background("delete", session, url, self._delete_one(session, url, epoch))
 
     def _log(self, text: str) -> None:
         self._actions.append(LogWarning(text))
 
-    def _delete_one(self, session: str, url: str) -> Routine[None]:
-        """Delete a session on a child that did not answer when it was deleted; tried again with its next status."""
-        outcomes = yield Gather((Question(url, "delete", {"session": session}),), SECONDS)
+    def _delete_one(self, session: str, url: str, epoch: int) -> Routine[None]:
+        """Delete a session on a child that did not answer when it was deleted; tried again with its next status.
+
+        The request may arrive late, when a graph has been submitted under the same name: only `epoch` is meant.
+        """
+        outcomes = yield Gather((Question(url, "delete", {"session": session, "epoch": epoch}),), SECONDS)
         error = outcomes[url].error
         if error is not None and not isinstance(error, NotFoundError):
             raise error
@@ -479,10 +482,10 @@ class CompositeMachine:
         nodes = nodes_of(self._children.views(), role=self._role)
         return nodes, tuple(as_info(detail) for detail in self._sessions.all_merged())
 
-    def _delete(self, session: str) -> Routine[None]:
-        """Delete a session on all children."""
-        self._witness.forget(session)
-        yield from self._sessions.delete(session)
+    def _delete(self, session: str, epoch: int | None = None) -> Routine[None]:
+        """Delete a session on all children, unless it was deployed again after `epoch`."""
+        self._witness.forget(session, epoch)
+        yield from self._sessions.delete(session, epoch)
 
     def _list_children(self) -> Routine[tuple[Child, ...]]:
         """Return all children, sorted by name."""

@@ -312,7 +312,7 @@ class Composite(MemberRequests):
         """Return what all nodes below have of a session."""
         return cast(tuple[bytes, ...], self._owner.call("remains", session=session, ignore_damage=ignore_damage))
 
-    def delete(self, session: str) -> None:
+    def delete(self, session: str, *, epoch: int | None = None) -> None:
         """Delete a session everywhere; on children that do not answer, as soon as they do.
 
         Raises
@@ -320,7 +320,7 @@ class Composite(MemberRequests):
         LinkError
             It was deleted elsewhere, but a child that is not lost did not answer.
         """
-        self._owner.call("delete", session=session)
+        self._owner.call("delete", session=session, epoch=epoch)
 
 
 # Children that zeroconf finds: those with the same cluster key, as they come and go.

@@ -129,7 +129,7 @@ class PendingDeletions:
 
     def add(self, session: str, url: str, epoch: int) -> None:
         """Note that this deployment of a session, and those before, are to be deleted on a child."""
-        self._epochs[session, url] = epoch
+        self._epochs[session, url] = max(epoch, self._epochs.get((session, url), epoch))
         while len(self._epochs) > _REMEMBERED:
             del self._epochs[next(iter(self._epochs))]
 
@@ -158,7 +158,7 @@ class Sessions:
     Parameters
     ----------
     delete_at : callable
-        Deletes a session on a child, in the background.
+        Deletes a session on a child, in the background, unless its deployment there is newer than an epoch.
     log : callable
         Writes a warning to the log.
     """
@@ -174,7 +174,7 @@ class Sessions:
         resumptions: Resumptions,
         deletions: PendingDeletions,
         time: MachineTime,
-        delete_at: Callable[[str, str], None],
+        delete_at: Callable[[str, str, int], None],
         log: Callable[[str], None],
     ) -> None:
         self._name = name
@@ -235,7 +235,7 @@ class Sessions:
         """Delete a session on a child that did not answer when it was deleted; return False if it is another one."""
         if not self._deletions.has(session.session, view.url, session.epoch):
             return False
-        self._delete_at(session.session, view.url)
+        self._delete_at(session.session, view.url, session.epoch)
         return True
 
     def forget_child(self, url: str) -> None:
@@ -421,8 +421,13 @@ class Sessions:
         yield from self._deployments.undo(session, epoch, reason)
         self._cache.forget(session)
 
-    def delete(self, session: str) -> Routine[None]:
+    def delete(self, session: str, epoch: int | None) -> Routine[None]:
         """Delete a session on all children; on those that do not answer, as soon as they do.
+
+        Parameters
+        ----------
+        epoch : int or None
+            Delete only this deployment, and older ones: the name may be that of another session since.
 
         Raises
         ------
@@ -436,17 +441,18 @@ class Sessions:
         yield from self._requests.settle()
         silent = self._cache.silent_children(session, self._children.by_url())
         holders = {*self._cache.holders(session), *(view.url for view in silent)}
-        epoch = self._cache.epoch_of(session)
+        known = self._cache.epoch_of(session)
         yield from self._requests.wait_for_silent(holders, _SILENT_SECONDS)
-        replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session)
+        replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session, epoch=epoch)
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
         for view, _ in replies.missing:
-            self._deletions.add(session, view.url, epoch)
+            self._deletions.add(session, view.url, known if epoch is None else epoch)
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
         asked = {*holders, *self._children.by_url()}
-        self._cache.forget(session, [url for url in asked if url not in refused])
+        former = [url for url in asked if epoch is None or self._cache.epoch_of(session, url) <= epoch]
+        self._cache.forget(session, [url for url in former if url not in refused])
         if refused:
             raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")
         lost = {view.url for view in self._children.views() if view.is_lost}

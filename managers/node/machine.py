@@ -370,9 +370,11 @@ class NodeMachine:
             return
         self._actions.append(RecordCancel(session, record.epoch, record.instance, call, request))
 
-    def _delete(self, call: int, now: float, *, session: str) -> None:
-        """Remove a session; answered once it is removed."""
+    def _delete(self, call: int, now: float, *, session: str, epoch: int | None = None) -> None:
+        """Remove a session, unless it was deployed again after `epoch`; answered once it is removed."""
         record = self._visible(session)
+        if epoch is not None and record.epoch > epoch:
+            raise NotFoundError(f"session {session!r} was deployed again on node {self._name}")
         if record.former is not None:
             raise ConflictError(f"session {session!r} is being resumed", hint="try again when it runs")
         record.removing.append((call, None))

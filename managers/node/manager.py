@@ -420,9 +420,9 @@ class NodeManager(MemberCalls):
             raise ConflictError(f"session {session!r} is over", where=self.name)
         return self.resume(session, request)
 
-    def delete(self, session: str) -> None:
+    def delete(self, session: str, *, epoch: int | None = None) -> None:
         """Stop a session, and remove all of its files."""
-        self._owner.call("delete", session=session)
+        self._owner.call("delete", session=session, epoch=epoch)
 
     def close(self) -> None:
         """Cancel all sessions, and stop. Idempotent."""

@@ -64,6 +64,9 @@ class Node:
             case "session" | "watch" | "cancel":
                 return self.detail(session)
             case "delete":
+                epoch = ask.arguments["epoch"]
+                if epoch is not None and self.detail(session).epoch > epoch:
+                    raise NotFoundError(f"session {session!r} was deployed again")
                 self.detail(session)
                 del self.sessions[session]
                 return None

@@ -83,6 +83,8 @@ class RestartableChild:
             change = self._start if operation == "start" else self._undo
             return change(arguments["session"], arguments["epoch"])
         if operation in ("session", "watch", "cancel", "delete"):
+            if (epoch := arguments.get("epoch")) is not None and self.held(arguments["session"]).epoch > epoch:
+                raise NotFoundError("it was deployed again")
             return self._answer_session(operation, arguments["session"])
         details = tuple(self.detail(name) for name in self.sessions)
         lists = {"status": ManagerStatus.of(self._info(), [self.node()], details), "nodes": (self.node(),)}

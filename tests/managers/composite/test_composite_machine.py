@@ -256,6 +256,25 @@ def test_a_session_that_is_gone_does_not_come_back_with_a_late_answer() -> None:
     assert world.returned[status].value[1] == ()
 
 
+def test_a_late_deletion_spares_a_later_deployment_of_the_name() -> None:
+    """A graph that is submitted under the name before the request reaches the child runs there."""
+    world = MachineWorld("a", "b")
+    for node in world.nodes.values():
+        node.sessions["s"] = (1, 3, "RUNNING")
+    world.answer_all()
+    world.call("delete", session="s")
+    for ask in [ask for ask in world.asked.values() if ask.operation == "delete"]:
+        gone = Unanswered(ask.id, LinkError("nothing listens there"))
+        world.deliver(gone if "b" in ask.url else world.outcome(ask))
+    world.advance(1.0)
+    world.answer_all("status")
+
+    world.nodes["http://b:8000"].sessions["s"] = (2, 4, "RUNNING")
+    world.answer_all()
+
+    assert world.nodes["http://b:8000"].sessions == {"s": (2, 4, "RUNNING")}
+
+
 def test_watching_a_session_that_is_deleted_is_refused() -> None:
     """The last state before the deletion is not returned as if the session went on."""
     world = MachineWorld("a")

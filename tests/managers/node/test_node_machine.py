@@ -487,6 +487,18 @@ def test_old_sessions_are_removed_from_memory() -> None:
     assert node.phase is Phase.FINISHED
 
 
+def test_a_deletion_of_an_earlier_deployment_is_refused() -> None:
+    """A deletion that names a deployment removes no later one under the same name."""
+    node = Node()
+    node.prepare(epoch=2)
+    node.call("start", session="s", epoch=2)
+    node.call("delete", session="s", epoch=1)
+    with pytest.raises(NotFoundError, match="'s' was deployed again"):
+        node.answer()
+    assert node.phase is Phase.RUNNING
+    assert [type(action) for action in node.call("delete", session="s", epoch=2)] == [CancelSession]
+
+
 def test_a_removal_that_takes_long_is_refused_and_done_later() -> None:
     """After ten seconds the call gets an error; the session is removed as soon as its thread has ended."""
     node = Node()
