@@ -36,7 +36,7 @@ __all__ = [
 
 
 class WorkspaceParts:
-    """`dropflow.runners.external_contents.FetchedParts` of a session.
+    """`dropflow.runners.carried_contents.FetchedParts` of a session.
 
     Parameters
     ----------

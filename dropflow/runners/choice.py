@@ -21,11 +21,8 @@ from dropflow.graph.notes import planning_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template
 from dropflow.runners.capacity import Capacity, unusual_needs
-from dropflow.runners.content_relay import ContentRelay
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
-from dropflow.runners.external import ExternalRunner
-from dropflow.runners.external_store import ContentStore
 from dropflow.runners.inline import InlineRunner, MixedRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import RUNNERS, RunnerChoice, parse_runner
@@ -261,7 +258,11 @@ def _unlimited(
 
 def _external(
     graph: PhysicalGraph, spec: ExecutorSpec, workspace: Workspace, choice: RunnerChoice, workers: int | None
-) -> ExternalRunner:
+) -> Runner:
+    from dropflow.runners.carried_contents import ContentRelay  # noqa: PLC0415 - other runners need none of these
+    from dropflow.runners.external import ExternalRunner  # noqa: PLC0415
+    from dropflow.runners.external_store import ContentStore  # noqa: PLC0415
+
     count = workers or len(os.sched_getaffinity(0))
     engine: Engine
     if choice.kind == "dask":

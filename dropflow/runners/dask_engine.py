@@ -14,7 +14,6 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from pydoc import locate
 from typing import Any
 
@@ -23,13 +22,15 @@ from distributed import Client, LocalCluster, Worker, WorkerPlugin, get_worker
 from distributed.comm import get_address_host
 
 from dropflow.engine.api import ExecutorSpec
-from dropflow.errors import DropflowError, LinkError, WorkerDiedError, WorkerStartError
+from dropflow.errors import DropflowError, LinkError, WorkerStartError
 from dropflow.failure import summary_of
+from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (
     AttemptKey,
     Batch,
     BatchAnswer,
     EngineEvents,
+    Piece,
     WorkerView,
     decode_answer,
     decode_answers,
@@ -41,7 +42,6 @@ from dropflow.runners.external import refuse_silent
 from dropflow.runners.external_host import (
     Host,
     HostView,
-    OwnDirectory,
     look,
     probe_file,
     refuse_other_versions,
@@ -76,11 +76,13 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
         ``package.module:function`` that makes an `Executor` from it.
     is_shared : bool
         Whether workers use the session directory, or have directories of their own.
+    store : str
+        By which outputs go then; empty for none.
     """
 
-    def __init__(self, name: str, spec: bytes, factory: str, *, is_shared: bool) -> None:
+    def __init__(self, name: str, spec: bytes, factory: str, *, is_shared: bool, store: str) -> None:
         self.name = name
-        self._spec, self._factory, self._is_shared = spec, factory, is_shared
+        self._spec, self._factory, self._is_shared, self._store = spec, factory, is_shared, store
         self.host: Host | None = None
 
     def setup(self, worker: Worker) -> None:
@@ -90,7 +92,7 @@ class SessionPlugin(WorkerPlugin):  # type: ignore[misc]
             workers=worker.state.nthreads,
             name=worker.address,
             factory=self._factory,
-            own=None if self._is_shared else OwnDirectory(worker.local_directory),
+            own=None if self._is_shared else OwnDirectory(worker.local_directory, self._store),
         )
 
     async def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - the interface of Dask
@@ -112,12 +114,12 @@ async def _leave(name: str, dask_worker: Worker) -> None:
         await dask_worker.plugin_remove(name=name)
 
 
-def _run(name: str, data: bytes) -> bytes:
+def _run(name: str, data: bytes, pieces: Sequence[Piece]) -> bytes:
     worker = get_worker()
     if name not in worker.plugins:  # it has come just now
         batch = decode_batch(data)
         return encode(BatchAnswer(batch.number, worker.address, (), batch.tasks))
-    return _host(worker, name).run(data)
+    return _host(worker, name).run(data, pieces)
 
 
 def _abort(name: str, attempts: Sequence[AttemptKey], grace: float, dask_worker: Worker) -> None:
@@ -136,13 +138,9 @@ def _ping(name: str, dask_worker: Worker) -> None:
     _host(dask_worker, name).ping()
 
 
-async def _serve(name: str, data: bytes, dask_worker: Worker) -> bytes:
-    return await asyncio.to_thread(_host(dask_worker, name).serve, data)
-
-
 async def _look(path: str, token: str, dask_worker: Worker) -> Mapping[str, Any]:
     # Not as a `HostView`, whose fields may be others in another version.
-    view = await asyncio.to_thread(look, path, token, dask_worker.local_directory, str(dask_worker.name))
+    view = await asyncio.to_thread(look, path, token, str(dask_worker.name))
     return msgspec.structs.asdict(view)
 
 
@@ -179,12 +177,14 @@ class DaskEngine:
         self._unusable: set[str] = set()
         self._tasks: set[Any] = set()
 
-    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the scheduler, or start a cluster, and check its workers."""
         self._events, self._directory = events, spec.directory
         self._connect()
         try:
-            workers: Sequence[WorkerView] = self._call(self._prepare(spec, factory), _CONNECT_SECONDS + _WORKER_SECONDS)
+            workers: Sequence[WorkerView] = self._call(
+                self._prepare(spec, factory, store), _CONNECT_SECONDS + _WORKER_SECONDS
+            )
         except TimeoutError as error:
             raise LinkError(
                 f"the workers of the Dask cluster did not answer in {_WORKER_SECONDS:g} s", where=self._address
@@ -216,7 +216,7 @@ class DaskEngine:
                 hint="give the address that 'dask scheduler' prints, as in --runner dask=tcp://host:8786",
             ) from error
 
-    async def _prepare(self, spec: ExecutorSpec, factory: str) -> Sequence[WorkerView]:
+    async def _prepare(self, spec: ExecutorSpec, factory: str, store: str) -> Sequence[WorkerView]:
         """Check the workers, and give each a host."""
         client = self._client
         try:
@@ -227,7 +227,7 @@ class DaskEngine:
         views = await _views_of(client, self._directory, ())
         refuse_other_versions(self.name, views)
         self._is_shared = share_directory(views)
-        self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared)
+        self._session = SessionPlugin(self._plugin, encode(spec), factory, is_shared=self._is_shared, store=store)
         client.subscribe_topic("all", self._on_event)
         self._views = await _begun(client, self._session, views)
         return await self._workers()
@@ -249,7 +249,7 @@ class DaskEngine:
                 address,
                 count,
                 (get_address_host(address), self._views[address].host),
-                0 if self._is_shared else self._views[address].room,
+                not self._is_shared,
                 self._views[address].alias,
             )
             for address, count in slots.items()
@@ -292,33 +292,23 @@ class DaskEngine:
         with contextlib.suppress(Exception):  # it left again, or so did the scheduler: `ping` notices that
             self._report().workers(await self._workers())
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
+    def put(self, data: bytes) -> object:
+        """Return a future for bytes that are in the memory of a worker."""
+        return self._client.scatter(data, hash=False)
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
         """Make a batch a task of Dask."""
         key = f"{name}-{self._plugin[9:]}-{batch.number}"
-        self._post(lambda: self._follow(batch, key, workers, only=only))
+        self._post(lambda: self._follow(batch, key, workers, pieces))
 
-    def call(self, worker: str, data: bytes) -> "Future[bytes]":
-        """Call the host of a worker, in the thread of the client's loop."""
-        return asyncio.run_coroutine_threadsafe(self._served(worker, data), self._client.loop.asyncio_loop)
-
-    async def _served(self, worker: str, data: bytes) -> bytes:
-        found = await self._client.run(_serve, self._plugin, data, workers=[worker], on_error="return")
-        answer = found.get(worker)
-        if isinstance(answer, bytes):
-            return answer
-        raise answer if isinstance(answer, Exception) else WorkerDiedError(f"the Dask worker {worker} has left")
-
-    async def _follow(self, batch: Batch, key: str, workers: Sequence[str], *, only: bool) -> None:
+    async def _follow(self, batch: Batch, key: str, workers: Sequence[str], pieces: Sequence[object]) -> None:
         """Submit a batch, and report its answer."""
         number = batch.number
         chosen = [one for one in workers if one in self._views]
-        if only and not chosen:
-            self._report().lost(number, f"the Dask worker {', '.join(workers)} has left the cluster")
-            return
         if not self._views:
             self._report().answered(BatchAnswer(number, "", (), batch.tasks), True)
             return
-        is_hint = bool(chosen) and not self._unusable and not only
+        is_hint = bool(chosen) and not self._unusable
         if not chosen and self._unusable:
             chosen = list(self._views)
         client = self._client
@@ -327,6 +317,7 @@ class DaskEngine:
                 _run,
                 self._plugin,
                 encode(batch),
+                list(pieces),
                 key=key,
                 pure=False,
                 workers=chosen or None,

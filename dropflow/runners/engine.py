@@ -1,21 +1,22 @@
 """What another engine does for a session: it runs batches of attempts in its workers."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Protocol
 
 import msgspec
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
-from dropflow.runners.listed_content import ContentEntry
 
 __all__ = [
     "AttemptKey",
     "AttemptLog",
     "Batch",
     "BatchAnswer",
+    "Blob",
+    "CarriedContent",
     "Engine",
     "EngineEvents",
+    "Piece",
     "WorkerView",
     "decode_answer",
     "decode_answers",
@@ -29,51 +30,70 @@ AttemptKey = tuple[int, int]
 """Drop and attempt."""
 
 
+class Blob(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a content that is in a store."""
+
+    url: str
+
+
+Piece = bytes | Blob
+"""A part of a content on its way."""
+
+
+class CarriedContent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A content that travels with a batch: its path in the directory of the worker, and of how many pieces it is."""
+
+    path: str
+    pieces: int
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Attempts that one worker of the engine gets together. `number` is unique in its runner."""
+    """Attempts that one worker of the engine gets together. `number` is unique in its runner.
+
+    For workers with directories of their own, `contents` are the inputs, whose pieces are sent beside this.
+    """
 
     number: int
     tasks: tuple[Task, ...]
+    contents: tuple[CarriedContent, ...] = ()
 
 
 class AttemptLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The log of an attempt on a worker with a directory of its own: its path there, and its bytes."""
+    """The log of an attempt on a worker with a directory of its own."""
 
     drop: int
     attempt: int
     oid: str
-    path: str
-    size: int
+    text: bytes
 
 
 class BatchAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of a batch so far: results, and the attempts that have not begun and were taken back.
 
     An answer repeats what earlier answers for the same batch had. `worker` names the worker of the engine, and is empty
-    if none has begun the batch. If it has a
-    directory of its own, paths are relative to that one, and there are the listings of contents, by their paths, and
-    the logs.
+    if none has begun the batch. If it has a directory of its own, paths are relative to that one, only the last answer
+    has results, and there are the contents, by their paths, and the logs.
     """
 
     number: int
     worker: str
     results: tuple[AttemptResult, ...] = ()
     returned: tuple[Task, ...] = ()
-    listings: tuple[tuple[str, tuple[ContentEntry, ...]], ...] = ()
+    contents: tuple[tuple[str, tuple[Piece, ...]], ...] = ()
     logs: tuple[AttemptLog, ...] = ()
 
 
 class WorkerView(msgspec.Struct, frozen=True):
     """A worker of the engine: its name there, how many attempts it runs at a time, and the names of its host.
 
-    If it has a directory of its own, because it cannot use that of the session, `room` is how many bytes it may keep.
-    `alias` is the name that the operator gave it, such as that of ``dask worker --name``.
+    If it cannot use the session directory, it `is_detached`, and has a directory of its own. `alias` is the name that
+    the operator gave it, such as that of ``dask worker --name``.
     """
 
     name: str
     slots: int
     hosts: tuple[str, ...] = ()
-    room: int = 0
+    is_detached: bool = False
     alias: str = ""
 
 
@@ -91,12 +111,12 @@ class EngineEvents(msgspec.Struct, frozen=True):
 
 
 class Engine(Protocol):
-    """Runs batches. All methods but `start` and `close` return immediately; they are called by one thread."""
+    """Runs batches. All methods but `start`, `put` and `close` return immediately; they are called by one thread."""
 
     name: str
     """For messages, such as ``Dask``."""
 
-    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the engine, or start it, and return its workers.
 
         If one of them cannot use the session directory, all of them get directories of their own.
@@ -109,6 +129,8 @@ class Engine(Protocol):
             ``package.module:function`` that makes an `Executor` from the spec.
         events : EngineEvents
             Where it reports to.
+        store : str
+            URL of a directory in a store, by which the outputs of such workers go; empty for the answers.
 
         Raises
         ------
@@ -118,18 +140,15 @@ class Engine(Protocol):
         """
         ...
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
-        """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
-
-        With `only`, no other one runs it: it is lost if they have left. `name` is what people see on the pages of the
-        engine.
-        """
+    def put(self, data: bytes) -> object:
+        """Return an object of the engine for some bytes, which are there as long as the object is. From any thread."""
         ...
 
-    def call(self, worker: str, data: bytes) -> Future[bytes]:
-        """Have the `dropflow.runners.external_host.Host` of a worker `serve` a message; return its answer, or an error.
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
+        """Have a worker run a batch: one of `workers` if there are any and that is possible, otherwise any.
 
-        It does not wait for batches. From any thread.
+        `name` is what people see on the pages of the engine. `pieces` are those of the contents of the batch: blobs, or
+        objects that `put` has returned; the worker gets their bytes. From any thread.
         """
         ...
 

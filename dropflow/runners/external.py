@@ -305,6 +305,8 @@ class WaitingAttempts:
             PlaceQueue(place, spec, deliver, self._expected, self._single) for place in range(max(places, 1))
         ]
         self._turn = 0
+        self.goes_alone = False
+        """Whether each attempt, with those that follow it, is a batch: its contents come with the end of the batch."""
 
     def __bool__(self) -> bool:
         return any(queue.is_waiting for queue in self._queues)
@@ -369,7 +371,7 @@ class WaitingAttempts:
         first = (queue.suspects or queue.pending)[0]
         taken = min(queue.needs_of(first).cpus, slots)
         is_long = taken > 1 or max(self._expected.of(one.template) for one in members(first)) >= LONG_SECONDS
-        if queue.suspects or is_long or queue.needs_own_worker:
+        if queue.suspects or is_long or self.goes_alone or queue.needs_own_worker:
             # No more than there are slots: so they are wherever one is free.
             if long + short + taken > slots:
                 return None
@@ -660,6 +662,7 @@ class ExternalRunner:
     def _on_workers(self, workers: Sequence[WorkerView]) -> None:
         self._workers = tuple(workers)
         self._slots = sum(worker.slots for worker in self._workers)
+        self._waiting.goes_alone = any(worker.is_detached for worker in self._workers)
         self._of_place = workers_of_places(self._places, self._workers) if self._places else {}
 
     def _on_broken(self, why: str) -> None:

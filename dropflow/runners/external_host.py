@@ -20,16 +20,13 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task, members
-from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, StorageError, WorkerDiedError
-from dropflow.failure import Failure, summary_of
-from dropflow.ids import drop_file_name
-from dropflow.runners.engine import AttemptKey, AttemptLog, Batch, BatchAnswer, decode_batch, encode
-from dropflow.runners.external_contents import FILE_KINDS
+from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, StreamOpened, Task, members
+from dropflow.errors import ConflictError, MissingDependencyError, StorageError, WorkerDiedError
+from dropflow.failure import summary_of
+from dropflow.runners.carried_contents import OwnDirectory
+from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Piece, decode_batch, encode
 from dropflow.runners.inline import aborted
-from dropflow.runners.listed_content import ContentEntry
 from dropflow.runners.pool import WorkerPool
-from dropflow.runners.worker_files import WorkerFiles, room_below
 from dropflow.version import __version__
 
 __all__ = [
@@ -37,128 +34,12 @@ __all__ = [
     "PYTHON",
     "Host",
     "HostView",
-    "OwnDirectory",
     "look",
     "probe_file",
     "refuse_other_versions",
     "share_directory",
     "view_of",
 ]
-
-
-# Batches and answers in a worker that has a directory of its own: which paths they have on the way.
-
-
-class _Exported(msgspec.Struct, frozen=True):
-    """A result as it leaves the worker."""
-
-    result: AttemptResult
-    listings: tuple[tuple[str, tuple[ContentEntry, ...]], ...]
-    log: AttemptLog | None
-
-
-class OwnDirectory:
-    """The directory of a worker of an engine for one session.
-
-    Parameters
-    ----------
-    base : str
-        Where it is made; empty for the directory of temporary files.
-
-    Raises
-    ------
-    StorageError
-        It cannot be made.
-    """
-
-    def __init__(self, base: str = "") -> None:
-        self._files = WorkerFiles(base)
-        self._number = 0
-        # Results are exported once, in any thread of the engine.
-        self._lock = threading.Lock()
-        self._exported: dict[int, dict[AttemptKey, _Exported]] = {}
-        self._oids: dict[AttemptKey, str] = {}
-
-    def spec(self, spec: ExecutorSpec) -> ExecutorSpec:
-        """Return what executors here are built from."""
-        return msgspec.structs.replace(spec, directory=self._files.path, is_detached=True, durable=False)
-
-    def serve(self, data: bytes) -> bytes:
-        """Do what the session asks for; see `WorkerFiles.serve`."""
-        return self._files.serve(data)
-
-    def incoming(self, number: int, tasks: Sequence[Task]) -> list[Task]:
-        """Return attempts of a batch with the paths that their inputs have here."""
-        with self._lock:
-            self._exported[number] = {}
-            self._oids.update(((one.drop, one.attempt), one.oid) for task in tasks for one in members(task))
-        return [self._moved(task) for task in tasks]
-
-    def outgoing(self, answer: BatchAnswer) -> BatchAnswer:
-        """Return an answer with relative paths, listings and logs."""
-        with self._lock:
-            known = self._exported.setdefault(answer.number, {})
-            for result in answer.results:
-                key = result.drop, result.attempt
-                if key not in known:
-                    known[key] = self._export(result)
-            found = [known[result.drop, result.attempt] for result in answer.results]
-        return msgspec.structs.replace(
-            answer,
-            results=tuple(one.result for one in found),
-            listings=tuple(listing for one in found for listing in one.listings),
-            logs=tuple(one.log for one in found if one.log is not None),
-        )
-
-    def end(self, number: int) -> None:
-        """Forget a batch that has ended."""
-        with self._lock:
-            for key in self._exported.pop(number, {}):
-                self._oids.pop(key, None)
-
-    def close(self) -> None:
-        """Remove the directory. Idempotent."""
-        self._files.close()
-
-    def _moved(self, task: Task) -> Task:
-        inputs = tuple(
-            msgspec.structs.replace(each, handle=self._absolute(each.handle))
-            if each.handle is not None and each.handle.kind in FILE_KINDS
-            else each
-            for each in task.inputs
-        )
-        return msgspec.structs.replace(task, inputs=inputs)
-
-    def _absolute(self, handle: Handle) -> Handle:
-        return msgspec.structs.replace(handle, location=self._files.absolute(handle.location))
-
-    def _export(self, result: AttemptResult) -> _Exported:
-        listings = []
-        handles = dict(result.handles)
-        try:
-            for drop, handle in result.handles.items():
-                if handle.kind in FILE_KINDS:
-                    entries = self._files.listing(handle.location)
-                    location, final = self._files.relative(handle.location), self._files.relative(handle.final)
-                    handles[drop] = msgspec.structs.replace(handle, location=location, final=final)
-                    listings.append((location, entries))
-        except DropflowError as error:
-            result = msgspec.structs.replace(result, failure=Failure.of(error), skipped=())
-            handles, listings = {}, []
-        return _Exported(msgspec.structs.replace(result, handles=handles), tuple(listings), self._log(result))
-
-    def _log(self, result: AttemptResult) -> AttemptLog | None:
-        """Return the log of an attempt, which is moved away: that of another attempt of the drop is a new one."""
-        oid = self._oids.get((result.drop, result.attempt))
-        if oid is None:
-            return None
-        self._number += 1
-        path = f"tmp/log-{self._number}"
-        with contextlib.suppress(OSError):  # it has none
-            os.rename(f"{self._files.path}/logs/{drop_file_name(oid)}.log", self._files.absolute(path))  # noqa: PTH104
-            (entry,) = self._files.listing(path)
-            return AttemptLog(result.drop, result.attempt, oid, path, entry.size)
-        return None
 
 
 LEASE_SECONDS = 60.0
@@ -178,8 +59,6 @@ class HostView(msgspec.Struct, frozen=True):
         Name of its host.
     problem : str
         Why it cannot use the session directory; empty if it can.
-    room : int
-        How many bytes it may keep in a directory of its own.
     alias : str
         The name that its operator gave it.
     python : str
@@ -189,12 +68,11 @@ class HostView(msgspec.Struct, frozen=True):
     version: str
     host: str
     problem: str
-    room: int = 0
     alias: str = ""
     python: str = PYTHON
 
 
-def look(probe: str, token: str, base: str = "", alias: str = "") -> HostView:
+def look(probe: str, token: str, alias: str = "") -> HostView:
     """Return whether a worker can use the session directory: it reads the file `probe`, and writes one beside it.
 
     Parameters
@@ -203,8 +81,6 @@ def look(probe: str, token: str, base: str = "", alias: str = "") -> HostView:
         Path of a file that the session has written into its private directory.
     token : str
         What is in it.
-    base : str
-        Where the worker may have a directory of its own; empty for the directory of temporary files.
     alias : str
         The name that the operator of the engine gave the worker.
     """
@@ -218,7 +94,7 @@ def look(probe: str, token: str, base: str = "", alias: str = "") -> HostView:
             own.unlink()
     except OSError as error:
         problem = f"{error.filename or probe}: {error.strerror or error}"
-    return HostView(__version__, socket.gethostname(), problem, room_below(base), alias)
+    return HostView(__version__, socket.gethostname(), problem, alias)
 
 
 class _Work:
@@ -283,8 +159,8 @@ class Host:
         self._clock = clock or SystemClock()
         self._pinged = self._clock.monotonic()
 
-    def run(self, data: bytes) -> bytes:
-        """Run a batch, and return its answer, when all its attempts are over or have been taken back.
+    def run(self, data: bytes, pieces: Sequence[Piece] = ()) -> bytes:
+        """Run a batch, with its contents, and return its answer, when all its attempts are over or were taken back.
 
         Raises
         ------
@@ -292,10 +168,17 @@ class Host:
             The host was closed, or the batch discarded.
         """
         batch = decode_batch(data)
+        if self._own is None:
+            return encode(self._run(batch, batch.tasks))
+        try:
+            tasks, failed = self._own.incoming(batch, pieces)
+            answer = self._run(batch, tasks) if tasks else BatchAnswer(batch.number, self.name, tuple(failed))
+            return encode(self._own.outgoing(answer))
+        finally:
+            self._own.end(batch.number)
+
+    def _run(self, batch: Batch, tasks: Sequence[Task]) -> BatchAnswer:
         work = _Work(batch)
-        tasks: Sequence[Task] = batch.tasks
-        if self._own is not None:
-            tasks = self._own.incoming(batch.number, batch.tasks)
         with self._lock:
             if self._closed.is_set() or batch.number in self._stopped:
                 raise self._lost()
@@ -317,23 +200,7 @@ class Host:
             self._batches.pop(batch.number, None)
             if work.open:
                 raise self._lost()
-            answer = self._answer(work)
-        return encode(self._sent(answer, is_last=True))
-
-    def serve(self, data: bytes) -> bytes:
-        """Write, read and remove contents in the host's own directory, as the session asks.
-
-        Raises
-        ------
-        WorkerDiedError
-            The host was closed, or uses the session directory.
-        """
-        if self._own is None or self._closed.is_set():
-            raise self._lost()
-        self.ping()
-        with self._lock:
-            self._watch_session()
-        return self._own.serve(data)
+            return self._answer(work)
 
     def abort(self, attempts: Iterable[AttemptKey], grace: float) -> None:
         """Stop attempts that are here, or come later."""
@@ -363,7 +230,9 @@ class Host:
                     self._take_back(task)
         with self._lock:
             answers = [self._answer(work) for work in self._batches.values()]
-        return encode([self._sent(answer) for answer in answers])
+        if self._own is not None:  # results come with their contents, at the end
+            answers = [msgspec.structs.replace(answer, results=()) for answer in answers]
+        return encode(answers)
 
     def discard(self, number: int) -> None:
         """Stop what runs of a batch, and do not wait for it."""
@@ -459,15 +328,6 @@ class Host:
 
     def _answer(self, work: _Work) -> BatchAnswer:
         return BatchAnswer(work.number, self.name, tuple(work.results), tuple(work.returned))
-
-    def _sent(self, answer: BatchAnswer, *, is_last: bool = False) -> BatchAnswer:
-        """Return an answer as it leaves the worker."""
-        if self._own is None:
-            return answer
-        found = self._own.outgoing(answer)
-        if is_last:
-            self._own.end(answer.number)
-        return found
 
     def _remember(self, stopped: AttemptKey | int) -> None:
         self._stopped[stopped] = None

@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -24,11 +23,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from dropflow.engine.api import ExecutorSpec
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.failure import summary_of
+from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (
     AttemptKey,
     Batch,
     BatchAnswer,
     EngineEvents,
+    Piece,
     WorkerView,
     decode_answer,
     decode_answers,
@@ -40,7 +41,6 @@ from dropflow.runners.external_host import (
     PYTHON,
     Host,
     HostView,
-    OwnDirectory,
     look,
     probe_file,
     refuse_other_versions,
@@ -88,14 +88,14 @@ class HostActor:
         # Not as a `HostView`, whose fields may be others in another version.
         return msgspec.structs.asdict(look(path, token, alias=ray.get_runtime_context().get_node_id()))
 
-    def begin(self, is_shared: bool) -> None:  # noqa: FBT001 - Ray passes it on
+    def begin(self, is_shared: bool, store: str) -> None:  # noqa: FBT001 - Ray passes it on
         """Make the host, which uses the session directory, or has one of its own. Comes before all that follow."""
-        own = None if is_shared else OwnDirectory()
+        own = None if is_shared else OwnDirectory(store=store)
         self._host = Host(decode_spec(self._spec), workers=1, name=self._name, factory=self._factory, own=own)
 
-    def run(self, data: bytes) -> bytes:
-        """Run a batch."""
-        return self._begun().run(data)
+    def run(self, data: bytes, *pieces: Piece) -> bytes:
+        """Run a batch. Ray gives the bytes of references that are arguments."""
+        return self._begun().run(data, pieces)
 
     def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
         """Stop attempts."""
@@ -108,10 +108,6 @@ class HostActor:
     def ping(self) -> None:
         """Note that the session is alive."""
         self._begun().ping()
-
-    def serve(self, data: bytes) -> bytes:
-        """Write, read and remove contents."""
-        return self._begun().serve(data)
 
     def close(self) -> None:
         """Stop everything."""
@@ -136,7 +132,6 @@ class _Actor:
         """The batch that it ran when it ended."""
         self.hosts: tuple[str, ...] = ()
         """Names of its host, once it has answered."""
-        self.room = 0
         self.has_run = False
         self.alias = ""
         """The name of its node, if it has one."""
@@ -167,12 +162,12 @@ class RayEngine:
         self._actor_of: dict[int, _Actor] = {}
         self._replaced = 0
         self._spec, self._factory, self._directory = b"", "", ""
-        self._is_shared = True
+        self._is_shared, self._store = True, ""
 
-    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the cluster, or start one, and start the actors."""
         self._events, self._directory = events, spec.directory
-        self._spec, self._factory = encode(spec), factory
+        self._spec, self._factory, self._store = encode(spec), factory, store
         self._connect()
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         if not nodes:
@@ -258,7 +253,9 @@ class RayEngine:
         refuse_other_versions(self.name, views)
         self._is_shared = share_directory(views)
         try:
-            ray.get([looks[ref].handle.begin.remote(self._is_shared) for ref in ready], timeout=_START_SECONDS)
+            ray.get(
+                [looks[ref].handle.begin.remote(self._is_shared, self._store) for ref in ready], timeout=_START_SECONDS
+            )
         except ray.exceptions.RayError as error:
             raise WorkerStartError(f"a Ray actor cannot make its directory: {summary_of(error)}") from error
         nodes = _nodes()
@@ -288,7 +285,7 @@ class RayEngine:
                     _LOG.warning("an actor of Ray that has started late is not used: %s", why)
                 self._remove(actor, f"it cannot be used: {why}", replace=has_ended)
                 return
-            begun = actor.handle.begin.remote(self._is_shared).future()
+            begun = actor.handle.begin.remote(self._is_shared, self._store).future()
             begun.add_done_callback(lambda done: self._begun(actor, view, done))
 
         actor.handle.look.remote(path, token).future().add_done_callback(looked)
@@ -306,7 +303,6 @@ class RayEngine:
         actor.node = nodes.get(view.alias, actor.node)
         address, name = str(actor.node["NodeManagerAddress"]), str(actor.node.get("NodeName", ""))
         actor.alias = "" if name == address else name  # Ray gives the address if there is no name
-        actor.room = 0 if self._is_shared else view.room
         actor.hosts = (address, host)
         if host == socket.gethostname():
             actor.hosts += ("localhost", "127.0.0.1")
@@ -314,50 +310,34 @@ class RayEngine:
     def _views(self) -> list[WorkerView]:
         with self._lock:
             return [
-                WorkerView(one.name, 1, one.hosts, one.room, one.alias) for one in self._actors.values() if one.hosts
+                WorkerView(one.name, 1, one.hosts, not self._is_shared, one.alias)
+                for one in self._actors.values()
+                if one.hosts
             ]
+
+    def put(self, data: bytes) -> object:
+        """Return a reference to bytes in the object store."""
+        return ray.put(data)
 
     def submit(
         self,
         batch: Batch,
         name: str,  # noqa: ARG002 - Ray shows actors
         workers: Sequence[str],
-        *,
-        only: bool = False,
+        pieces: Sequence[object] = (),
     ) -> None:
         """Call an actor: the one with the fewest batches, among them one of `workers`."""
         with self._lock:
-            usable = [one for one in self._actors.values() if one.hosts and (not only or one.name in workers)]
+            usable = [one for one in self._actors.values() if one.hosts]
             if not usable:
-                missing = f"the Ray actor {', '.join(workers)} has ended" if only else "there is no Ray actor now"
-                self._report().lost(batch.number, missing)
+                self._report().lost(batch.number, "there is no Ray actor now")
                 return
             wanted = [one for one in usable if one.name in workers]
             actor = min(usable, key=lambda one: (len(one.batches), one not in wanted))
             actor.batches[batch.number] = batch
             self._actor_of[batch.number] = actor
-        future = actor.handle.run.remote(encode(batch)).future()
+        future = actor.handle.run.remote(encode(batch), *pieces).future()
         future.add_done_callback(lambda done: self._ended(actor, batch.number, done))
-
-    def call(self, worker: str, data: bytes) -> "Future[bytes]":
-        """Call an actor."""
-        answer: Future[bytes] = Future()
-        with self._lock:
-            actor = self._actors.get(worker)
-        if actor is None:
-            answer.set_exception(WorkerDiedError(f"the Ray actor {worker} has ended"))
-            return answer
-
-        def pass_on(done: Any) -> None:
-            if answer.set_running_or_notify_cancel():
-                error = done.exception()
-                if error is None:
-                    answer.set_result(done.result())
-                else:
-                    answer.set_exception(error)
-
-        actor.handle.serve.remote(data).future().add_done_callback(pass_on)
-        return answer
 
     def _ended(self, actor: _Actor, number: int, done: Any) -> None:
         """Report how a call of an actor has ended. Called by threads of Ray."""

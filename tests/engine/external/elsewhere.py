@@ -1,15 +1,11 @@
 """An engine in this process whose workers have directories of their own, as on hosts without a common file system.
 
-It is strict: what it gets and gives is encoded, no message may be larger than a piece allows, and no path of the
-session's directory may reach a worker.
+It is strict: what it gets and gives is encoded, and no path of the session's directory may reach a worker.
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-
-import msgspec
 
 from dropflow.apps.execute import LocalExecutor
 from dropflow.clock import SystemClock
@@ -17,21 +13,29 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
 from dropflow.engine.session import Session
+from dropflow.errors import StorageError, WorkerStartError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.runners.content_relay import ContentRelay
-from dropflow.runners.engine import AttemptKey, Batch, EngineEvents, WorkerView, decode_answer, decode_answers, encode
+from dropflow.runners.carried_contents import ContentRelay, OwnDirectory
+from dropflow.runners.engine import (
+    AttemptKey,
+    Batch,
+    Blob,
+    EngineEvents,
+    Piece,
+    WorkerView,
+    decode_answer,
+    decode_answers,
+    encode,
+)
 from dropflow.runners.external import ExternalRunner
-from dropflow.runners.external_host import Host, OwnDirectory
+from dropflow.runners.external_host import Host
 from dropflow.runners.external_store import ContentStore
 from dropflow.runners.inline import MixedRunner
 from dropflow.runners.threads import ThreadRunner
-from dropflow.runners.worker_files import PIECE_BYTES, Put, Request
 from dropflow.sessions.factory import make_session
 
 __all__ = ["Elsewhere", "run_elsewhere", "session_elsewhere"]
-
-_decode_requests = msgspec.msgpack.Decoder(tuple[Request, ...]).decode
 
 
 class Elsewhere:
@@ -43,77 +47,76 @@ class Elsewhere:
         Where workers have their directories.
     workers : int
         How many.
-    room : int
-        Bytes that each may keep.
     """
 
     name = "Elsewhere"
 
-    def __init__(self, base: Path, workers: int = 2, room: int = 1 << 30) -> None:
-        self.base, self.room = base, room
+    def __init__(self, base: Path, workers: int = 2) -> None:
+        self.base = base
         self.count = workers
         self.hosts: dict[str, Host] = {}
-        self.own: dict[str, OwnDirectory] = {}
+        self.busy: dict[str, set[int]] = {}
         self.batches: list[tuple[str, Batch]] = []
-        self.requests: list[tuple[str, Request]] = []
-        self.before_call: Callable[[str, Sequence[Request]], None] = lambda _worker, _requests: None
+        self.put_pieces: list[bytes] = []
+        self.received: list[Piece] = []
+        """Pieces of outputs."""
+        self.on_put: Callable[[], None] = lambda: None
+        self.on_run: Callable[[str], None] = lambda _worker: None
         self.events: EngineEvents | None = None
         self.is_closed = False
 
-    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Make the hosts."""
         self.events, self.forbidden = events, spec.directory
         for number in range(self.count):
             name = f"w{number}"
-            own = self.own[name] = OwnDirectory(str(self.base / name))
+            try:
+                own = OwnDirectory(str(self.base / name), store)
+            except StorageError as error:
+                raise WorkerStartError(f"worker {name} cannot begin: {error.where}: {error.text}") from error
+            self.busy[name] = set()
             self.hosts[name] = Host(spec, workers=1, name=name, factory=factory, own=own, open_runner=_threads)
         return self.views()
 
     def views(self) -> list[WorkerView]:
         """The workers that there are."""
-        return [WorkerView(name, 1, (name,), self.room) for name in self.hosts]
+        return [WorkerView(name, 1, (name,), is_detached=True) for name in self.hosts]
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
-        """Run a batch in a thread."""
+    def put(self, data: bytes) -> object:
+        """Keep bytes."""
+        self.on_put()
+        self.put_pieces.append(data)
+        return len(self.put_pieces) - 1
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
+        """Run a batch in a thread, on the worker with the fewest batches."""
         assert name
-        assert only
-        (worker,) = workers
+        assert self.events is not None
+        found = [self.put_pieces[one] if isinstance(one, int) else one for one in pieces]
+        assert all(isinstance(one, (bytes, Blob)) for one in found)
         data = encode(batch)
         assert self.forbidden.encode() not in data
+        if not self.hosts:
+            self.events.lost(batch.number, "no worker is left")
+            return
+        worker = min(self.hosts, key=lambda one: (len(self.busy[one]), one not in workers))
+        self.busy[worker].add(batch.number)
         self.batches.append((worker, batch))
-        threading.Thread(target=self._run, args=[worker, batch.number, data], daemon=True).start()
+        threading.Thread(target=self._run, args=[worker, batch.number, data, found], daemon=True).start()
 
-    def _run(self, worker: str, number: int, data: bytes) -> None:
+    def _run(self, worker: str, number: int, data: bytes, pieces: Sequence[Piece]) -> None:
         assert self.events is not None
         try:
-            answer = decode_answer(self.hosts[worker].run(data))
+            host = self.hosts[worker]
+            self.on_run(worker)
+            answer = decode_answer(host.run(data, pieces))
         except Exception as error:  # noqa: BLE001 - as an engine does
+            self.busy[worker].discard(number)
             self.events.lost(number, f"{worker}: {error}")
         else:
+            self.received += [piece for _, many in answer.contents for piece in many]
+            self.busy[worker].discard(number)
             self.events.answered(answer, True)
-
-    def call(self, worker: str, data: bytes) -> "Future[bytes]":
-        """Serve a message in a thread."""
-        requests = _decode_requests(data)
-        assert sum(len(one.data) for one in requests if isinstance(one, Put)) <= PIECE_BYTES
-        self.requests += [(worker, one) for one in requests]
-
-        answer: Future[bytes] = Future()
-
-        def serve() -> None:
-            try:
-                self.before_call(worker, requests)
-                found: bytes | Exception = self.hosts[worker].serve(data)
-            except Exception as error:  # noqa: BLE001 - as an engine does
-                found = error
-            if answer.set_running_or_notify_cancel():
-                if isinstance(found, bytes):
-                    answer.set_result(found)
-                else:
-                    answer.set_exception(found)
-
-        threading.Thread(target=serve, daemon=True).start()
-        return answer
 
     def abort(self, attempts: Sequence[AttemptKey], grace: float) -> None:
         """Abort on all workers."""
@@ -149,14 +152,6 @@ class Elsewhere:
         for host in self.hosts.values():
             host.close()
         self.is_closed = True
-
-    def sent(self) -> dict[str, int]:
-        """How many bytes were sent to each worker."""
-        found: dict[str, int] = {}
-        for worker, one in self.requests:
-            if isinstance(one, Put):
-                found[worker] = found.get(worker, 0) + len(one.data)
-        return found
 
 
 def _threads(spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:

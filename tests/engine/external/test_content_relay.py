@@ -13,7 +13,7 @@ from dropflow.engine.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.runners.worker_files import PIECE_BYTES, Get, Put, Remove
+from dropflow.runners.carried_contents import PIECE_BYTES
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
@@ -104,10 +104,11 @@ def test_examples_give_the_same(name: str, tmp_path: Path) -> None:
     assert nothing_is_left(tmp_path / "workers")
 
 
-def test_large_contents_go_in_pieces_once_to_each_worker(tmp_path: Path) -> None:
-    """A file is sent to a worker once, for all that read it there; what was made there is not sent."""
+def test_large_contents_go_in_pieces_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file becomes objects of the engine once, for all that read it."""
+    monkeypatch.setattr("dropflow.runners.carried_contents.PIECE_BYTES", 100_000)
     big = tmp_path / "big.dat"
-    size = 2 * PIECE_BYTES + 4321
+    size = 204_321
     big.write_bytes(os.urandom(size))
     big.chmod(0o644)
     drawing = Drawing()
@@ -125,10 +126,9 @@ def test_large_contents_go_in_pieces_once_to_each_worker(tmp_path: Path) -> None
     assert session.result().status is SessionState.FINISHED, session.result().failures
     assert outcome_of(session) == here(graph, tmp_path / "here")
     assert (tmp_path / "run" / "files" / "sub" / "copy0.dat").read_bytes() == 2 * big.read_bytes()
-    # What a worker has made is sent to the other one at most.
-    assert set(engine.sent().values()) <= {size + many * 2 * size for many in range(5)}
-    assert sum(engine.sent().values()) <= 2 * size + 4 * 2 * size
-    assert max(one.length for _, one in engine.requests if isinstance(one, Get)) <= PIECE_BYTES
+    sent = sum(map(len, engine.put_pieces))
+    assert size + 4 * 2 * size <= sent <= (size + 4 * 2 * size) + 5 * 20_000
+    assert max(len(one) for one in (*engine.put_pieces, *engine.received) if isinstance(one, bytes)) == 100_000
     logs = [path.read_text() for path in (tmp_path / "run" / "logs").glob("*Sum*.log")]
     assert len(logs) == 4
     assert all("summed" in text for text in logs)
@@ -153,8 +153,27 @@ def test_directories_go_with_their_files_links_and_permissions(tmp_path: Path) -
     assert (made / "a" / "b" / "x").stat().st_mode & 0o777 == 0o750
 
 
-def test_a_worker_removes_what_is_not_used_when_it_has_no_room(tmp_path: Path) -> None:
-    """With room for little, contents that no batch uses are removed."""
+def test_outputs_that_are_too_large_for_the_engine_have_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error tells the limit, and what to give instead; the attempt is not repeated."""
+    monkeypatch.setattr("dropflow.runners.carried_contents._MOST_BYTES", 1 << 20)
+    drawing = Drawing()
+    drawing.bash("Make", "head -c 3000000 /dev/zero > %o[0]")
+    drawing.file("made", "made.dat")
+    drawing.connect("Make", "made")
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    session = run_elsewhere(drawing.build(), tmp_path / "run", engine)
+
+    (failure,) = session.result().failures
+    assert "more than 1 MiB, which do not go by the engine" in failure.text
+    assert "contents=URL" in failure.hint
+    assert len(engine.batches) == 1
+
+
+def test_what_was_not_used_for_long_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are kept up to a number of bytes, beside those that a batch uses."""
+    monkeypatch.setattr("dropflow.runners.carried_contents._KEPT_BYTES", 15_000)
     drawing = Drawing()
     for number in range(6):
         path = tmp_path / f"in{number}"
@@ -163,12 +182,10 @@ def test_a_worker_removes_what_is_not_used_when_it_has_no_room(tmp_path: Path) -
         drawing.bash(f"Sum{number}", "cksum < %i[0]")
         drawing.memory(f"sum{number}")
         drawing.connect(f"in{number}", f"Sum{number}", f"sum{number}")
-    engine = Elsewhere(tmp_path / "workers", workers=1, room=25_000)
+    engine = Elsewhere(tmp_path / "workers", workers=1)
     session = run_elsewhere(drawing.build(), tmp_path / "run", engine)
 
     assert session.result().status is SessionState.FINISHED
-    removed = [path for _, one in engine.requests if isinstance(one, Remove) for path in one.paths]
-    assert [path for path in removed if path.startswith("contents/")]
 
 
 def test_attempts_run_where_the_plan_places_them(tmp_path: Path) -> None:
@@ -189,7 +206,6 @@ def test_attempts_run_where_the_plan_places_them(tmp_path: Path) -> None:
     assert session.result().status is SessionState.FINISHED
     ran = [(worker, lanes[task.template]) for worker, batch in engine.batches for task in batch.tasks]
     assert sorted(ran) == [("w0", 0)] * 4 + [("w1", 1)] * 4
-    assert engine.sent() == {}  # what a lane has made was there
 
 
 def test_an_input_that_is_gone_fails_its_attempt_and_no_other(tmp_path: Path) -> None:
@@ -206,9 +222,9 @@ def test_an_input_that_is_gone_fails_its_attempt_and_no_other(tmp_path: Path) ->
     session, repository = session_elsewhere(drawing.build(), tmp_path / "run", engine)
     start = engine.start
 
-    def remove_and_start(*arguments):  # noqa: ANN002, ANN202 - as start
+    def remove_and_start(*arguments, **store):  # noqa: ANN002, ANN003, ANN202 - as start
         (tmp_path / "bad").unlink()
-        return start(*arguments)
+        return start(*arguments, **store)
 
     engine.start = remove_and_start  # type: ignore[method-assign]
     (tmp_path / "bad").chmod(0o000)
@@ -223,9 +239,8 @@ def test_an_input_that_is_gone_fails_its_attempt_and_no_other(tmp_path: Path) ->
     assert session.result().states["COMPLETED"] >= 3
 
 
-@pytest.mark.parametrize("kind", [Put, Get])
-def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(kind: type, tmp_path: Path) -> None:
-    """Its attempts are repeated on another worker, and the results are the same."""
+def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(tmp_path: Path) -> None:
+    """Its attempts are repeated on another worker, with contents that are sent again, and the results are the same."""
     (tmp_path / "in").write_bytes(os.urandom(100_000))
     drawing = Drawing()
     drawing.file("in", str(tmp_path / "in"))
@@ -235,15 +250,16 @@ def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(kind: type,
     engine = Elsewhere(tmp_path / "workers")
     killed: list[str] = []
 
-    def kill(worker, requests):  # noqa: ANN001, ANN202 - as before_call
-        if not killed and any(isinstance(one, kind) for one in requests):
+    def kill(worker: str) -> None:
+        if not killed:
             killed.append(worker)
             engine.lose(worker)
 
-    engine.before_call = kill
+    engine.on_run = kill
     session = run_elsewhere(drawing.build(), tmp_path / "run", engine)
 
     assert killed
+    assert len(engine.put_pieces) == 2
     assert session.result().status is SessionState.FINISHED
     assert session.result().infrastructure_faults == 1
     assert (tmp_path / "run" / "files" / "copy.dat").read_bytes() == (tmp_path / "in").read_bytes()
@@ -251,7 +267,7 @@ def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(kind: type,
 
 def test_a_cancel_does_not_wait_for_contents(tmp_path: Path) -> None:
     """An attempt whose input is on its way is answered immediately."""
-    (tmp_path / "in").write_bytes(bytes(3 * PIECE_BYTES))
+    (tmp_path / "in").write_bytes(bytes(PIECE_BYTES))
     drawing = Drawing()
     drawing.file("in", str(tmp_path / "in"))
     drawing.bash("Copy", "cat %i[0] > %o[0]")
@@ -260,11 +276,11 @@ def test_a_cancel_does_not_wait_for_contents(tmp_path: Path) -> None:
     engine = Elsewhere(tmp_path / "workers")
     is_sending, may_go_on = threading.Event(), threading.Event()
 
-    def stop(_worker, _requests):  # noqa: ANN001, ANN202 - as before_call
+    def stop() -> None:
         is_sending.set()
         may_go_on.wait()
 
-    engine.before_call = stop
+    engine.on_put = stop
     session, repository = session_elsewhere(drawing.build(), tmp_path / "run", engine)
     thread = threading.Thread(target=session.run, daemon=True)
     thread.start()

@@ -4,8 +4,10 @@ import importlib.util
 import os
 import re
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,18 +17,10 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.runners import external_store as blobs_module
-from dropflow.runners.external_store import (
-    BLOB_BYTES,
-    ContentStore,
-    StoredContent,
-    check_store,
-    read_blob,
-    remove_blobs,
-    write_blob,
-)
-from dropflow.runners.listed_content import ListedContent, identity_of, listing_of
+from dropflow.runners.carried_contents import PIECE_BYTES
+from dropflow.runners.engine import Blob
+from dropflow.runners.external_store import ContentStore, check_store, read_blob, remove_blobs, write_blob
 from dropflow.runners.runner_choice import parse_runner
-from dropflow.runners.worker_files import Get, LoadBlob, Put, SaveBlob
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from dropflow.testing.conformance import outcome_of
@@ -71,12 +65,20 @@ def copies(source: Path, many: int) -> PhysicalGraph:
     return builder.build()
 
 
-def test_large_contents_are_stored_once_and_small_ones_go_by_the_engine(tmp_path: Path) -> None:
-    """Results are those of a run in one process, no large piece goes by the engine, and the store is empty after."""
+def test_contents_are_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are those of a run in one process, nothing goes by the engine, and the store is empty after."""
     source = tmp_path / "big.dat"
-    source.write_bytes(os.urandom(BLOB_BYTES + 4321))
+    source.write_bytes(os.urandom(PIECE_BYTES + 4321))
     graph = copies(source, 3)
     engine = Elsewhere(tmp_path / "workers")
+    written: list[int] = []
+    original = blobs_module.write_blob
+
+    def write(url: str, data: bytes) -> None:
+        written.append(len(data))
+        original(url, data)
+
+    monkeypatch.setattr(blobs_module, "write_blob", write)
     session = run_elsewhere(graph, tmp_path / "run", engine, ContentStore("memory://bucket/x/"))
     here: list[Session] = []
     local_run.run(
@@ -86,16 +88,12 @@ def test_large_contents_are_stored_once_and_small_ones_go_by_the_engine(tmp_path
     assert session.result().status is SessionState.FINISHED, session.result().failures
     assert outcome_of(session) == outcome_of(here[0])
     assert (tmp_path / "run" / "files" / "copy0.dat").read_bytes() == 2 * source.read_bytes()
-    assert max((len(one.data) for _, one in engine.requests if isinstance(one, Put)), default=0) < 1000
-    assert max(one.length for _, one in engine.requests if isinstance(one, Get)) < 1000
-    loaded = {
-        one.url.rpartition("/")[0] for _, one in engine.requests if isinstance(one, LoadBlob) and "probe" not in one.url
-    }
-    saved = {
-        one.url.rpartition("/")[0] for _, one in engine.requests if isinstance(one, SaveBlob) and "probe" not in one.url
-    }
-    assert len(saved) == 3, "each copy, once"
-    assert len(loaded - saved) == 1, "the input was stored once, for both workers"
+    assert engine.put_pieces == []
+    assert all(isinstance(one, Blob) for one in engine.received)
+    size = source.stat().st_size
+    # The input, each copy as an output and as an input, and small sums.
+    assert size + 3 * 2 * 2 * size <= sum(written) <= size + 3 * 2 * 2 * size + 20 * 20_000
+    assert max(written) == PIECE_BYTES
     assert blobs() == []
 
 
@@ -109,42 +107,46 @@ def test_a_worker_without_the_store_is_named_before_anything_runs(
     def refuse(url: str) -> bytes:
         raise StorageError("it cannot be read: no credentials", where=url)
 
-    monkeypatch.setattr("dropflow.runners.worker_files.read_blob", refuse)
+    monkeypatch.setattr(blobs_module, "read_blob", refuse)
     engine = Elsewhere(tmp_path / "workers", workers=1)
-    with pytest.raises(WorkerStartError, match=r"worker w0: memory://bucket.*no credentials"):
+    with pytest.raises(WorkerStartError, match=r"worker w0 cannot begin: memory://bucket.*no credentials"):
         run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
 
     assert engine.batches == []
 
 
 @pytest.mark.parametrize(
-    ("broken", "text"),
+    ("fails", "text"),
     [
-        (
-            "worker_files.write_blob",
-            "its outputs could not be fetched: the Elsewhere worker w0: memory://.*: it is full",
-        ),
-        ("external_contents.read_blob", "its outputs could not be fetched: memory://.*: it is full"),
-        ("worker_files.read_blob", "its inputs could not be sent: the Elsewhere worker w0: memory://.*: it is full"),
-        ("external_store.write_blob", "its inputs could not be sent: memory://.*: it is full"),
+        ("session writes", "its inputs could not be sent: memory://.*: it is full"),
+        ("worker reads", "its inputs could not be written on a worker: memory://.*: it is full"),
+        ("worker writes", "its outputs could not be fetched: memory://.*: it is full"),
+        ("session reads", "its outputs could not be fetched: memory://.*: it is full"),
     ],
 )
 def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
-    broken: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fails: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are repeated as often as after a lost worker. Then the error names the store, and not the application."""
     source = tmp_path / "big.dat"
     source.write_bytes(os.urandom(2 << 20))
-    original = getattr(blobs_module, broken.rpartition(".")[2])
-
-    def fail(url: str, *data: bytes) -> bytes | None:
-        if "/probe" in url:
-            found: bytes | None = original(url, *data)
-            return found
-        raise StorageError("it is full", where=url, hint="make room")
-
-    monkeypatch.setattr(f"dropflow.runners.{broken}", fail)
     engine = Elsewhere(tmp_path / "workers", workers=1)
+    originals = {"writes": blobs_module.write_blob, "reads": blobs_module.read_blob}
+
+    def instead(action: str) -> Callable[..., Any]:
+        def call(url: str, *data: bytes) -> Any:
+            # Workers are threads without a name; those of the session have one.
+            where = "session" if threading.current_thread().name.startswith("content-") else "worker"
+            if engine.batches or where == "session":
+                is_probe = not engine.batches and where != "session"
+                if not is_probe and f"{where} {action}" == fails:
+                    raise StorageError("it is full", where=url, hint="make room")
+            return originals[action](url, *data)
+
+        return call
+
+    monkeypatch.setattr(blobs_module, "write_blob", instead("writes"))
+    monkeypatch.setattr("dropflow.runners.carried_contents.read_blob", instead("reads"))
     session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"), retries=1)
     result = session.result()
 
@@ -168,23 +170,6 @@ def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert caught.value.where == "memory://bucket/x"
 
 
-def test_workers_try_the_store_at_the_same_time(tmp_path: Path) -> None:
-    """Each waits until the other has begun."""
-    source = tmp_path / "in.dat"
-    source.write_bytes(b"x")
-    meeting = threading.Barrier(2, timeout=30)
-    engine = Elsewhere(tmp_path / "workers", workers=2)
-
-    def meet(_worker: str, requests: object) -> None:
-        if any(isinstance(one, SaveBlob) for one in requests):  # type: ignore[attr-defined]
-            meeting.wait()
-
-    engine.before_call = meet
-    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
-
-    assert session.result().status is SessionState.FINISHED, session.result().failures
-
-
 def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
     """The attempt is repeated as after a loss of its worker, and the content is stored again."""
     source = tmp_path / "big.dat"
@@ -192,13 +177,13 @@ def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
     engine = Elsewhere(tmp_path / "workers", workers=1)
     removed: list[str] = []
 
-    def remove(_worker: str, requests: object) -> None:
-        for one in requests:  # type: ignore[attr-defined]
-            if isinstance(one, LoadBlob) and "probe" not in one.url and not removed:
-                removed.append(one.url)
-                remove_blobs(one.url)
+    def remove(_worker: str) -> None:
+        if not removed:
+            removed.extend(blobs())
+            for name in removed:
+                remove_blobs(f"memory:/{name}")
 
-    engine.before_call = remove
+    engine.on_run = remove
     session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
 
     assert removed
@@ -206,35 +191,19 @@ def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
     assert session.result().infrastructure_faults == 1
 
 
-def test_what_the_session_has_removed_is_removed_from_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_used_is_removed_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store does not grow with all that a session ever had."""
-    monkeypatch.setattr("dropflow.runners.external_store._SWEEP_BYTES", 100)
-    store = ContentStore("memory://bucket")
-    for number in range(20):
-        path = tmp_path / f"{number}"
-        path.write_bytes(bytes(60))
-        store.stored(identity_of(str(path)), ListedContent(str(path), listing_of(str(path))))
-        path.unlink()
+    monkeypatch.setattr("dropflow.runners.carried_contents._KEPT_BYTES", 100)
+    source = tmp_path / "in.dat"
+    source.write_bytes(b"x")
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    most: list[int] = []
+    engine.on_run = lambda _worker: most.append(len(blobs()))
+    session = run_elsewhere(copies(source, 20), tmp_path / "run", engine, ContentStore("memory://bucket"))
 
-    assert len(blobs()) <= 4
-    store.close()
+    assert session.result().status is SessionState.FINISHED
+    assert max(most) <= 6
     assert blobs() == []
-
-
-def test_a_content_that_was_replaced_is_stored_again(tmp_path: Path) -> None:
-    """A blob is that of one content, and not of a name."""
-    store, path = ContentStore("memory://bucket"), tmp_path / "x"
-    found: list[StoredContent] = []
-    for text in ("first", "second one"):
-        path.unlink(missing_ok=True)
-        path.write_text(text)
-        content = ListedContent(str(path), listing_of(str(path)))
-        found += [store.stored(identity_of(str(path)), content) for _ in range(2)]
-
-    assert [read_blob(f"{one.url}/0") for one in found] == [b"first", b"first", b"second one", b"second one"]
-    assert len({one.url for one in found}) == 2
 
 
 def test_what_no_store_can_be_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Task
 from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
-from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, WorkerView, decode_batch, encode
+from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, Piece, WorkerView, decode_batch, encode
 from dropflow.runners.external import workers_of_places
 from dropflow.runners.external_host import HostView, look
 from dropflow.version import __version__
@@ -32,8 +32,9 @@ class PlayedHost:
         self.name = name
         self.over = threading.Event()
 
-    def run(self, data: bytes) -> bytes:
+    def run(self, data: bytes, pieces: Sequence[Piece]) -> bytes:
         """Run a batch."""
+        del pieces
         batch = decode_batch(data)
         if batch.tasks[0].drop == HELD:
             self.over.wait()
@@ -145,7 +146,8 @@ def test_a_batch_that_waits_on_a_worker_that_is_lost_has_no_fault(cluster: Clust
     right = cluster.views["right"].name
     cluster.run(1, "right", HELD)
     assert until(lambda: bool(cluster.made.workers["right"].state.executing_count))
-    cluster.engine.submit(Batch(2, (Task(0, 1, 0, "d", ()),)), "node", [right], only=True)
+    cluster.engine._unusable.add("tcp://another")  # so that no other worker may have it
+    cluster.engine.submit(Batch(2, (Task(0, 1, 0, "d", ()),)), "node", [right])
     assert until(lambda: len(cluster.made.scheduler.workers[right].processing) == 2)
     cluster.end("right")
     assert until(lambda: bool(cluster.lost) and 2 in cluster.answers)
@@ -157,11 +159,11 @@ def test_a_batch_that_waits_on_a_worker_that_is_lost_has_no_fault(cluster: Clust
 def looking(problems: dict[str, Exception | dict[str, str]]) -> Callable[..., HostView]:
     """What workers find when they look; those with these names raise, or have something else."""
 
-    def found(path: str, token: str, base: str = "", alias: str = "") -> HostView:
+    def found(path: str, token: str, alias: str = "") -> HostView:
         problem = problems.get(alias, {})
         if isinstance(problem, Exception):
             raise problem
-        return msgspec.structs.replace(look(path, token, base, alias), **problem)
+        return msgspec.structs.replace(look(path, token, alias), **problem)
 
     return found
 

@@ -1,7 +1,6 @@
 """The runner of other engines, with an engine that a test plays: no package of an engine is needed."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -33,16 +32,20 @@ class PlayedEngine:
         self.events: EngineEvents | None = None
         self.is_closed = False
 
-    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents) -> Sequence[WorkerView]:
+    def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Start."""
-        del spec, factory
+        del spec, factory, store
         self.events = events
         return self.workers
 
-    def submit(self, batch: Batch, name: str, workers: Sequence[str], *, only: bool = False) -> None:
+    def put(self, data: bytes) -> object:
+        """Refuse: only workers with directories of their own get contents."""
+        raise AssertionError(f"{len(data)} bytes were put")
+
+    def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
         """Note a batch."""
         del name
-        assert not only
+        assert not pieces
         self.hints[batch.number] = tuple(workers)
         self.batches[batch.number] = batch
 
@@ -50,10 +53,6 @@ class PlayedEngine:
         """Note."""
         del grace
         self.calls.append(("abort", tuple(attempts)))
-
-    def call(self, worker: str, data: bytes) -> "Future[bytes]":
-        """Refuse: only workers with directories of their own are called."""
-        raise AssertionError(f"{worker} was called with {len(data)} bytes")
 
     def recall(self, numbers: Sequence[int]) -> None:
         """Note."""

@@ -84,7 +84,7 @@ def test_large_contents_go_through_a_store(blind_cluster: str, tmp_path: Path) -
     drawing = Drawing()
     drawing.file("in", str(tmp_path / "in.dat"))
     for number in range(4):
-        drawing.bash(f"Copy{number}", f"cat %i[0] %i[0] > %o[0]; find {tmp_path}/store -name 0 >&2 || true")
+        drawing.bash(f"Copy{number}", f"cat %i[0] %i[0] > %o[0]; find {tmp_path}/store -type f >&2 || true")
         drawing.file(f"copy{number}", f"copy{number}.dat")
         drawing.connect("in", f"Copy{number}", f"copy{number}")
     graph = drawing.build()
