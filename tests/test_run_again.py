@@ -18,7 +18,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.sessions import local_run
 from dropflow.sessions.again import OutsideInputs, drops_to_repeat, refuse_mixed_results
-from dropflow.sessions.local_run import resume, retry, run_again
+from dropflow.sessions.local_run import resume, retry
 from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, fan, row
@@ -68,7 +68,7 @@ def _again(directory: Path, *drops: str, settings: tuple[str, ...] = ()) -> tupl
     """Run again; return the result and the applications that have run."""
     marks = directory.parent / "marks"
     marks.unlink(missing_ok=True)
-    result = run_again(directory, drops, CHECKED, settings=settings)
+    result = retry(directory, (), CHECKED, start=drops, settings=settings)
     return result, marks.read_text().split() if marks.exists() else []
 
 
@@ -102,7 +102,7 @@ def test_a_drop_and_what_depends_on_it_run_again(ended: Path) -> None:
 def test_a_parameter_is_changed_with_it(ended: Path) -> None:
     """It holds for what runs from then on, also in later processes; other nodes have no such parameter."""
     with pytest.raises(UsageError, match=r"none of the nodes that run again has a parameter 'RIGHT\.word'"):
-        run_again(ended, ["LEFT"], CHECKED, settings=("RIGHT.word=x",))
+        retry(ended, (), CHECKED, start=["LEFT"], settings=("RIGHT.word=x",))
     _again(ended, "LEFT", settings=("word=other",))
 
     assert _text(ended, "files/left.txt") == "two\nother\n"
@@ -132,7 +132,7 @@ def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr("dropflow.engine.journal.Journal.append", _dies)
         with pytest.raises(KeyboardInterrupt, match="the process ends"):
-            run_again(ended, ["LEFT"], CHECKED)
+            retry(ended, (), CHECKED, start=["LEFT"])
 
     assert _text(ended, "results/ended_sum_0.txt") == sums
     assert resume(ended).status is SessionState.FINISHED
@@ -152,13 +152,13 @@ def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Pa
         with pytest.raises(
             ConflictError, match=r"ended_input_0 has changed .* 2 drops that would stay depend on"
         ) as no:
-            run_again(ended, ["LEFT", "RIGHT"], CHECKED)
+            retry(ended, (), CHECKED, start=["LEFT", "RIGHT"])
         assert "--from ended_input_0" in no.value.hint
     shutil.copy2(source, f"{source}.old")
     source.unlink()
     for name in ("LEFT", "input"):
         with pytest.raises(ConflictError, match="needs ended_input_0, which does not exist any more"):
-            run_again(ended, [name], CHECKED)
+            retry(ended, (), CHECKED, start=[name])
     assert (ended / "journal.dfj").read_bytes() == journal
     Path(f"{source}.old").rename(source)
     result, ran = _again(ended, "input")
@@ -179,7 +179,7 @@ def test_an_input_that_the_run_has_written_over_is_refused(tmp_path: Path) -> No
 
     for name in ("ADD", "before"):
         with pytest.raises(ConflictError, match="place_before_0, which was written over by the session itself"):
-            run_again(tmp_path / "run", [name], CHECKED)
+            retry(tmp_path / "run", (), CHECKED, start=[name])
     assert (tmp_path / "table").read_text() == "1\n1\n"
 
 

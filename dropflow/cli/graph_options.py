@@ -15,6 +15,7 @@ from dropflow.cli.option_types import (
     ConnectionOptions,
     algorithms,
     given_on_command_line,
+    is_run_directory,
 )
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError, UsageError
@@ -252,7 +253,7 @@ def is_directory(run: str) -> bool:
         An option was given that the other kind of run has.
     """
     context = click.get_current_context()
-    is_run = Path(run, "graph.dfg").exists() or Path(run, "journal.dfj").exists() or "/" in run or run in (".", "..")
+    is_run = is_run_directory(run)
     here = is_run and not _is_given(context, "url")
     if not is_run and Path(run).is_dir() and _no_manager(context):
         raise NotFoundError(

@@ -40,6 +40,7 @@ __all__ = [
     "grace_option",
     "graph_argument",
     "graphs",
+    "is_run_directory",
     "nodes",
     "options_of",
     "output_options",
@@ -131,6 +132,15 @@ def _runs(context: click.Context, incomplete: str) -> Iterator[str]:
 def _nodes(context: click.Context, incomplete: str) -> Iterator[str]:
     with _client(context) as client:
         yield from (one.name for one in client.nodes() if one.name.startswith(incomplete))
+
+
+def is_run_directory(run: str, *, has_url: bool = False) -> bool:
+    """Return whether RUN is the directory of a run, and not a session: what is written as a path, or is there.
+
+    Names of sessions have no slash. With the address of a manager, a name without one is a session.
+    """
+    is_there = not has_url and any(Path(run, name).exists() for name in ("graph.dfg", "journal.dfj"))
+    return is_there or "/" in run or run in (".", "..")
 
 
 def _drops(context: click.Context, incomplete: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions
+from dropflow.cli.option_types import ConnectionOptions, is_run_directory
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns, few
 from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
@@ -46,9 +46,7 @@ def _report_of(
     DropflowError
         It cannot be read, or the manager cannot be reached.
     """
-    # Names of sessions have no slash. With an address, a name without one is a session.
-    has_url = bool(other_url or manager.url)
-    if "/" in run or run in (".", "..") or (not has_url and Path(run, "graph.dfg").exists()):
+    if is_run_directory(run, has_url=bool(other_url or manager.url)):
         from dropflow.sessions.report import run_report
 
         return run_report(Path(run))

@@ -403,7 +403,7 @@ def retry_command(
 
     from dropflow.cli.progress import session_progress
     from dropflow.graph.codec import load
-    from dropflow.sessions.local_run import RunHooks, retry, run_again
+    from dropflow.sessions.local_run import RunHooks, retry
 
     kept = Path(run, "graph.dfg")
     if kept.exists() and any(
@@ -415,9 +415,6 @@ def retry_command(
         )
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         hooks = RunHooks(on_session=signals.watch, on_statistics=show)
-        if start:
-            result = run_again(Path(run), start, options.options, hooks=hooks, settings=settings)
-        else:
-            result = retry(Path(run), drops, options.options, hooks=hooks, settings=settings)
+        result = retry(Path(run), drops, options.options, hooks=hooks, start=start, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options, runs
+from dropflow.cli.option_types import ConnectionOptions, connection_options, is_run_directory, output_options, runs
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.errors import BadFileError, NotFoundError, UsageError
@@ -49,7 +49,7 @@ def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
     UsageError
         Several sessions are named.
     """
-    here = manager.url is None and all(Path(run, "graph.dfg").exists() or "/" in run for run in runs)
+    here = manager.url is None and all(map(is_run_directory, runs))
     if not here and len(runs) > 1:
         raise UsageError(f"{len(runs)} sessions are named", where=runs[1], hint="name one session, or directories")
     return here

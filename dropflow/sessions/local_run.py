@@ -19,7 +19,6 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
-from dropflow.engine.recovery import has_attempts
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, NotFoundError, StorageError
@@ -31,11 +30,10 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
-from dropflow.sessions.again import AGAIN_REASON, drops_to_repeat
+from dropflow.sessions.again import Again, choose
 from dropflow.sessions.factory import make_session
 from dropflow.sessions.options import RunKeywords, RunOptions
-from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry, refuse_unwanted_settings, with_settings
-from dropflow.sessions.stopped import ContinuationPlan, StoppedRun, refuse_run
+from dropflow.sessions.stopped import StoppedRun, refuse_run
 from dropflow.states import SessionState
 
 __all__ = [
@@ -49,7 +47,6 @@ __all__ = [
     "resume",
     "retry",
     "run",
-    "run_again",
     "summary",
     "write_summary",
 ]
@@ -361,20 +358,13 @@ def resume(
     StorageError
         The session directory cannot be read or written.
     """
-    path = directory.absolute()
-    if not path.is_dir():
-        raise NotFoundError("there is no such directory", where=str(directory))
+    path = _existing(directory)
     with SessionLock(path):
         stopped = StoppedRun.read(path, ignore_damage=ignore_damage)
         stranded = stopped.stranded()
-        if stopped.is_over and not stranded:
+        if stopped.is_over and stranded is None:
             return _ended(stopped, hooks.clock)
-        refuse_unusable(stopped.graph)
-        if stranded:
-            plan = stopped.plan(repeated=stopped.drops_of(stranded), failed=stranded, reason="there were no workers")
-        else:
-            plan = stopped.plan(reason=stopped.reason)
-        return execute(stopped.graph, path, options, hooks, continuation=plan.continuation, notes=plan.notes)
+        return _continue(stopped, stranded or Again(stopped.graph, reason=stopped.reason), options, hooks)
 
 
 def _ended(stopped: StoppedRun, clock: Clock) -> SessionResult:
@@ -398,104 +388,77 @@ def retry(
     options: RunOptions = _DEFAULT,
     *,
     hooks: RunHooks = _NO_HOOKS,
+    start: Sequence[str] = (),
     settings: Sequence[str] = (),
 ) -> SessionResult:
-    """Run the failed drops in `directory` again, and the drops that failed or were cancelled because of them.
+    """Run the failed drops in `directory` again, or from some drops on all that depends on them.
 
-    Completed drops are kept, as `dropflow.sessions.local_run.resume` keeps them; so are drops that were skipped.
+    Everything else is kept. Completed drops whose contents are gone and are needed run again, and what has not run,
+    runs.
 
     Parameters
     ----------
     directory : Path
         Session directory of a run that has ended.
     drops : sequence of str
-        Text ids, or ends of them, of the drops in ERROR whose root causes are tried again; all by default.
-    options : RunOptions
+        Text ids, or ends of them, of the drops in ERROR whose root causes are tried again; all by default. The drops
+        that failed or were cancelled because of them settle again.
+    options, hooks : RunOptions, RunHooks
         How the drops are executed.
+    start : sequence of str
+        In place of failed drops: text ids, ends of them, or names of logical nodes, for all of their drops that have
+        run.
     settings : sequence of str
-        ``name=value``: a parameter of the failed applications, for all of their instances that run from now on. With
-        ``node.name=value`` only of the node with that name.
+        ``name=value``: a parameter of the failed applications, or of the nodes of `start`, for all of their instances
+        that run from now on. With ``node.name=value`` only of the node with that name.
 
     Raises
     ------
-    NotFoundError
-        There is no session in the directory, or no such drop.
+    NotFoundError, AmbiguousError
+        There is no session in the directory, or no such drop, or there are several.
     ConflictError
-        No drop failed, or not those that are named; or another process is at work in the directory.
+        No drop failed, or not those that are named; drops of `start` have not run; an input from outside of the session
+        is missing, or has changed since; a setting would also hold for drops whose contents are only made again; or
+        another process is at work in the directory.
     BadParameterError, UsageError
-        A setting does not fit the failed applications.
+        A setting does not fit the applications.
     BadGraphError, BadFileError, StorageError
         See `dropflow.sessions.local_run.resume`.
     """
-    path = directory.absolute()
-    if not path.is_dir():
-        raise NotFoundError("there is no such directory", where=str(directory))
+    path = _existing(directory)
     with SessionLock(path):
         stopped = StoppedRun.read(path)
-        causes = _causes(stopped, drops)
-        graph = with_settings(stopped.graph, causes, settings)
-        plan = stopped.plan(
-            repeated=stopped.drops_of(causes),
-            failed=[drop for drop in causes if has_attempts(graph)[drop]],
-            reason=RETRY_REASON,
-        )
-        return _execute(stopped, graph, plan, options, hooks)
-
-
-def run_again(
-    directory: Path,
-    drops: Sequence[str],
-    options: RunOptions = _DEFAULT,
-    *,
-    hooks: RunHooks = _NO_HOOKS,
-    settings: Sequence[str] = (),
-) -> SessionResult:
-    """Run drops of an ended run in `directory` again, and all that depends on them; the others stay as they are.
-
-    Completed drops whose contents are gone and are needed run again, too. What has not run, runs.
-
-    Parameters
-    ----------
-    directory : Path
-        Session directory of a run.
-    drops : sequence of str
-        Text ids, ends of them, or names of logical nodes, for all of their drops that have run.
-    options, settings :
-        As for `retry`; settings are parameters of the nodes of `drops`.
-
-    Raises
-    ------
-    ConflictError
-        Drops with one of the names have not run; an input from outside of the session is missing, or has changed since;
-        a setting would also hold for drops whose contents are only made again; or another process is at work in it.
-    NotFoundError, AmbiguousError
-        There is no session in the directory, or no such drop, or there are several.
-    BadParameterError, UsageError, BadGraphError, BadFileError, StorageError
-        See `retry`.
-    """
-    path = directory.absolute()
-    if not path.is_dir():
-        raise NotFoundError("there is no such directory", where=str(directory))
-    with SessionLock(path):
-        stopped = StoppedRun.read(path)
-        if not stopped.has_begun:
+        if start and not stopped.has_begun:
             raise ConflictError(
                 "nothing of this run has run", where=str(directory), hint="'dropflow resume' runs it from its beginning"
             )
-        again = drops_to_repeat(stopped.graph, stopped.states, stopped.causes, drops, where=str(directory))
-        graph = with_settings(stopped.graph, again.starts, settings, what="run again")
-        plan = stopped.plan(again=again, reason=AGAIN_REASON)
-        assert plan.continuation is not None  # noqa: S101 - something has run
-        refuse_unwanted_settings(stopped.graph, graph, plan.continuation.known.reset, where=str(directory))
-        return _execute(stopped, graph, plan, options, hooks)
+        again = choose(
+            stopped.graph,
+            stopped.states,
+            stopped.causes,
+            drops=drops,
+            start=start,
+            settings=settings,
+            what="run",
+            where=str(path),
+            hint="'dropflow resume' continues a run that was killed or cancelled",
+        )
+        return _continue(stopped, again, options, hooks)
 
 
-def _execute(
-    stopped: StoppedRun, graph: PhysicalGraph, plan: ContinuationPlan, options: RunOptions, hooks: RunHooks
-) -> SessionResult:
+def _existing(directory: Path) -> Path:
+    """Return the absolute path of a directory."""
+    if not directory.is_dir():
+        raise NotFoundError("there is no such directory", where=str(directory))
+    return directory.absolute()
+
+
+def _continue(stopped: StoppedRun, again: Again, options: RunOptions, hooks: RunHooks) -> SessionResult:
     """Continue a session, whose directory is locked, with a graph that may have other parameters."""
+    graph = again.graph
     refuse_unusable(graph)
-    saved = stopped.directory / "graph.dfg"
+    plan = stopped.plan(again)
+    saved = stopped.directory / _GRAPH
     replaced = saved.with_name("graph.dfg.new")
     if graph is not stopped.graph:
         # The journal names the digest of its graph. Until it is replaced, too, the old graph stays.
@@ -504,16 +467,3 @@ def _execute(
     if graph is not stopped.graph:
         replaced.replace(saved)
     return result
-
-
-def _causes(stopped: StoppedRun, drops: Sequence[str]) -> list[int]:
-    """Return the root causes that are tried again, ascending."""
-    return causes_to_retry(
-        stopped.graph,
-        stopped.states,
-        stopped.causes,
-        drops,
-        what="run",
-        where=str(stopped.directory),
-        hint="'dropflow resume' continues a run that was killed or cancelled",
-    )

@@ -30,7 +30,7 @@ from dropflow.graph.codec import digest, load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
-from dropflow.sessions.again import OutsideInputs, RepeatedDrops, refuse_mixed_results
+from dropflow.sessions.again import Again, OutsideInputs
 from dropflow.states import DropState, SessionState
 
 __all__ = [
@@ -224,64 +224,47 @@ class StoppedRun(StoppedSession):
             ),
         )
 
-    def stranded(self) -> list[int]:
-        """Return the root causes that had no workers to run on: those of an engine that ended during the session."""
-        failures = self.replayed.failures
-        causes = {*self.causes.values()}
-        return sorted(one for one in causes if one in failures and failures[one].code == WorkerStartError.code)
+    def stranded(self) -> Again | None:
+        """Return the drops that had no workers to run on because an engine ended, and those that failed with them."""
+        failures, causes = self.replayed.failures, self.causes
+        found = {one for one in causes.values() if one in failures and failures[one].code == WorkerStartError.code}
+        repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in found))
+        return Again(self.graph, repeated, tuple(sorted(found)), "there were no workers") if found else None
 
-    def drops_of(self, causes: Collection[int]) -> list[int]:
-        """Return the drops that must settle again if these causes do: in ERROR because of them, or cancelled."""
-        again = {drop for drop, cause in self.causes.items() if cause in {*causes}}
-        return sorted(again.union(np.flatnonzero(self.states == DropState.CANCELLED).tolist()))
-
-    def plan(
-        self,
-        *,
-        repeated: Collection[int] = (),
-        failed: Collection[int] = (),
-        again: RepeatedDrops | None = None,
-        reason: str,
-    ) -> ContinuationPlan:
+    def plan(self, again: Again) -> ContinuationPlan:
         """Return how the session continues. Reads the contents that it has committed.
 
         Parameters
         ----------
-        repeated : collection of int
-            Drops that have to settle again though their outcome is known.
-        failed : collection of int
-            Those of them whose own attempts failed.
-        again : RepeatedDrops or None
-            Drops that run again because a user wants that, whatever their outcome was.
-        reason : str
-            Why the session continues, for explanations.
+        again : Again
+            What runs again although its outcome is known.
 
         Raises
         ------
         ConflictError
-            Drops cannot run `again`, see `dropflow.sessions.again.refuse_mixed_results`.
+            See `dropflow.sessions.again.Again.refuse`.
         """
         if not self.has_begun:
             return ContinuationPlan(None, ("nothing had run before: the session starts from its beginning",))
         graph, before = self.piece.graph, self.frozen
-        named, begun = ((), failed) if again is None else (again.drops, again.begun)
         is_repeated = np.zeros(graph.drops, dtype=np.bool_)
-        is_repeated[[*repeated, *named]] = True
+        is_repeated[list(again.repeated)] = True
         states = np.frombuffer(before.states, dtype=np.uint8).copy()
         states[is_repeated] = DropState.INITIALIZED
         parts = [(app, drop) for app, chosen in before.drops.skipped_outputs.items() for drop in chosen]
         reset = must_run_again(
             graph, states.tobytes(), self.available, kept=kept_drops(graph), parts=parts, replaced=self.replaced
         )
-        if again is not None:
-            refuse_mixed_results(graph, self.states, named, reset, self.outside_inputs(), where=str(self.directory))
-        restart = Restart(reset=reset, repeated=is_repeated, retried=begun, reason=reason)
+        if again.is_named:
+            again.refuse(self.graph, self.states, reset, self.outside_inputs(), where=str(self.directory))
+        restart = Restart(reset=reset, repeated=is_repeated, retried=again.retried, reason=again.reason)
         continuation = continuation_of(before, self.piece, restart)
         known = continuation.known
         lost = np.flatnonzero(reset & (graph.kinds[graph.template] == np.uint8(Kind.DATA))).tolist()
+        why = "run again as was asked for" if again.is_named else "tried again after a failure or a cancellation"
+        cancelled = np.flatnonzero(self.states == DropState.CANCELLED).tolist() if again.retried else ()
         reasons = {
-            "tried again after a failure or a cancellation": len(repeated),
-            "run again as was asked for": len(named),
+            why: len({*again.repeated, *cancelled}),
             f"run again because contents {_gone(lost, known.released)}": recomputed_drops(graph, known),
         }
         kept = sum(state > DropState.WRITING for state in known.states)

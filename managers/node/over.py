@@ -210,7 +210,7 @@ class FinishedSession(_OverSession):
 
     @property
     def known(self) -> KnownStates | None:
-        """With which states it continued, if it did."""
+        """The states with which it continued an earlier session; None if it did not."""
         return self._replayed.known
 
     @cached_property

@@ -16,8 +16,7 @@ from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
-from dropflow.sessions.again import AGAIN_REASON, OutsideInputs, RepeatedDrops, drops_to_repeat, refuse_mixed_results
-from dropflow.sessions.retry_settings import RETRY_REASON, causes_to_retry, refuse_unwanted_settings, with_settings
+from dropflow.sessions.again import Again, OutsideInputs, RepeatedDrops, choose
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS, MemberReport, StoppedPart, View, ViewDecision, unpack_column
@@ -140,11 +139,11 @@ def plan_resumption(
     ------
     ConflictError
         The session is not over on a node; nothing is left to run; too many nodes are missing; or see
-        `dropflow.sessions.local_run.run_again`.
+        `dropflow.sessions.local_run.retry`.
     GoneError
         No copy can be used.
     NotFoundError, AmbiguousError, UsageError
-        See `dropflow.sessions.local_run.retry` and `run_again`.
+        See `dropflow.sessions.local_run.retry`.
     """
     alive = {node.name: node for node in nodes if node.state == "alive"}
     session = next((part.deployment.session for part in parts if part.deployment is not None), "")
@@ -155,30 +154,33 @@ def plan_resumption(
     states, causes = known_drops(placed, plan)
     pending = _pending(placed, copies)
     states[list(pending.drops)] = DropState.INITIALIZED
-    again, failed = RepeatedDrops(), list[int]()
-    changed = placed
-    if isinstance(request, RetryRequest) and request.start:
-        states = with_implied_completions(placed, states, _is_unknown(placed, states))
-        again = drops_to_repeat(placed, states, causes, request.start, where=session)
-        changed = with_settings(placed, again.starts, request.settings, what="run again")
-    elif isinstance(request, RetryRequest):
-        failed = causes_to_retry(
-            graph, states, causes, request.drops, hint="'dropflow resume' continues one that was stopped"
+    again = Again(placed)
+    if isinstance(request, RetryRequest):
+        if request.start:
+            states = with_implied_completions(placed, states, _is_unknown(placed, states))
+        again = choose(
+            placed,
+            states,
+            causes,
+            drops=request.drops,
+            start=request.start,
+            settings=request.settings,
+            where=session if request.start else "",
+            hint="'dropflow resume' continues one that was stopped",
         )
-        changed = with_settings(placed, failed, request.settings)
-    repeated = {*pending.drops, *again.drops}
+    repeated = {*pending.drops, *again.repeated}
     decision = decide(
         placed,
         plan,
-        retried={*failed, *pending.begun, *again.begun},
+        retried={*pending.begun, *again.retried},
         repeated=repeated,
-        reason=_reason(copies, request),
+        reason=again.reason or _reason(copies),
     )
     is_reset = np.zeros(graph.drops, dtype=np.bool_)
     is_reset[unpack_column(decision.reset, np.int32)] = True
-    if again.drops:
-        refuse_mixed_results(placed, states, repeated, is_reset, _outside_inputs(copies), where=session)
-        refuse_unwanted_settings(placed, changed, np.flatnonzero(is_reset).tolist(), where=session)
+    if again.is_named:
+        every = again._replace(repeated=tuple(repeated))
+        every.refuse(placed, states, is_reset, _outside_inputs(copies), where=session)
     runs = is_reset | ~np.isin(states, [int(state) for state in _SETTLED])
     runs[unpack_column(decision.repeated, np.int32)] = True
     if not runs.any():
@@ -190,8 +192,8 @@ def plan_resumption(
     note = _note(
         copies,
         now,
-        retried=len(failed),
-        again=len(again.drops),
+        retried=0 if again.is_named else len(again.retried),
+        again=len(again.repeated) if again.is_named else 0,
         kept=int(np.count_nonzero(~runs)),
         recomputed=int(np.count_nonzero(has_attempts(placed) & is_reset)),
     )
@@ -208,7 +210,7 @@ def plan_resumption(
         until=request.until,
         recomputed=sum(part.recomputed for part in copies.counted.values()),
         copies={node: part.version for node, part in copies.counted.items()},
-        dfg=b"".join(dump(with_placement(changed, graph.part, graph.places))),
+        dfg=b"".join(dump(with_placement(again.graph, graph.part, graph.places))),
     )
 
 
@@ -346,9 +348,7 @@ def _outside_inputs(copies: _Copies) -> OutsideInputs:
     )
 
 
-def _reason(copies: _Copies, request: ResumeRequest) -> str:
-    if isinstance(request, RetryRequest):
-        return AGAIN_REASON if request.start else RETRY_REASON
+def _reason(copies: _Copies) -> str:
     was_cancelled = any(part.status == SessionState.CANCELLED.name for part in copies.counted.values())
     return "the session was cancelled" if was_cancelled else "the nodes of the session were stopped"
 
