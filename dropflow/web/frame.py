@@ -38,6 +38,7 @@ __all__ = [
     "LogSource",
     "PageLayout",
     "PageTemplates",
+    "ServerLabel",
     "asked",
     "asset_routes",
     "page_response",
@@ -58,11 +59,22 @@ _MAIN = '<main id="main">'
 _REFERRER = ("Referrer-Policy", "same-origin")
 
 
+class ServerLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """What the frame of a page tells about the server: in its title, at its top and its bottom, and the time there."""
+
+    name: str = ""
+    aside: str = ""
+    footer: str = ""
+    as_of: float = 0.0
+
+
 class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The frame of all pages of a server.
 
     Attributes
     ----------
+    server : callable
+        Returns what the frame tells about the server, from the `manager` that a page was rendered with.
     navigation : sequence of (str, str)
         Words and addresses of the links at the top.
     style_sheets : sequence of str
@@ -71,6 +83,7 @@ class PageLayout(msgspec.Struct, frozen=True, kw_only=True):
         The other servers of the cluster, which every page links to.
     """
 
+    server: Callable[[Any], ServerLabel] = lambda _: ServerLabel()
     navigation: Sequence[tuple[str, str]]
     style_sheets: Sequence[str] = ()
     places: Places = Places()
@@ -289,8 +302,12 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     name, about : str
         Of the session, drop or manager, and what its log has.
-    crumbs : tuple of (str, str)
-        Words and addresses of the pages that are above this one.
+    heading : str
+        Of the page.
+    crumbs, tabs : tuple of (str, str)
+        Words and addresses of the pages that are above this one, and beside it.
+    controls : str
+        Name of the template of its buttons, if it has some.
     here : str
         The part of the navigation to which the page belongs.
     page, api : str
@@ -307,7 +324,10 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     about: str
+    heading: str = "Log"
     crumbs: tuple[tuple[str, str], ...]
+    tabs: tuple[tuple[str, str], ...] = ()
+    controls: str = ""
     here: str
     page: str
     api: str

@@ -8,14 +8,23 @@ from dropflow.formatting import DASH, format_quantity
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
 from dropflow.web.cause_groups import causes
-from dropflow.web.frame import PageLayout, PageTemplates, asked, shown_name
+from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, shown_name
 from dropflow.web.places import Places
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word, traffic_grid
 from managers.web.logs import code_lines
-from managers.web.views import FIRST_DROP_PAGE, DropPageQuery, NodeQuery, SessionQuery
+from managers.web.views import (
+    FIRST_DROP_PAGE,
+    RUN_AGAIN,
+    TRY_AGAIN,
+    DropPageQuery,
+    NodeQuery,
+    SessionQuery,
+    session_actions,
+)
 
 __all__ = [
-    "again_url",
+    "PREFIX",
+    "SESSIONS",
     "api_url",
     "causes_url",
     "compare_url",
@@ -28,8 +37,8 @@ __all__ = [
     "origin_url",
     "picture_url",
     "quoted",
-    "retry_url",
     "session_api",
+    "session_tabs",
     "session_url",
     "sessions_url",
     "timeline_url",
@@ -94,11 +103,6 @@ def api_url(session: str, oid: str, what: str) -> str:
     return f"{session_api(session)}/drops/{quoted(oid)}/{what}"
 
 
-def retry_url(session: str, oid: str) -> str:
-    """Return the page that asks whether a failed drop is tried again."""
-    return f"{session_url(session)}/retry?{urlencode({'drop': oid})}"
-
-
 def drops_url(session: str, query: DropQuery) -> str:
     """Return the page of a session with the drops that match `query`."""
     return session_url(session) + asked(query, DropQuery()) + "#drops"
@@ -114,15 +118,27 @@ def nodes_url(query: NodeQuery) -> str:
     return "/nodes" + asked(query, NodeQuery())
 
 
-def again_url(session: str, oid: str) -> str:
-    """Return the page that asks whether a session is run again from a drop."""
-    return f"{session_url(session)}/retry?{urlencode({'start': oid})}"
-
-
-def _shown_manager(manager: ManagerInfo) -> str:
-    """Return role and name of a manager, once if they are the same word."""
+def _label(manager: ManagerInfo) -> ServerLabel:
+    """Return what the frame tells of a manager: its role and name, once if they are the same word."""
     name = shown_name(manager.name, 60)
-    return name if name == manager.role else f"{manager.role} {name}"
+    return ServerLabel(
+        name=name,
+        aside=name if name == manager.role else f"{manager.role} {name}",
+        footer=f"dropflow {manager.version} on {shown_name(manager.host, 80)}",
+        as_of=manager.time,
+    )
+
+
+SESSIONS = (("Sessions", "/sessions"),)
+"""The way to a session, at the top of its pages."""
+PREFIX = "value-"
+"""Of the fields of forms that have values of parameters."""
+
+
+def session_tabs(session: str) -> tuple[tuple[str, str], ...]:
+    """Return words and addresses of the pages of a session."""
+    own = session_url(session)
+    return ("Overview", own), *((word, f"{own}/{word.lower()}") for word in ("Graph", "Timeline", "Log", "Results"))
 
 
 def drop_label(name: str, oid: str) -> str:
@@ -158,13 +174,16 @@ _NAMES: dict[str, object] = {
     "origin_url": origin_url,
     "ratio_text": _ratio_text,
     "quoted": quoted,
-    "retry_url": retry_url,
-    "again_url": again_url,
     "segments": segments,
+    "RUN_AGAIN": RUN_AGAIN,
+    "SESSIONS": SESSIONS,
+    "TRY_AGAIN": TRY_AGAIN,
+    "prefix": PREFIX,
+    "session_actions": session_actions,
     "session_api": session_api,
     "session_style": session_style,
+    "session_tabs": session_tabs,
     "session_url": session_url,
-    "shown_manager": _shown_manager,
     "state_style": state_style,
     "state_word": state_word,
     "timeline_url": timeline_url,
@@ -175,5 +194,7 @@ _NAMES: dict[str, object] = {
 def manager_templates(places: Places | None = None) -> PageTemplates:
     """Return the templates; each page shows the `manager`, a `ManagerInfo`, and links to other servers (`places`)."""
     navigation = (("Overview", "/"), ("Nodes", "/nodes"), ("Sessions", "/sessions"), ("Submit", "/submit"))
-    layout = PageLayout(navigation=navigation, style_sheets=("timeline.css", "traffic.css"), places=places or Places())
+    layout = PageLayout(
+        server=_label, navigation=navigation, style_sheets=("timeline.css", "traffic.css"), places=places or Places()
+    )
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)

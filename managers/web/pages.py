@@ -1,7 +1,7 @@
 """The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only.
 
-Complete without JavaScript; the scripts in ``static/`` only update open pages. Forms that change a session are on pages
-of their own (`managers.web.actions`).
+Complete without JavaScript; the scripts in ``static/`` only update open pages. Forms that change a session post to
+`managers.web.actions`.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from dropflow.api.content_disposition import attachment
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.records import DropQuery, ManagerInfo, PageQuery, SessionDetail
+from dropflow.api.requests import DEFAULT_STATISTICS, StatisticsQuery
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.states import STATUSES
@@ -26,6 +27,7 @@ from dropflow.web.frame import (
     STATIC,
     LogSource,
     PageTemplates,
+    asked,
     asset_routes,
     page_response,
     shown_log,
@@ -39,6 +41,7 @@ from managers.state_hub import StateHub
 from managers.web.actions import action_routes, submission_routes
 from managers.web.logs import read_start
 from managers.web.page_templates import (
+    SESSIONS,
     causes_url,
     drop_url,
     drops_url,
@@ -47,6 +50,7 @@ from managers.web.page_templates import (
     picture_url,
     quoted,
     session_api,
+    session_tabs,
     session_url,
     sessions_url,
     timeline_url,
@@ -118,7 +122,7 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def page(call: Request) -> Response:
         view = view_of(call)
-        return rendered(call, view, _source_of(view))
+        return rendered(call, view, _source_of(view), session=view.session)
 
     def manager_page(call: Request) -> Response:
         view = manager_view_of(call)
@@ -136,9 +140,9 @@ def log_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
         )
         return rendered(call, view, source)
 
-    def rendered(call: Request, view: LogView | ManagerLogView, source: LogSource) -> Response:
+    def rendered(call: Request, view: LogView | ManagerLogView, source: LogSource, **more: object) -> Response:
         shown, twin = shown_log(source, view.query, view.log)
-        return page_response(templates.render("log", manager=view.manager, twin=twin, **shown), call)
+        return page_response(templates.render("log", manager=view.manager, twin=twin, **shown, **more), call)
 
     route = partial(Route, method="GET", query=LogQuery, tag="pages")
     return [
@@ -153,11 +157,14 @@ def _source_of(view: LogView) -> LogSource:
     """Return what the page of the log of a session has, or of one drop, if the query has its id."""
     session, drop = view.session, view.query.oid
     name = session.session
-    crumbs = (("Sessions", "/sessions"), (shown_name(name, 80), session_url(name)))
+    crumbs = (*SESSIONS, (shown_name(name, 80), session_url(name)))
     return LogSource(
         name=drop or name,
         about=f"What {'the drop' if drop else 'all drops'} wrote, in the order of time (UTC)",
-        crumbs=(*crumbs, (shown_name(drop, 80), drop_url(name, drop))) if drop else crumbs,
+        heading="Log" if drop else name,
+        crumbs=(*crumbs, (shown_name(drop, 80), drop_url(name, drop))) if drop else SESSIONS,
+        tabs=() if drop else session_tabs(name),
+        controls="" if drop else "session_actions.tpl",
         here="Sessions",
         page=session_url(name),
         api=session_api(name),
@@ -196,7 +203,7 @@ def page_routes(manager: Manager, hub: StateHub, places: Places | None = None) -
         *compare_routes(manager, templates),
         *origin_routes(manager, templates),
         *_details(manager, templates),
-        *action_routes(manager, templates),
+        *action_routes(manager),
         *submission_routes(manager, templates, places or Places()),
         *asset_routes(STATIC, _OWN),
     ]
@@ -253,7 +260,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
         query, is_brief = call.query, _BRIEF in call.headers
 
         def find(name: str) -> SessionView:
-            return session_view(manager, name, query, has_times=not is_brief)
+            return session_view(manager, name, query)
 
         def find_page(name: str) -> Response:
             # The logical nodes, most of the page, are left out if the client has them from the event stream.
@@ -262,10 +269,10 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
             start = session_start(manager, name, query)
 
             def page() -> str:
-                return _session_page(templates, session_view(manager, name, query, has_times=True, start=start))
+                return _session_page(templates, session_view(manager, name, query, start=start))
 
             shown = {"title": shown_name(name, 80), "here": "Sessions", "script": "session.js", "base": ""}
-            frame = templates.render("page", manager=manager.info(), twin=_session_twin(name, query), **shown)
+            frame = templates.render("layout", manager=manager.info(), twin=_session_twin(name, query), **shown)
             return streamed_page(frame, page, call)
 
         return _either(find_page, find, call.path["session"])[0]
@@ -322,18 +329,22 @@ def _causes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
 def _timeline(manager: Manager, templates: PageTemplates) -> list[Route]:
     def timeline(call: Request) -> Response:
-        view = timeline_view(manager, call.path["session"])
+        view = timeline_view(manager, call.path["session"], call.query)
         name = view.session.session
-        shown = {"view": view, "api": session_api(name)}
-        twin = f"{timeline_url(name)}{_TWIN}"
+        shown = {"view": view, "api": session_api(name), "time": call.query.time}
+        twin = f"{timeline_url(name)}{_TWIN}{asked(call.query, DEFAULT_STATISTICS)}"
         return page_response(templates.render("timeline", manager=view.manager, twin=twin, **shown), call)
 
     def twin_of(call: Request) -> object:
-        return timeline_view(manager, call.path["session"])
+        return timeline_view(manager, call.path["session"], call.query)
 
     return [
-        _page("/sessions/{session}/timeline", timeline, "When attempts ran, and why workers were idle."),
-        _page(f"/sessions/{{session}}/timeline{_TWIN}", twin_of, "Statistics of the timeline as JSON."),
+        _page(
+            "/sessions/{session}/timeline", timeline, "When attempts ran, and why workers were idle.", StatisticsQuery
+        ),
+        _page(
+            f"/sessions/{{session}}/timeline{_TWIN}", twin_of, "Statistics of the timeline as JSON.", StatisticsQuery
+        ),
         _page("/sessions/{session}/timeline/trace.json", lambda call: _trace(manager, call), "A trace for Perfetto."),
         _page("/sessions/{session}/timeline/picture.svg", lambda call: _timeline_svg(manager, call), "As a picture."),
     ]

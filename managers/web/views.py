@@ -30,7 +30,14 @@ from dropflow.api.records import (
     SessionInfo,
     SessionMoment,
 )
-from dropflow.api.requests import FailureList, FailureQuery, ResultList, ResultsQuery, StatisticsQuery
+from dropflow.api.requests import (
+    DEFAULT_STATISTICS,
+    FailureList,
+    FailureQuery,
+    ResultList,
+    ResultsQuery,
+    StatisticsQuery,
+)
 from dropflow.errors import DropflowError, NotFoundError, PreviewError
 from dropflow.formatting import format_count, format_size
 from dropflow.preview.source import Line, Preview, PreviewQuery
@@ -41,6 +48,9 @@ from managers.web.logs import LogTail, tail_of
 
 __all__ = [
     "FIRST_DROP_PAGE",
+    "RUN_AGAIN",
+    "TRY_AGAIN",
+    "Action",
     "CausesView",
     "DropPageQuery",
     "DropView",
@@ -62,6 +72,7 @@ __all__ = [
     "nodes_view",
     "overview_view",
     "plots_of",
+    "session_actions",
     "session_start",
     "session_view",
     "sessions_view",
@@ -122,7 +133,7 @@ def _results_at(results: Sequence[ResultInfo], moment: SessionMoment) -> tuple[R
 
 _T = TypeVar("_T")
 _YOUNGEST = 10
-_FIRST_RESULTS = 100
+_FIRST_RESULTS = 10
 _FIRST_INPUTS = 5
 """Inputs of a failed drop whose size is asked of their nodes."""
 _UNSETTLED = (DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED)
@@ -235,43 +246,12 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[ResultInfo, ...] = ()
     result_count: int = 0
     result_size: int = 0
-    times: TimesStatistics = NO_TIMES
     warnings: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
         """Whether the session has ended."""
         return self.session.is_over
-
-    @property
-    def actions(self) -> tuple[tuple[str, str, str], ...]:
-        """What can be done with the session: name, word, and why it is not possible now; empty if it is."""
-        is_paused, over = self.session.status == SessionState.PAUSED.name, "The session is over."
-        ended = over if self.is_over else ""
-        pause = ("continue", "Continue") if is_paused and not self.is_over else ("pause", "Pause")
-        return (
-            ("resume", "Resume", self.no_resume),
-            ("retry", "Try again", self.no_retry),
-            ("clone", "Clone", ""),
-            (*pause, ended),
-            ("cancel", "Cancel", ended),
-            ("delete", "Delete", ""),
-        )
-
-    @property
-    def no_resume(self) -> str:
-        """Why the session cannot be resumed; empty if it can."""
-        if not self.is_over:
-            return "The session is not over: what is left of it runs."
-        return "" if any(self._count(state) for state in _UNSETTLED) else "Nothing is left to run."
-
-    @property
-    def no_retry(self) -> str:
-        """Why failed drops cannot be tried again; empty if they can."""
-        return "" if self._count(DropState.ERROR) else "No drop failed."
-
-    def _count(self, state: DropState) -> int:
-        return self.session.states.get(state.name, 0)
 
 
 class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,18 +284,112 @@ class DropView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     @property
-    def no_run_again(self) -> str:
-        """Why the session cannot be run again from the drop; empty if it can."""
-        if not self.session.is_over:
-            return "The session is not over."
-        if self.drop.state == DropState.COMPLETED.name:
-            return ""
-        if self.drop.state == DropState.ERROR.name:
-            is_cause = self.drop.failure is not None and self.drop.failure.drop == self.drop.oid
-            return "" if is_cause else "It failed because of another drop: run that one again."
-        if self.drop.state == DropState.SKIPPED.name:
-            return "It was skipped: run a drop again that it depends on."
-        return "It has not run: resume the session."
+    def can_try_again(self) -> bool:
+        """Whether the root cause of the drop can be tried again."""
+        return self.drop.state == DropState.ERROR.name
+
+    @property
+    def can_run_again(self) -> bool:
+        """Whether the session can be run again from the drop: it is completed, or a root cause."""
+        failure = self.drop.failure
+        is_cause = failure is not None and failure.drop == self.drop.oid
+        return self.session.is_over and (self.drop.state == DropState.COMPLETED.name or is_cause)
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a form of a page does with a session: its name, which is the end of its address, and its words."""
+
+    name: str
+    word: str
+    consequence: str
+    button: str
+    asks_reason: bool = False
+    is_harmful: bool = False
+
+
+_ACTIONS: tuple[tuple[Callable[[SessionDetail], bool], Action], ...] = (
+    (
+        lambda session: session.is_over and any(session.states.get(state.name) for state in _UNSETTLED),
+        Action(
+            name="resume",
+            word="Resume",
+            consequence="It goes on under its name on those of its nodes that are there. What was committed is kept, "
+            "and the rest runs.",
+            button="Resume the session",
+        ),
+    ),
+    (
+        lambda session: bool(session.states.get(DropState.ERROR.name)),
+        Action(
+            name="retry",
+            word="Try again",
+            consequence="All drops that failed run again, and those that failed because of them, with all of their "
+            "tries. Correct the cause first. What runs goes on. The page of a drop tries it alone.",
+            button="Try failed drops again",
+        ),
+    ),
+    (
+        lambda session: not session.is_over and session.status == SessionState.PAUSED.name,
+        Action(
+            name="continue",
+            word="Continue",
+            consequence="What is ready is started again.",
+            button="Continue the session",
+        ),
+    ),
+    (
+        lambda session: not session.is_over and session.status != SessionState.PAUSED.name,
+        Action(
+            name="pause",
+            word="Pause",
+            consequence="Nothing more is started. Running attempts go on, and the session can be continued.",
+            button="Pause the session",
+        ),
+    ),
+    (
+        lambda session: not session.is_over,
+        Action(
+            name="cancel",
+            word="Cancel",
+            consequence="Drops that are not settled become cancelled, and running attempts are stopped. Results are "
+            "kept.",
+            button="Cancel the session",
+            asks_reason=True,
+            is_harmful=True,
+        ),
+    ),
+    (
+        lambda _: True,
+        Action(
+            name="delete",
+            word="Delete",
+            consequence="It is stopped if it runs, and its results, logs and journal are removed from all nodes. This "
+            "cannot be undone.",
+            button="Delete the session",
+            is_harmful=True,
+        ),
+    ),
+)
+TRY_AGAIN = Action(
+    name="try",
+    word="Try again",
+    consequence="Its root cause runs again, and all that failed because of it, with all of their tries. Correct the "
+    "cause first.",
+    button="Try it again",
+)
+RUN_AGAIN = Action(
+    name="run",
+    word="Run again from here",
+    consequence="It runs again, and all that depends on it; their present results are replaced. Everything else "
+    "stays as it is. Inputs whose contents are gone are made again. A parameter that you change is changed for all "
+    "drops of its logical node.",
+    button="Run again",
+)
+
+
+def session_actions(session: SessionDetail) -> tuple[Action, ...]:
+    """Return what can be done with a session now."""
+    return tuple(action for is_possible, action in _ACTIONS if is_possible(session))
 
 
 class _OptionalParts:
@@ -415,7 +489,6 @@ def session_view(
     session: str,
     query: DropQuery,
     *,
-    has_times: bool = False,
     start: tuple[SessionDetail, DropPage | None] | None = None,
 ) -> SessionView:
     """Return the page of a session; its `start` may be known already.
@@ -438,10 +511,9 @@ def session_view(
     listed = ResultsQuery(limit=0 if query.time else _FIRST_RESULTS)
     found = optional.read(lambda: manager.results(session, listed), ResultList(results=()))
     missing += tuple(f"Node {node} did not answer: its results are missing." for node in found.missing)
-    results, wanted = found.results, StatisticsQuery(time=query.time, waits=False)
+    results = found.results
     if query.time:
         detail, results = as_it_was(manager, detail, results, query.time)
-    times = optional.read(lambda: manager.times_statistics(session, wanted), NO_TIMES) if has_times else NO_TIMES
     return SessionView(
         manager=manager.info(),
         session=detail,
@@ -450,15 +522,14 @@ def session_view(
         results=results[:_FIRST_RESULTS],
         result_count=len(results) + found.more,
         result_size=sum(result.size for result in results) + found.more_size,
-        times=times,
         warnings=(*missing, *optional.warnings),
     )
 
 
-def timeline_view(manager: Manager, session: str) -> TimelineView:
-    """Return the statistics of the timeline of a session."""
+def timeline_view(manager: Manager, session: str, query: StatisticsQuery = DEFAULT_STATISTICS) -> TimelineView:
+    """Return the statistics of the timeline of a session, or of the attempts that had ended by a time."""
     detail, optional = manager.session(session), _OptionalParts()
-    times = optional.read(lambda: manager.times_statistics(session), NO_TIMES)
+    times = optional.read(lambda: manager.times_statistics(session, query), NO_TIMES)
     missing = tuple(f"Node {node} did not answer: its attempts are missing." for node in times.missing)
     return TimelineView(manager=manager.info(), session=detail, times=times, warnings=(*missing, *optional.warnings))
 

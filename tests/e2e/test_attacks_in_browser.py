@@ -256,7 +256,7 @@ def test_the_user_can_still_deploy_and_cancel(victim: Any, up: Running) -> None:
     victim.get_by_label("Session").fill("mine")
     victim.get_by_role("button", name="Deploy and watch").click()
     victim.wait_for_url(f"{up.ready['master']}/sessions/mine")
-    victim.goto(f"{up.ready['master']}/sessions/mine/delete")
+    victim.get_by_role("button", name="Delete…").click()
     victim.get_by_role("button", name="Delete the session").click()
     victim.wait_for_url(f"{up.ready['master']}/sessions")
 

@@ -260,8 +260,8 @@ def test_a_users_day(window: Any, eagle: str, up: Running, tmp_path: Path) -> No
     watch_graph_and_timeline(tab, open_gate=gate.touch)
     find_cause(tab)
     flat.write_text("2.0")
-    tab.get_by_role("link", name="Try again…").click()
-    tab.get_by_role("button", name="Try again").click()
+    tab.get_by_role("button", name="Try again…").click()
+    tab.get_by_role("button", name="Try it again").click()
     finished(tab, up, "day")
     look_at_products(tab, tmp_path)
 
@@ -381,7 +381,8 @@ def test_every_manager_is_reached_and_may_be_used(page: Any, up: Running) -> Non
     page.wait_for_url(f"{up.ready['master']}/")
     page.get_by_role("link", name="island").first.click()
     page.wait_for_url(f"{up.ready['island']}/")
-    page.goto(f"{up.ready['island']}/sessions/on-node/delete")
+    page.goto(f"{up.ready['island']}/sessions/on-node")
+    page.get_by_role("button", name="Delete…").click()
     page.get_by_role("button", name="Delete the session").click()
     page.wait_for_url(f"{up.ready['island']}/sessions")
 

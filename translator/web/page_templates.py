@@ -18,7 +18,7 @@ from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
 from dropflow.sessions.options import AnnotatedField, SubmitOptions, meta_of
 from dropflow.version import __version__
-from dropflow.web.frame import LogSource, PageLayout, PageTemplates, page_response, shown_log
+from dropflow.web.frame import LogSource, PageLayout, PageTemplates, ServerLabel, page_response, shown_log
 from dropflow.web.places import Places
 from translator.problem_codes import problem
 from translator.template import TemplateParameter
@@ -139,10 +139,11 @@ def translator_templates(places: Places, name: str) -> PageTemplates:
     """Return the templates; their pages link to other servers, and to the log of this one, `name`."""
     log = f"/nodes/{quote(name, safe='')}/log"
     navigation = (("Translate", "/"), ("Translations", "/translations"), ("Log", log))
-    layout = PageLayout(navigation=navigation, style_sheets=("translator.css",), places=places)
+    label = ServerLabel(aside="translator", footer=f"dropflow {__version__}")
+    layout = PageLayout(server=lambda _: label, navigation=navigation, style_sheets=("translator.css",), places=places)
     names: dict[str, Any] = {"format_shape": _format_shape, "findings_by_severity": findings_by_severity}
     names |= {"quoted": partial(quote, safe="")}
-    names |= {"is_numeric_input": _is_numeric_input, "range_text": _range_text, "version": __version__}
+    names |= {"is_numeric_input": _is_numeric_input, "range_text": _range_text}
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=names)
 
 

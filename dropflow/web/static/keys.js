@@ -133,11 +133,11 @@ function commands() {
     const text = word.replace(/\s+/g, " ").trim();
     if (text && !found.some((one) => one.text === text && one.kind === kind)) found.push({ kind, text, run });
   };
-  for (const link of document.querySelectorAll(".masthead nav a, .page-head a[href], .actions a.button[href], .section-head > a[href]")) {
+  for (const link of document.querySelectorAll(".masthead nav a, .tabs a, .page-head a[href], .actions > .button[href], .page-head .actions > button, .section-head > a[href]")) {
     const kind = link.closest(".actions") ? "do" : "page";
     add(kind, link.textContent, () => link.click());
   }
-  for (const title of document.querySelectorAll("main h2")) {
+  for (const title of document.querySelectorAll("main h2:not(.card h2)")) {
     add("on this page", title.textContent, () => title.scrollIntoView({ block: "start" }));
   }
   for (const [name, word] of THEMES) add("colours", `Colours: ${word}`, () => window.dropflowTheme.set(name));

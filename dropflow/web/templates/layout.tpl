@@ -11,7 +11,8 @@
 % if door:
 <meta name="dropflow-door" content="{{door}}">
 % end
-<title>{{title}} · dropflow</title>
+% server = layout.server(get("manager"))
+<title>{{" · ".join(part for part in (title, server.name, "dropflow") if part)}}</title>
 <script src="/static/theme.js"></script>
 <script src="/static/key.js"></script>
 <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
@@ -43,16 +44,46 @@
 <a href="{{address}}">{{word}}</a>
 % end
 </nav>
-<span class="aside"><bdi>{{aside}}</bdi></span>
+<span class="aside"><bdi>{{server.aside}}</bdi></span>
 </div>
 </header>
 <main id="main">
+% if defined("heading"):
+<div class="page-head">
+<div>
+% if get("crumbs"):
+<p class="crumbs">\\
+% for at, (word, address) in enumerate(crumbs):
+{{!"<span>/</span>" if at else ""}}<a href="{{address}}"><bdi>{{word}}</bdi></a>\\
+% end
+</p>
+% end
+<h1 title="{{single_line(heading, 1000)}}"><bdi>{{single_line(heading, 200)}}</bdi></h1>
+% if get("about"):
+<p><bdi>{{about}}</bdi></p>
+% end
+</div>
+<div class="actions" data-part="actions">
+% if get("controls"):
+% include(controls)
+% end
+<span class="live" id="live" role="status" data-state="off" hidden></span>
+</div>
+</div>
+% if get("tabs"):
+<nav class="tabs" aria-label="Parts of the session">
+% for word, address in tabs:
+<a href="{{address}}"{{!' aria-current="page"' if word == get("tab") else ""}}>{{word}}</a>
+% end
+</nav>
+% end
+% end
 {{!base}}
 </main>
 <footer class="foot">
-<span><bdi>{{footer}}</bdi></span>
-% if defined("as_of"):
-<span>As of {{format_time(as_of)}}</span>
+<span><bdi>{{server.footer}}</bdi></span>
+% if server.as_of:
+<span>As of {{format_time(server.as_of)}}</span>
 % end
 % if twin:
 <a href="{{twin}}">This page as JSON</a>

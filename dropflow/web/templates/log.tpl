@@ -1,17 +1,5 @@
 % name = source.name
-% rebase("page.tpl", title=f"Log of {shown_name(name, 80)}", here=source.here, script="log.js", sheet="log.css")
-<div class="page-head">
-<div>
-<p class="crumbs">\\
-% for at, (word, above) in enumerate(source.crumbs):
-{{!"<span>/</span>" if at else ""}}<a href="{{above}}"><bdi>{{word}}</bdi></a>\\
-% end
-</p>
-<h1>Log</h1>
-<p>{{source.about}}</p>
-</div>
-<div class="actions"><span class="live" id="live" role="status" data-state="off" hidden></span><a class="button" id="download" href="{{download}}" download>Download</a></div>
-</div>
+% rebase("layout.tpl", title=f"Log of {shown_name(name, 80)}", here=source.here, heading=source.heading, about=source.about, crumbs=source.crumbs, tabs=source.tabs, tab="Log", controls=source.controls, script="log.js", sheet="log.css")
 <form class="filters log-filters" id="filters" method="get" action="{{source.page}}/log">
 <label>Text<input type="search" name="text" value="{{query.text}}" maxlength="200"></label>
 % if source.origin:
@@ -33,6 +21,7 @@
 </select></label>
 % end
 <button type="submit">Show</button>
+<a class="button" id="download" href="{{download}}" download>Download</a>
 </form>
 <div id="missing">
 % for node in log.missing:

@@ -11,9 +11,6 @@ import { failedWords, formatCount, formatDuration, formatQuiet, formatRate, form
 
 const PAINT = 200;
 const RENEW = 1_500;
-// Times are computed from all attempts: at most a twentieth of the time goes into asking for them.
-const RENEW_TIMES = 10_000;
-const TIMES_SHARE = 20;
 const RENEWED = ["actions", "warnings", "failures", "results", "drops-moment", "drops"];
 
 const root = document.getElementById("session");
@@ -31,7 +28,6 @@ let painted = new Map();
 let paintTimer = 0;
 let renewTimer = 0;
 let isRenewing = false;
-let timesAt = performance.now() + RENEW_TIMES;
 let isOver = false;
 
 const following = new Following(root.dataset.events, root.dataset.twin, {
@@ -59,7 +55,6 @@ const following = new Following(root.dataset.events, root.dataset.twin, {
     paint();
     tell("over");
     renew();
-    refresh(["times"]);
   },
   onState: tell,
 });
@@ -164,12 +159,6 @@ async function renew() {
   const outcome = await refresh(RENEWED, true);
   // The answer is of another moment than the last event: one moment for all numbers.
   paint();
-  if (outcome === "fresh" && !isOver && performance.now() >= timesAt) {
-    const begun = performance.now();
-    await refresh(["times"]);
-    const ended = performance.now();
-    timesAt = ended + Math.max(RENEW_TIMES, TIMES_SHARE * (ended - begun));
-  }
   isRenewing = false;
   renewTimer = 0;
   if (outcome === "gone" || outcome === "locked") {
@@ -207,13 +196,11 @@ let present = null;
 
 /** Parts of the page that the server renders for a moment. */
 const FOLLOWING = ["failures", "results", "drops-moment", "drops"];
-const REST = 400;
-let timesTimer = 0;
 const list = root.querySelector("#drops form");
 let isListed = true;
 let isListing = false;
 
-/** Have failures, results, times and drops show a moment, or what is now; the address of the page has it. */
+/** Have failures, results and drops show a moment, or what is now; the address of the page has it. */
 function listAt(time) {
   const address = new URL(location.href);
   const text = time ? time.toFixed(6) : "";
@@ -241,16 +228,14 @@ async function listAgain() {
     await refresh(FOLLOWING, true);
   }
   isListing = false;
-  // Times are computed from all attempts: when the slider rests.
-  clearTimeout(timesTimer);
-  timesTimer = setTimeout(() => refresh(["times"]), REST);
 }
 
-// Numbers of a moment lead to the drops of that moment.
-root.addEventListener("click", (event) => {
+// Numbers of a moment lead to the drops of that moment, and the timeline has the times until then.
+document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   const time = new URLSearchParams(location.search).get("time");
-  if (!link || !time || link.pathname !== location.pathname || link.search.includes("time=")) return;
+  const timeline = `${location.pathname}/timeline`;
+  if (!link || !time || ![location.pathname, timeline].includes(link.pathname) || link.search.includes("time=")) return;
   const address = new URL(link.href);
   address.searchParams.set("time", time);
   link.href = address;

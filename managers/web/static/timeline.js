@@ -67,8 +67,8 @@ async function follow() {
       root.dataset.attempts = String(attempts.count);
       root.dataset.ready = "yes";
       if (!isOver) {
-        await refresh(["times", "heading"]);
-        isOver = document.querySelector("#status")?.dataset.over === "yes";
+        await refresh(["actions", "times", "heading"]);
+        isOver = document.querySelector("#heading")?.dataset.over === "yes";
         if (isOver) {
           tell("over");
           next = 0; // once more, for the last attempts

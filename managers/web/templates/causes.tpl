@@ -1,18 +1,10 @@
 % session = view.session
 % name = session.session
-% rebase("page.tpl", title=f"Causes of {shown_name(name, 80)}", here="Sessions", script="page.js" if not session.is_over else "")
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
-<h1>Root causes</h1>
-<p>{{failed_words(session.counts)}}</p>
-</div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
-</div>
-<div data-part="causes">
+% rebase("session_frame.tpl", title=f"Causes of {shown_name(name, 80)}", tab="", script="page.js" if not session.is_over else "")
+<div data-part="causes" class="block">
 % include("warnings.tpl", warnings=view.warnings)
 % found = causes(view.causes.failures)
-<h2 class="unseen">Causes</h2>
+<div class="section-head"><h2>Failures by root cause</h2><span class="muted">{{failed_words(session.counts)}}</span></div>
 % for cause in found:
 % include("failure.tpl", cause=cause, session=name)
 % end

@@ -1,16 +1,9 @@
 % name = session.session
-% rebase("page.tpl", title=f"Clone {shown_name(name, 80)}", here="Sessions", script="")
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
-<h1>Clone this session</h1>
-<p>A new session runs the graph of <bdi>{{shown_name(name, 80)}}</bdi> again. This one does not change.</p>
-</div>
-</div>
+% rebase("session_frame.tpl", title=f"Clone {shown_name(name, 80)}", tab="")
+<p class="block-small">A new session runs the graph of <bdi>{{shown_name(name, 80)}}</bdi> again. This one does not change.</p>
 <section class="block" aria-labelledby="values-title">
 <h2 id="values-title">With other values</h2>
 % if refusal:
-<p class="muted"><span class="button" aria-disabled="true">Change the values…</span></p>
 <p>{{refusal}}</p>
 % else:
 <p>The next page has the options of this session, a form of the parameters with its values if the graph declares any, and the button that runs it.</p>
@@ -42,6 +35,6 @@
 <h2 id="same-title">As it is</h2>
 <p>The same {{format_count(session.whole or session.drops)}} drops with the same options, on the nodes that are there now.</p>
 <form method="post" action="{{session_url(name)}}/clone" data-key>
-<p class="actions"><button>Run it again</button><a class="button" href="{{session_url(name)}}">Back</a></p>
+<p class="actions"><button>Run it again</button></p>
 </form>
 </section>

@@ -1,20 +1,14 @@
-% name = view.session.session
+% session = view.session
+% name = session.session
 % found = view.comparison
-% rebase("page.tpl", title=f"Comparison of {shown_name(name, 80)}", here="Sessions", script="", sheet="compare.css")
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a></p>
-<h1>{{"Comparison of two sessions" if found else "Compare with another session"}}</h1>
+% rebase("session_frame.tpl", title=f"Comparison of {shown_name(name, 80)}", tab="", sheet="compare.css")
+<section class="block"><div class="section-head"><h2>{{"Comparison of two sessions" if found else "Compare with another session"}}</h2>
 % if found:
-<p>{{found.verdict}}</p>
+<span class="muted">{{found.verdict}}</span><a href="{{compare_url(found.second.session, found.first.session)}}">Exchange</a><a href="{{address()}}">Another session…</a>
 % else:
-<p>What differs in graph, parameters, programs, times and failures between <bdi>{{shown_name(name, 80)}}</bdi> and another session.</p>
+<span class="muted">What differs in graph, parameters, programs, times and failures.</span>
 % end
-</div>
-% if found:
-<div class="actions"><a class="button" href="{{compare_url(found.second.session, found.first.session)}}">Exchange</a><a class="button" href="{{address()}}">Another session…</a></div>
-% end
-</div>
+</div></section>
 % if not found:
 % include("compare_choice.tpl", view=view, address=address)
 % else:

@@ -1,23 +1,7 @@
 % drop = view.drop
 % name = view.session.session
-% rebase("page.tpl", title=shown_name(drop.name, 80), here="Sessions", script="page.js" if not view.session.is_over else "", sheet="content.css")
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a><span>/</span><a href="{{session_url(name)}}?key={{quoted(drop.key)}}#drops"><bdi>{{shown_name(drop.name, 80)}}</bdi></a></p>
-<h1 title="{{shown_name(drop.name, 1000)}}"><bdi>{{shown_name(drop.name, 200)}}</bdi></h1>
-<p class="mono clip" title="{{drop.oid}}"><bdi>{{shown_name(drop.oid, 1000)}}</bdi></p>
-<p class="views"><a href="{{session_url(name)}}/graph#drop={{drop.drop}}">Show it in the graph</a> <a href="{{origin_url(name, drop.oid)}}">Origin</a></p>
-</div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
-</div>
+% rebase("layout.tpl", title=shown_name(drop.name, 80), here="Sessions", heading=shown_name(drop.name, 1000), about=shown_name(drop.oid, 1000), crumbs=(*SESSIONS, (shown_name(name, 80), session_url(name)), (shown_name(drop.name, 80), f"{session_url(name)}?key={quoted(drop.key)}#drops")), controls="drop_actions.tpl", script="page.js" if not view.session.is_over else "", sheet="content.css")
 <div data-part="drop">
-<div class="actions">
-% if view.no_run_again:
-<span class="button" aria-disabled="true" title="{{view.no_run_again}}">Run again from here<span class="unseen">: {{view.no_run_again}}</span></span>
-% else:
-<a class="button" href="{{again_url(name, drop.oid)}}">Run again from here…</a>
-% end
-</div>
 % include("warnings.tpl", warnings=view.warnings)
 <div class="block columns">
 <dl class="facts">
@@ -64,9 +48,6 @@
 % end
 % end
 {{", …" if drop.input_count > 10 else "."}}</p>
-% end
-% if drop.state == "ERROR":
-<p class="block-small"><a class="button" href="{{retry_url(name, drop.oid)}}">Try again…</a></p>
 % end
 </section>
 % end

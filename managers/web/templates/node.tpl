@@ -1,14 +1,6 @@
 % node = view.node
-% rebase("page.tpl", title=f"Node {shown_name(node.name, 80)}", here="Nodes", script="page.js")
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/nodes">Nodes</a></p>
-<h1><bdi>{{shown_name(node.name, 120)}}</bdi></h1>
-<p><bdi>{{shown_name(node.host)}}</bdi>, {{node.state}}</p>
-</div>
-<div class="actions"><a class="button" href="/nodes/{{quoted(node.name)}}/log">Log</a>
-<span class="live" id="live" role="status" data-state="off" hidden></span></div>
-</div>
+% rebase("layout.tpl", title=f"Node {shown_name(node.name, 80)}", here="Nodes", heading=shown_name(node.name, 120), about=f"{shown_name(node.host)}, {node.state}", crumbs=(("Nodes", "/nodes"),), script="page.js")
+<p class="block-small"><a class="button" href="/nodes/{{quoted(node.name)}}/log">Log</a></p>
 <div data-part="node">
 % include("warnings.tpl", warnings=view.warnings)
 <section class="block">

@@ -1,8 +1,4 @@
-% rebase("page.tpl", title="Nodes", here="Nodes", script="page.js")
-<div class="page-head">
-<div><h1>Nodes</h1><p>Node managers at or below {{manager.role}} <bdi>{{shown_name(manager.name)}}</bdi></p></div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
-</div>
+% rebase("layout.tpl", title="Nodes", here="Nodes", heading="Nodes", about=f"Node managers at or below {manager.role} {shown_name(manager.name)}", script="page.js")
 <section class="block" aria-label="List of nodes">
 <form class="filters few" method="get" action="/nodes" data-parts="nodes">
 % if view.query.sort:

@@ -1,16 +1,9 @@
 % origin = view.origin
 % name = origin.session
-% rebase("page.tpl", title=f"Origin of {shown_name(origin.name, 80)}", here="Sessions", script="", sheet="compare.css")
+% rebase("layout.tpl", title=f"Origin of {shown_name(origin.name, 80)}", here="Sessions", heading=f"Origin of {shown_name(origin.name, 200)}", about=f"Upstream of it are {plural(origin.total - 1, 'drop')} of {plural(origin.nodes.total, 'logical node')}, back to {plural(origin.roots, 'root')}. Drops that failed or were skipped are among them.", crumbs=(*SESSIONS, (shown_name(name, 80), session_url(name)), (shown_name(origin.name, 80), drop_url(name, origin.oid))), sheet="compare.css")
 % def checked(size, checksum):
 {{format_size(size)}}, {{"no checksum" if checksum is None else f"CRC-32 {checksum:08x}"}}\\
 % end
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a><span>/</span><a href="{{session_url(name)}}"><bdi>{{shown_name(name, 80)}}</bdi></a><span>/</span><a href="{{drop_url(name, origin.oid)}}"><bdi>{{shown_name(origin.name, 80)}}</bdi></a></p>
-<h1>Origin of <bdi>{{shown_name(origin.name, 200)}}</bdi></h1>
-<p>Upstream of it are {{plural(origin.total - 1, "drop")}} of {{plural(origin.nodes.total, "logical node")}}, back to {{plural(origin.roots, "root")}}. Drops that failed or were skipped are among them.</p>
-</div>
-</div>
 % include("warnings.tpl", warnings=view.warnings)
 <div class="block"><dl class="facts">
 <dt>Digest of the graph</dt><dd class="mono">{{origin.graph}}</dd>

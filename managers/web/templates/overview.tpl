@@ -1,10 +1,6 @@
-% rebase("page.tpl", title="Overview", here="Overview", script="page.js")
-<div class="page-head">
-<div><h1><bdi>{{shown_name(manager.name)}}</bdi></h1>
-<p>{{dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)}}{{" at " if manager.url else ""}}<bdi>{{manager.url and shown_name(manager.url)}}</bdi>, up for {{format_duration(manager.time - manager.started)}}</p></div>
-<div class="actions"><a class="button" href="/nodes/{{quoted(manager.name)}}/log">Log</a>
-<span class="live" id="live" role="status" data-state="off" hidden></span></div>
-</div>
+% kind = dict(node="Node manager", island="Data island manager", master="Master manager").get(manager.role, manager.role)
+% rebase("layout.tpl", title="Overview", here="Overview", heading=shown_name(manager.name), about=f"{kind}{f' at {shown_name(manager.url)}' if manager.url else ''}, up for {format_duration(manager.time - manager.started)}", script="page.js")
+<p class="block-small"><a class="button" href="/nodes/{{quoted(manager.name)}}/log">Log</a></p>
 <div data-part="overview">
 % include("warnings.tpl", warnings=view.warnings)
 <section class="block" aria-label="Summary">

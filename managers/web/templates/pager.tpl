@@ -4,13 +4,9 @@
 <span class="actions">
 % if offset > 0:
 <a class="button" rel="prev" href="{{address(max(offset - limit, 0))}}">Previous</a>
-% else:
-<span class="button" aria-disabled="true">Previous</span>
 % end
 % if last < total:
 <a class="button" rel="next" href="{{address(offset + limit)}}">Next</a>
-% else:
-<span class="button" aria-disabled="true">Next</span>
 % end
 </span>
 </nav>

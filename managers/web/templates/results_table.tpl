@@ -1,4 +1,4 @@
-<div class="{{style}}" tabindex="0" role="region" aria-label="Results"><table>
+<div class="table" tabindex="0" role="region" aria-label="Results"><table>
 <thead><tr>
 % include("sort_header.tpl", sort=sort, sort_address=sort_address, columns=(("File", "path", ""), ("Drop", "name", "at-middle"), ("Node", "node", "at-wide"), ("Size", "size", "number")))
 <th scope="col"><span class="unseen">Download</span></th></tr></thead>

@@ -1,25 +1,7 @@
 % session = view.session
 % name = session.session
-% rebase("page.tpl", title=shown_name(name, 80), here="Sessions", script="session.js")
+% rebase("session_frame.tpl", title=shown_name(name, 80), tab="Overview", script="session.js")
 <div id="session" data-twin="{{twin}}" data-events="{{events}}" data-version="{{session.version}}" data-over="{{"yes" if view.is_over else "no"}}">
-<div class="page-head">
-<div>
-<p class="crumbs"><a href="/sessions">Sessions</a></p>
-<h1 title="{{shown_name(name, 1000)}}"><bdi>{{shown_name(name, 200)}}</bdi></h1>
-<p><bdi>{{shown_name(session.graph, 80)}}</bdi>, begun {{format_time(session.started or session.created)}}</p>
-<p class="views"><a href="{{session_url(name)}}/graph">Graph</a> <a href="{{timeline_url(name)}}">Timeline</a> <a href="{{session_url(name)}}/log">Log</a> <a href="{{compare_url(name)}}">Compare</a></p>
-</div>
-<div class="actions" data-part="actions">
-<span class="badge"><span class="state {{session_style(session.status)}}" id="status">{{session.status.lower()}}</span></span>
-% for action, word, reason in view.actions:
-% if reason:
-<span class="button" aria-disabled="true" title="{{reason}}">{{word}}<span class="unseen">: {{reason}}</span></span>
-% else:
-<a class="button{{" danger" if action in ("cancel", "delete") else ""}}" href="{{session_url(name)}}/{{action}}">{{word}}…</a>
-% end
-% end
-</div>
-</div>
 <div data-part="warnings">
 % include("warnings.tpl", warnings=view.warnings)
 % for note in session.notes:
@@ -31,7 +13,7 @@
 </div>
 
 <section class="block" aria-labelledby="progress-title">
-<div class="section-head"><h2 id="progress-title">Progress</h2><span class="live" id="live" role="status" data-state="off" hidden></span></div>
+<div class="section-head"><h2 id="progress-title">Progress</h2></div>
 <div id="bar">
 % numbers = grouped(session.counts)
 % include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(session.settled)} of {format_count(session.drops)} drops are settled")
@@ -61,9 +43,6 @@
 % if found:
 <section class="block" aria-labelledby="failures-title">
 <div class="section-head"><h2 id="failures-title">Failures by root cause</h2><a href="{{causes_url(name)}}">All causes</a><span class="muted" data-figure="failures">{{"by then: " if view.query.time else ""}}{{failed_words(session.counts)}}{{f"; causes of {format_count(session.unlisted)} are not listed here" if session.unlisted > 0 else ""}}</span></div>
-% if view.is_over:
-<p class="block-small"><a class="button" href="{{session_url(name)}}/retry">Try failed drops again…</a></p>
-% end
 % for cause in found[:5]:
 % include("failure.tpl", cause=cause, session=name)
 % end
@@ -82,8 +61,7 @@
 % if view.results:
 <section class="block">
 <div class="section-head"><h2>Results</h2><a href="{{session_url(name)}}/results">All results</a><span class="muted">{{"by then: " if view.query.time else ""}}{{plural(view.result_count, "file")}}, {{format_size(view.result_size)}}{{f"; the first {len(view.results)} are here" if len(view.results) < view.result_count else ""}}</span></div>
-% include("results_table.tpl", results=view.results, session=name, sort="", sort_address=None, style="table tall")
-% include("results_archive.tpl", session=session, text="", node="")
+% include("results_table.tpl", results=view.results, session=name, sort="", sort_address=None)
 </section>
 % end
 </div>
@@ -124,15 +102,6 @@
 
 % end
 
-<div data-part="times">
-% if not is_brief:
-% include("times_tables.tpl", times=view.times, session=name, is_whole=False)
-% if view.query.time and view.times.templates:
-<p class="muted small">Times are of the attempts that had ended by then. What was moved between nodes is not shown for an earlier moment: it is counted without times.</p>
-% end
-% end
-</div>
-
 <section class="block" id="drops">
 <div class="section-head"><h2>Drops</h2><span class="muted" data-part="drops-moment">{{f"as they were at {format_time(view.query.time)}" if view.query.time else ""}}</span></div>
 <form class="filters" method="get" action="{{session_url(name)}}#drops" data-parts="drops">
@@ -167,7 +136,7 @@
 </form>
 <div data-part="drops">
 % if view.drops.drops:
-<div class="table" tabindex="0" role="region" aria-label="Drops"><table>
+<div class="table tall" tabindex="0" role="region" aria-label="Drops"><table>
 <thead><tr>
 % include("sort_header.tpl", sort=view.query.sort, sort_address=lambda sort: address(sort=sort, same=True), columns=(("Row", "row", "number at-wide"), ("Drop", "id", ""), ("Logical node", "name", "at-middle"), ("State", "state", ""), ("Node", "node", "at-middle"), ("Attempt", "attempt", "number at-wide"), ("Size", "size", "number at-middle")))
 </tr></thead>

@@ -1,8 +1,4 @@
-% rebase("page.tpl", title="Sessions", here="Sessions", script="page.js")
-<div class="page-head">
-<div><h1>Sessions</h1></div>
-<span class="live" id="live" role="status" data-state="off" hidden></span>
-</div>
+% rebase("layout.tpl", title="Sessions", here="Sessions", heading="Sessions", script="page.js")
 <section class="block" aria-label="List of sessions">
 <form class="filters few" method="get" action="/sessions" data-parts="sessions">
 % if view.query.sort:

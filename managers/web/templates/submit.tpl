@@ -1,6 +1,4 @@
-% rebase("page.tpl", title="Submit a graph", here="Submit", script="submit.js")
-<div class="page-head"><div><h1>Submit a graph</h1>
-<p>A logical graph from EAGLE, a list of drops, or a <code>.dfg</code> file. Nothing runs yet: the next page has its problems, a form of its parameters, its size and its partition, and the button that runs it.</p></div></div>
+% rebase("layout.tpl", title="Submit a graph", here="Submit", heading="Submit a graph", about="A logical graph from EAGLE, a list of drops, or a .dfg file. Nothing runs yet: the next page has its problems, a form of its parameters, its size and its partition, and the button that runs it.", script="submit.js")
 % if translator:
 <form class="block submit" method="post" action="{{translator}}/gen_pgt" enctype="multipart/form-data" id="submit">
 <input type="hidden" name="algo" value="auto">

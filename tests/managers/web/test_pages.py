@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 from threading import Event
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import numpy as np
@@ -42,7 +43,7 @@ from managers.web.views import (
 from tests.managers.web.reading import ask, read
 from tests.times.made_times import sections_of
 
-PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/cancel")
+PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/log")
 HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
 
 
@@ -161,7 +162,7 @@ def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
     assert msgspec.json.decode(ask(url, "/sessions/s/drops/ax.json").body)["drop"]["oid"] == "ax"
 
 
-@pytest.mark.parametrize("path", ["/sessions/failed", "/sessions/running/cancel"])
+@pytest.mark.parametrize("path", ["/sessions/failed", "/sessions/failed/drops/fan_a_0-0"])
 def test_no_form_can_be_sent_before_the_script_that_completes_it_has_run(serve: Any, path: str) -> None:
     """It runs before the page is shown. A form without the page key would lead to a page that asks for the token."""
     head, _, _ = ask(serve(manager_with_sessions()), path).text.partition("<body>")
@@ -196,7 +197,7 @@ def test_a_cause_on_another_node_leads_to_its_row(serve: Any) -> None:
 
 
 def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
-    """The page of the session has the first 100 and links to all; order and filter stay from page to page."""
+    """The page of the session has the first 10 and links to all; order and filter stay from page to page."""
     manager = FakeManager()
     manager.add(fan(500), "s")
     manager.complete("s")
@@ -206,7 +207,7 @@ def test_results_are_paged_sorted_and_filtered(serve: Any) -> None:
     count = len(manager.results("s").results)
     page = ask(url, "/sessions/s")
     assert f"{count} files" in page.text
-    assert "the first 100 are here" in page.text
+    assert "the first 10 are here" in page.text
 
     tags, _ = read(page)
     address = next(each["href"] for tag, each in tags if tag == "a" and each.get("href", "").endswith("/results"))
@@ -348,30 +349,27 @@ def test_only_pages_of_the_same_origin_change_a_session(serve: Any, action: str)
 
 @pytest.mark.parametrize("action", ["cancel", "delete"])
 def test_get_of_an_action_changes_nothing(serve: Any, action: str) -> None:
-    """GET answers with the form, and the session goes on."""
+    """GET is refused, and the session goes on."""
     manager = manager_with_sessions()
 
-    assert ask(serve(manager), f"/sessions/running/{action}").status == 200
+    assert ask(serve(manager), f"/sessions/running/{action}").status == 405
     assert manager.session("running").status == "RUNNING"
 
 
 def test_a_session_that_is_over_is_resumed_or_tried_again_from_its_page(serve: Any) -> None:
-    """Its buttons lead to forms that do it. A button that can do nothing is grey, and says why."""
+    """Its forms do it, and what is not possible has none."""
     manager = manager_with_sessions()
     url = serve(manager)
-    failed, finished, cancelled = (
-        ask(url, f"/sessions/{name}").body.decode() for name in ("failed", "finished", "cancelled")
-    )
 
-    assert 'href="../sessions/failed/retry"' in failed
-    assert 'aria-disabled="true" title="Nothing is left to run."' in failed
-    assert 'aria-disabled="true" title="No drop failed."' in finished
-    assert "/retry" not in finished
-    assert 'href="../sessions/cancelled/resume"' in cancelled
-    assert "/resume" not in ask(url, "/sessions/running").body.decode()
+    def forms(session: str) -> list[str]:
+        tags, _ = read(ask(url, f"/sessions/{session}"))
+        return [each["action"].rpartition("/")[2] for tag, each in tags if tag == "form" and each["method"] == "post"]
+
+    assert forms("failed") == ["retry", "delete"]
+    assert forms("finished") == ["delete"]
+    assert forms("cancelled") == ["resume", "delete"]
+    assert forms("running") == ["pause", "cancel", "delete"]
     for name, action in (("failed", "retry"), ("cancelled", "resume")):
-        assert ask(url, f"/sessions/{name}/{action}").status == 200
-        assert manager.session(name).is_over
         assert ask(url, f"/sessions/{name}/{action}", method="POST", Origin=url).status == 303
         assert manager.session(name).status == "RUNNING"
 
@@ -381,7 +379,7 @@ def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
     manager = manager_with_sessions()
     url = serve(manager)
 
-    assert ask(url, "/sessions/running/cancel", method="POST", body=b"reason=" + b"x" * 100_000).status == 413
+    assert ask(url, "/sessions/running/cancel", method="POST", body=b"reason=" + b"x" * 2_000_000).status == 413
     assert ask(url, "/sessions/running/cancel", method="POST", body=b"\xff\xfe").status == 400
     assert manager.session("running").status == "RUNNING"
 
@@ -469,23 +467,6 @@ def test_without_a_translator_the_page_says_how_to_start_one() -> None:
     assert b"dropflow translator --to" in page.body
 
 
-@pytest.mark.parametrize(
-    ("session", "possible"),
-    [
-        ("running", ["clone", "pause", "cancel", "delete"]),
-        ("finished", ["clone", "delete"]),
-        ("cancelled", ["resume", "clone", "delete"]),
-        ("failed", ["retry", "clone", "delete"]),
-    ],
-)
-def test_actions_that_are_not_possible_have_a_reason(session: str, possible: list[str]) -> None:
-    """Each action of a session is a link, or has a reason why it is none."""
-    actions = session_view(manager_with_sessions(), session, DropQuery()).actions
-
-    assert [name for name, _, reason in actions if not reason] == possible
-    assert [name for name, _, _ in actions] == ["resume", "retry", "clone", "pause", "cancel", "delete"]
-
-
 def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
     """It is downloaded, not shown, as its style is not that of pages; a session that is unknown has none."""
     url = serve(manager_with_sessions())
@@ -497,44 +478,65 @@ def test_the_report_of_a_session_is_a_file(serve: Any) -> None:
     assert ask(url, "/sessions/none/report.html").status == 404
 
 
-def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
-    """The question names the drop, and only its root cause is tried; drops that did not fail have no such link."""
-    manager = manager_with_sessions()
+def _asked(manager: FakeManager) -> list[RetryRequest]:
+    """Return a list that gets each request to run drops again."""
     asked: list[RetryRequest] = []
     retry = manager.retry
     manager.retry = lambda name, request: (asked.append(request), retry(name, request))[1]  # type: ignore[method-assign]
-    url = serve(manager)
-    page = ask(url, "/sessions/failed/drops/fan_a_0-0").text
+    return asked
 
-    assert 'href="../../../sessions/failed/retry?drop=fan_a_0-0"' in page
-    assert "/retry?drop=" not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
-    assert "Try app 0 again?" in ask(url, "/sessions/failed/retry?drop=fan_a_0-0").text
-    assert ask(url, "/sessions/failed/retry?drop=none").status == 404
-    form = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
-    assert ask(url, "/sessions/failed/retry?drop=fan_a_0-0", **form).status == 303
-    assert [request.drops for request in asked] == [("fan_a_0-0",)]
+
+def _post(url: str, session: str, **form: str) -> int:
+    """Return the status of the answer to a form that runs drops again."""
+    posted = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
+    return ask(url, f"/sessions/{session}/retry", body=urlencode(form).encode(), **posted).status
+
+
+def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
+    """Only its root cause is tried; drops that did not fail have no such form."""
+    manager = manager_with_sessions()
+    asked, url = _asked(manager), serve(manager)
+
+    assert 'name="drop" value="fan_a_0-0"' in ask(url, "/sessions/failed/drops/fan_a_0-0").text
+    assert 'name="drop"' not in ask(url, "/sessions/finished/drops/fan_d_0-0").text
+    assert _post(url, "failed", drop="none") == 404
+    assert _post(url, "failed", drop="fan_a_0-0") == 303
+    assert [request.drops for request in asked[1:]] == [("fan_a_0-0",)]
 
 
 def test_a_session_is_run_again_from_the_page_of_a_drop(serve: Any) -> None:
-    """The question names the drop; a drop from which that is not possible has the reason in place of the link."""
+    """A drop from which that is not possible has no form: its session runs, it has not run, or another drop failed."""
     manager = manager_with_sessions()
     url = serve(manager)
-    form = {"method": "POST", "Content_Type": "application/x-www-form-urlencoded"}
 
-    def page(session: str, oid: str) -> str:
-        return ask(url, f"/sessions/{session}/drops/{oid}").text
+    def is_offered(session: str, oid: str) -> bool:
+        return f'name="start" value="{oid}"' in ask(url, f"/sessions/{session}/drops/{oid}").text
 
-    assert 'href="../../../sessions/finished/retry?start=fan_a_0-0"' in page("finished", "fan_a_0-0")
-    assert 'href="../../../sessions/failed/retry?start=fan_a_0-0"' in page("failed", "fan_a_0-0")
-    assert 'title="The session is not over."' in page("running", "fan_a_0-0")
-    assert 'title="It failed because of another drop: run that one again."' in page("failed", "fan_d_0-0")
-    assert 'title="It has not run: resume the session."' in page("cancelled", "fan_d_0-9")
-    question = ask(url, "/sessions/finished/retry?start=fan_a_0-0").text
-    assert "Run app 0 again?" in question
-    assert ask(url, "/sessions/running/retry?start=fan_a_0-0", **form).status == 409
-    assert ask(url, "/sessions/finished/retry?start=fan_a_0-0", **form).status == 303
+    assert is_offered("finished", "fan_a_0-0")
+    assert is_offered("failed", "fan_a_0-0")
+    assert not is_offered("running", "fan_a_0-0")
+    assert not is_offered("failed", "fan_d_0-0")
+    assert not is_offered("cancelled", "fan_d_0-9")
+    assert _post(url, "running", start="fan_a_0-0") == 409
+    assert _post(url, "finished", start="fan_a_0-0") == 303
     assert manager.session("finished").status == "RUNNING"
     assert manager.session("finished").states["INITIALIZED"] == 2
+
+
+def test_parameters_are_changed_where_a_session_runs_again(serve: Any) -> None:
+    """The form has all parameters of the drop with their values, code too; those that differ are sent."""
+    manager = manager_with_sessions()
+    found = manager.drop("finished", "fan_a_0-0")
+    parameters = {"depth": "3", "func_code": "def f():\n    return 1\n", "same": "\nx\n"}
+    manager.drop = lambda *_: msgspec.structs.replace(found, parameters=parameters)  # type: ignore[method-assign]
+    asked, url = _asked(manager), serve(manager)
+    page = ask(url, "/sessions/finished/drops/fan_a_0-0").text
+    assert '<input name="value-depth" value="3"' in page
+    assert "def f():\n    return 1\n</textarea>" in page
+    form = {"value-depth": "4", "value-func_code": "def f():\r\n    return 2\r\n", "value-same": "\r\nx\r\n"}
+
+    assert _post(url, "finished", start="fan_a_0-0", **form) == 303
+    assert [one.settings for one in asked] == [("depth=4", "func_code=def f():\n    return 2\n")]
 
 
 @pytest.mark.parametrize(

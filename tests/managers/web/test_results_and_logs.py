@@ -88,7 +88,7 @@ def test_results_are_downloaded_as_one_file(serve: Any, look: Any, tmp_path: Pat
     manager.write("finished", 22, b"another")
     results = manager.results("finished").results
     page = look(serve(manager)).page
-    page.goto("/sessions/finished")
+    page.goto("/sessions/finished/results")
 
     def names() -> list[str]:
         with page.expect_download() as download:

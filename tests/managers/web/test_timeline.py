@@ -99,7 +99,7 @@ def test_the_page_is_complete_without_javascript(serve: Any) -> None:
         assert words in text
     twin = msgspec.json.decode(ask(url, "/sessions/s/timeline.json").body)
     assert twin["times"]["attempts"] == len(sections[0].records)
-    assert "Times by logical node" in ask(url, "/sessions/s").text
+    assert "had ended by" in ask(url, "/sessions/s/timeline?time=1").text
     assert ask(url, "/sessions/none/timeline").status == 404
 
 

@@ -1,6 +1,4 @@
-% rebase("page.tpl", title="Translations", here="Translations")
-<div class="page-head"><div><h1>Translations</h1>
-<p>The youngest first. When there are many, the oldest are deleted.</p></div></div>
+% rebase("layout.tpl", title="Translations", here="Translations", heading="Translations", about="The youngest first. When there are many, the oldest are deleted.")
 <section class="block">
 % if translations:
 <div class="table" tabindex="0" role="region" aria-label="Translations"><table>

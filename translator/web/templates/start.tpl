@@ -1,8 +1,4 @@
-% rebase("page.tpl", title="Translate a graph", here="Translate")
-<div class="page-head">
-<div><h1>Translate a graph</h1>
-<p>A logical graph becomes a physical graph: its constructs are unrolled and its drops are partitioned for the nodes that run it. Nothing of the graph is executed.</p></div>
-</div>
+% rebase("layout.tpl", title="Translate a graph", here="Translate", heading="Translate a graph", about="A logical graph becomes a physical graph: its constructs are unrolled and its drops are partitioned for the nodes that run it. Nothing of the graph is executed.")
 <form class="block translate" method="post" action="/translations" enctype="multipart/form-data">
 <section class="sheet">
 <h2>Graph</h2>

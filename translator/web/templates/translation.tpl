@@ -1,15 +1,7 @@
-% rebase("page.tpl", title=single_line(info.name, 60), here="")
 % word = "Template" if info.needs_values else dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
 % style = "waiting" if info.needs_values else dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
-<div class="page-head">
-<div><p class="crumbs"><a href="/">Translate</a><span>/</span>{{format_time(info.created)}}</p>
-<h1><bdi>{{single_line(info.name, 200)}}</bdi></h1>
-% if report and report.family:
-<p>{{single_line(report.family, 40)}} graph{{", as " + plural(info.parts, "part") + " by " + single_line(info.algorithm, 40) if info.state == "done" else ""}}</p>
-% end
-</div>
-<span class="badge"><span class="state {{style}}">{{word}}</span></span>
-</div>
+% about = f"{single_line(report.family, 40)} graph" + (f", as {plural(info.parts, 'part')} by {single_line(info.algorithm, 40)}" if info.state == "done" else "") if report and report.family else ""
+% rebase("layout.tpl", title=single_line(info.name, 60), here="", heading=single_line(info.name, 200), about=about, crumbs=(("Translate", "/"),), controls="translation_state.tpl", refresh=get("refresh", ""))
 % if refused:
 <section class="block" id="refused"><div class="note error" role="alert">
 % if refused.problems:

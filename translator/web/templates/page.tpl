@@ -1,2 +1,0 @@
-% rebase("layout.tpl", title=title, here=here, aside="translator", footer=f"dropflow {version}")
-{{!base}}

@@ -1,0 +1,1 @@
+<span class="badge"><span class="state {{style}}">{{word}}</span></span>
