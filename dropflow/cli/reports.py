@@ -1,8 +1,8 @@
 """What runs and sessions have computed, from their reports: for ``dropflow diff`` and ``dropflow explain --origin``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,12 +10,13 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import ConnectionOptions, is_run_directory
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns, few
-from dropflow.formatting import format_brief, format_count, format_size, format_time, plural, single_line
+from dropflow.formatting import format_brief, format_size, format_time, plural, single_line
 from dropflow.graph.drop_counts import failed_words
 
 if TYPE_CHECKING:
     from dropflow.api.records import PageQuery
-    from dropflow.web.comparison import CauseDifference, Comparison, NodeTimes, Total
+    from dropflow.graph.differences import Difference
+    from dropflow.web.comparison import Comparison
     from dropflow.web.origin import Origin, OriginDrop
     from dropflow.web.report import SessionReport
     from dropflow.web.signature import SessionSignature
@@ -85,102 +86,30 @@ class CompareReply(msgspec.Struct, frozen=True, kw_only=True):
         for number, one in (("first", found.first), ("second", found.second)):
             if found.levels.contents == "unknown" and one.signature.contents_note:
                 yield f"  contents of the {number}: {one.signature.contents_note}"
-        yield from self._graph()
-        yield from _part(
-            "settings that differ",
-            ("group", "name", "first", "second"),
-            [(one.group, one.name, _short(one.first), _short(one.second)) for one in found.settings.rows],
-        )
-        yield from _part(
-            "totals",
-            ("", "first", "second", "ratio"),
-            [(one.name, *_both(one), _times(one.ratio)) for one in found.totals],
-        )
-        yield from _part(
-            "times by logical node, those that took most first; each with the first and the second session",
-            ("node", "attempts", "", "median", "", "95 %", "", "in all", "", "ratio"),
-            [
-                (_short(one.name, 40), *_pairs(one.first, one.second), _times(one.ratio))
-                for one in found.times.rows[:_SHOWN]
-            ],
-            found.times.total,
-        )
-        yield from _part(
-            "results that differ",
-            ("name", "first", "second"),
-            [(one.name, one.first or "(none)", one.second or "(none)") for one in found.contents.rows[:_SHOWN]],
-            found.contents.total,
-        )
-        yield from self._causes()
-
-    def _graph(self) -> Iterator[str]:
-        found = self.comparison
-        signs = {"added": "+", "removed": "-", "changed": "~"}
-        yield from _part(
-            "logical nodes",
-            ("", "name", "category", "drops, first", "second"),
-            [(signs[one.change], one.name, one.category, one.first, one.second) for one in found.nodes.rows[:_SHOWN]],
-            found.nodes.total,
-        )
-        yield from _part(
-            "values",
-            ("node", "what", "first", "second"),
-            [(one.node, one.what, _short(one.first), _short(one.second)) for one in found.values.rows[:_SHOWN]],
-            found.values.total,
-        )
-        for sign, links in (("-", found.links_removed), ("+", found.links_added)):
-            yield from (f"  {sign} link {one}" for one in links.rows[:_SHOWN])
-            if links.total > _SHOWN:
-                yield f"  {sign} {plural(links.total - _SHOWN, 'more link')}"
-
-    def _causes(self) -> Iterator[str]:
-        found = self.comparison.causes
-        yield from _part(
-            "failures by root cause, with the drops in error because of them",
-            ("", "node", "code", "first", "second", "text"),
-            [_cause_row(one) for one in found.rows[:_SHOWN]],
-            found.total,
-        )
+        for title, listed in found.parts:
+            yield f"{title}:"
+            rows = [
+                (_short(one.subject), _short(one.what), *_sides(one), _times(one.ratio)) for one in listed.rows[:_SHOWN]
+            ]
+            yield from columns(
+                rows, header=("", "", "first", "second", "ratio" if any(row[-1] for row in rows) else "")
+            )
+            if listed.total > len(rows):
+                yield f"  {listed.total - len(rows):,} more; --output json has them"
 
 
-def _part(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], total: int = 0) -> Iterator[str]:
-    if rows:
-        yield f"{title}:"
-        yield from columns(rows, header=header)
-    if total > len(rows):
-        yield f"  {total - len(rows):,} more; --output json has them"
+def _short(text: str) -> str:
+    return single_line(text, _WIDE)
 
 
-def _short(text: str | None, most: int = _WIDE) -> str:
-    return "(none)" if text is None else single_line(text, most) or '""'
+def _sides(one: "Difference") -> tuple[str, str]:
+    from dropflow.web.comparison import spelled
 
-
-def _both(total: "Total") -> tuple[str, str]:
-    return _measure(total.first, total.unit), _measure(total.second, total.unit)
-
-
-def _measure(number: float, unit: str) -> str:
-    if unit == "seconds":
-        return format_brief(number)
-    return format_size(number) if unit == "bytes" else format_count(int(number))
+    return _short(spelled(one.left, one.unit)), _short(spelled(one.right, one.unit))
 
 
 def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"x {ratio:.2f}"
-
-
-def _pairs(first: "NodeTimes | None", second: "NodeTimes | None") -> tuple[str, ...]:
-    found: list[str] = []
-    for name in ("attempts", "median", "p95", "seconds"):
-        for one in (first, second):
-            value = None if one is None else getattr(one, name)
-            found.append("" if value is None else format_count(value) if name == "attempts" else format_brief(value))
-    return tuple(found)
-
-
-def _cause_row(cause: "CauseDifference") -> tuple[object, ...]:
-    text = _short(cause.text) if not cause.first_text else f"{_short(cause.text)} (first: {_short(cause.first_text)})"
-    return cause.change, cause.name, cause.code, cause.first, cause.second, text
 
 
 def compare(output: CommandOutput, manager: ConnectionOptions, first: str, second: str, other_url: str | None) -> Exit:

@@ -14,9 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Template
 
 __all__ = [
-    "GraphDifferences",
-    "NodeDifference",
-    "ValueDifference",
+    "Difference",
     "graph_differences",
     "matched_templates",
 ]
@@ -45,70 +43,33 @@ _ARGUMENT: tuple[tuple[str, Callable[[Argument], Any]], ...] = (
 )
 
 
-class NodeDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A logical node that only one graph has, or that differs.
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two graphs, or two sessions.
 
     Attributes
     ----------
-    change : str
-        ``added`` (only the second graph has it), ``removed`` (only the first has it) or ``changed``.
-    name, category : str
-        The node; of one that changed, as it is in the second graph.
-    first, second : int
-        Its drops in each graph.
-    """
-
-    change: str
-    name: str
-    category: str
-    first: int
-    second: int
-
-
-class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of a logical node that differs.
-
-    Attributes
-    ----------
-    node : str
-        Name of the logical node, in the second graph.
+    subject : str
+        Name of a logical node, a link, a setting, a number or a result.
     what : str
-        Name of the parameter; of another property, its name.
-    is_parameter : bool
-        Whether it is a parameter.
-    first, second : str or None
-        Both values as text, long ones cut around the first letter that differs; None if there is none.
+        What of it: the name of a parameter or of another property.
+    left, right : str, float or None
+        The first and the second value, long texts cut around the first letter that differs; None if there is none.
+    unit : str
+        Of numbers: ``seconds``, ``bytes`` or ``count``.
     """
 
-    node: str
+    subject: str
     what: str
-    is_parameter: bool
-    first: str | None
-    second: str | None
-
-
-class GraphDifferences(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two graphs.
-
-    Attributes
-    ----------
-    nodes : tuple of NodeDifference
-        Removed, added and changed nodes.
-    values : tuple of ValueDifference
-        Of nodes that both graphs have.
-    links_removed, links_added : tuple of str
-        Links that only the first, and only the second graph has: ``Stretch -> image``.
-    """
-
-    nodes: tuple[NodeDifference, ...] = ()
-    values: tuple[ValueDifference, ...] = ()
-    links_removed: tuple[str, ...] = ()
-    links_added: tuple[str, ...] = ()
+    left: str | float | None = None
+    right: str | float | None = None
+    unit: str = ""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing differs."""
-        return not (self.nodes or self.values or self.links_removed or self.links_added)
+    def ratio(self) -> float | None:
+        """The second number divided by the first; None if one of them is 0 or no number."""
+        if not isinstance(self.left, float | int) or not isinstance(self.right, float | int):
+            return None
+        return self.right / self.left if self.left > 0 and self.right > 0 else None
 
 
 def matched_templates(first: Sequence[Template], second: Sequence[Template]) -> dict[int, int]:
@@ -131,26 +92,30 @@ def matched_templates(first: Sequence[Template], second: Sequence[Template]) -> 
     return dict(sorted(pairs.items()))
 
 
-def graph_differences(first: PhysicalGraph, second: PhysicalGraph) -> GraphDifferences:
-    """Return what differs between two graphs, apart from their partition, their places and the ids of their drops."""
+def graph_differences(first: PhysicalGraph, second: PhysicalGraph) -> tuple[Difference, ...]:
+    """Return what differs between two graphs, apart from their partition, their places and the ids of their drops.
+
+    A logical node that only one graph has differs in its drops, which the other one has not; a link likewise.
+    """
     pairs = matched_templates(first.templates, second.templates)
     ours, theirs = _drops(first), _drops(second)
-    nodes = [_alone("removed", first, row, (ours[row], 0)) for row in range(len(ours)) if row not in pairs]
     taken = set(pairs.values())
-    nodes += [_alone("added", second, row, (0, theirs[row])) for row in range(len(theirs)) if row not in taken]
-    values: list[ValueDifference] = []
+    found = [_number(first.templates[row].name, ours[row], None) for row in range(len(ours)) if row not in pairs]
+    found += [_number(second.templates[row].name, None, theirs[row]) for row in range(len(theirs)) if row not in taken]
     for row, other in pairs.items():
-        found = list(_values(first.templates[row], second.templates[other]))
-        values += found
-        if found or ours[row] != theirs[other]:
-            nodes.append(_alone("changed", second, other, (ours[row], theirs[other])))
+        if ours[row] != theirs[other]:
+            found.append(_number(second.templates[other].name, ours[row], theirs[other]))
+        found += _values(first.templates[row], second.templates[other])
     one, two = Counter(_links(first, pairs)), Counter(_links(second, None))
-    return GraphDifferences(
-        nodes=tuple(nodes),
-        values=tuple(values),
-        links_removed=tuple(_spelled(first, second, link) for link in (one - two).elements()),
-        links_added=tuple(_spelled(first, second, link) for link in (two - one).elements()),
-    )
+    for links, ends in ((one - two, ("yes", None)), (two - one, (None, "yes"))):
+        for link in links.elements():
+            subject = _spelled(first, second, link)
+            found.append(Difference(subject=subject, what="link", left=ends[0], right=ends[1]))
+    return tuple(found)
+
+
+def _number(node: str, left: int | None, right: int | None) -> Difference:
+    return Difference(subject=node, what="drops", left=left, right=right, unit="count")
 
 
 def _likeness(template: Template) -> tuple[object, ...]:
@@ -163,15 +128,10 @@ def _drops(graph: PhysicalGraph) -> list[int]:
     return found
 
 
-def _alone(change: str, graph: PhysicalGraph, row: int, drops: tuple[int, int]) -> NodeDifference:
-    one = graph.templates[row]
-    return NodeDifference(change=change, name=one.name, category=one.category, first=drops[0], second=drops[1])
-
-
-def _values(first: Template, second: Template) -> Iterator[ValueDifference]:
+def _values(first: Template, second: Template) -> Iterator[Difference]:
     for what, value in _ATTRIBUTES:
         if value(first) != value(second):
-            yield _difference(second.name, what, (value(first), value(second)), is_parameter=False)
+            yield _difference(second.name, what, (value(first), value(second)))
     ours, theirs = ({one.name: one for one in template.arguments} for template in (first, second))
     for name in (*ours, *(name for name in theirs if name not in ours)):
         yield from _parameter(second.name, name, ours, theirs)
@@ -179,27 +139,27 @@ def _values(first: Template, second: Template) -> Iterator[ValueDifference]:
 
 def _parameter(
     node: str, name: str, ours: Mapping[str, Argument], theirs: Mapping[str, Argument]
-) -> Iterator[ValueDifference]:
+) -> Iterator[Difference]:
     if name not in theirs:
-        yield _difference(node, name, (ours[name].value, _NOTHING), is_parameter=True)
+        yield _difference(node, name, (ours[name].value, _NOTHING))
     elif name not in ours:
-        yield _difference(node, name, (_NOTHING, theirs[name].value), is_parameter=True)
+        yield _difference(node, name, (_NOTHING, theirs[name].value))
     else:
         one, other = ours[name], theirs[name]
         if _text(one.value) != _text(other.value):
-            yield _difference(node, name, (one.value, other.value), is_parameter=True)
+            yield _difference(node, name, (one.value, other.value))
         for what, value in _ARGUMENT:
             if value(one) != value(other):
-                yield _difference(node, f"{what} of {name}", (value(one), value(other)), is_parameter=False)
+                yield _difference(node, f"{what} of {name}", (value(one), value(other)))
 
 
 _NOTHING = object()
 
 
-def _difference(node: str, what: str, values: tuple[object, object], *, is_parameter: bool) -> ValueDifference:
+def _difference(node: str, what: str, values: tuple[object, object]) -> Difference:
     one, two = (None if value is _NOTHING else _text(value) for value in values)
     first, second = (_cut(one), _cut(two)) if one is None or two is None else _excerpts(one, two)
-    return ValueDifference(node=node, what=what, is_parameter=is_parameter, first=first, second=second)
+    return Difference(subject=node, what=what, left=first, right=second)
 
 
 def _text(value: object) -> str:

@@ -14,34 +14,23 @@ import numpy as np
 
 from dropflow.api.submission_note import META as SUBMISSION
 from dropflow.api.submission_note import options_of
+from dropflow.formatting import DASH, format_brief, format_count, format_size, plural, single_line
 from dropflow.graph.codec import digest
-from dropflow.graph.differences import NodeDifference, ValueDifference, graph_differences, matched_templates
+from dropflow.graph.differences import Difference, graph_differences, matched_templates
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.notes import planning_of, software_of
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.times.statistics import NodeProfile
 from dropflow.times.timeline import profile
 from dropflow.web.cause_groups import Cause, without_numbers
 from dropflow.web.report import SessionReport
-from dropflow.web.signature import (
-    ContentDifference,
-    Levels,
-    SessionSignature,
-    content_differences,
-    levels_of,
-    signature,
-)
+from dropflow.web.signature import Levels, SessionSignature, content_differences, levels_of, signature
 
 __all__ = [
-    "CauseDifference",
-    "ComparedNode",
     "ComparedSession",
     "Comparison",
     "Listed",
-    "NodeTimes",
-    "SettingDifference",
-    "Total",
     "comparison_of",
+    "spelled",
 ]
 
 
@@ -92,97 +81,6 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     signature: SessionSignature
 
 
-class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of the sessions that is not in their logical graph.
-
-    Attributes
-    ----------
-    group : str
-        ``version``, ``nodes``, ``plan`` or ``option``.
-    name : str
-    first, second : str
-        Empty if it is not known.
-    """
-
-    group: str
-    name: str
-    first: str
-    second: str
-
-    @property
-    def differs(self) -> bool:
-        """Whether the values differ."""
-        return self.first != self.second
-
-
-class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of both sessions. `unit` is ``seconds``, ``bytes`` or ``count``."""
-
-    name: str
-    unit: str
-    first: float
-    second: float
-
-    @property
-    def ratio(self) -> float | None:
-        """The second number divided by the first; None if one of them is 0."""
-        return _ratio(self.first, self.second)
-
-
-class NodeTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts of a logical node in one session: how many, median and 95 % of their seconds, and all together."""
-
-    attempts: int
-    failed: int
-    median: float
-    p95: float
-    seconds: float
-
-
-class ComparedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of a logical node; None for the session in which it had no attempts."""
-
-    name: str
-    category: str
-    first: NodeTimes | None
-    second: NodeTimes | None
-
-    @property
-    def cost(self) -> float:
-        """Seconds of its attempts in the session in which they took longer."""
-        return max(0.0 if one is None else one.seconds for one in (self.first, self.second))
-
-    @property
-    def ratio(self) -> float | None:
-        """Seconds of all attempts in the second session, divided by those in the first; None if one has none."""
-        return None if self.first is None or self.second is None else _ratio(self.first.seconds, self.second.seconds)
-
-
-class CauseDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A root cause of failures.
-
-    Attributes
-    ----------
-    change : str
-        ``new`` (only in the second session), ``gone`` (only in the first) or ``same``.
-    name, code, kind, text : str
-        Logical node, code, kind and text of the error; the text of the second session, if it has the cause.
-    first, second : int
-        Drops in ERROR because of it.
-    first_text : str
-        Text in the first session, if it differs in paths or numbers; else empty.
-    """
-
-    change: str
-    name: str
-    code: str
-    kind: str
-    text: str
-    first: int
-    second: int
-    first_text: str = ""
-
-
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between two sessions.
 
@@ -191,21 +89,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     first, second : ComparedSession
     levels : Levels
         At which levels both are the same.
-    nodes : Listed of NodeDifference
-        Logical nodes that were added, removed or changed.
-    values : Listed of ValueDifference
-        Their parameters and other properties.
-    links_removed, links_added : Listed of str
-    settings : Listed of SettingDifference
-        Those that differ.
-    totals : tuple of Total
-        Those that are not 0 in both.
-    times : Listed of ComparedNode
-        Those that took most first.
-    contents : Listed of ContentDifference
-        Results that differ for sure.
-    causes : Listed of CauseDifference
-        New ones first, then those that are gone, then those in both.
+    graph : Listed of Difference
+        Logical nodes, their drops, parameters and other properties, and links.
+    settings : Listed of Difference
+        Versions, nodes, plans and options.
+    totals, times : Listed of Difference
+        Numbers of the sessions, and of their logical nodes, those that took most first; also those that are the same.
+    results : Listed of Difference
+        Those that differ for sure.
+    failures : Listed of Difference
+        Drops in error by root cause, also those that are the same: new causes first, then those that are gone.
     warnings : tuple of str
         What is missing in the comparison.
     """
@@ -213,77 +106,72 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     first: ComparedSession
     second: ComparedSession
     levels: Levels
-    nodes: Listed[NodeDifference]
-    values: Listed[ValueDifference]
-    links_removed: Listed[str]
-    links_added: Listed[str]
-    settings: Listed[SettingDifference]
-    totals: tuple[Total, ...]
-    times: Listed[ComparedNode]
-    contents: Listed[ContentDifference]
-    causes: Listed[CauseDifference]
+    graph: Listed[Difference]
+    settings: Listed[Difference]
+    totals: Listed[Difference]
+    times: Listed[Difference]
+    results: Listed[Difference]
+    failures: Listed[Difference]
     warnings: tuple[str, ...] = ()
 
     @property
     def is_same_graph(self) -> bool:
         """Whether both have the same logical nodes, values, links and numbers of drops."""
-        return not (self.nodes.total or self.links_removed.total or self.links_added.total)
+        return not self.graph.total
+
+    @property
+    def parts(self) -> tuple[tuple[str, Listed[Difference]], ...]:
+        """The lists that have rows, each with its title."""
+        found = (
+            ("Graph and parameters", self.graph),
+            ("Nodes, plan, options and versions", self.settings),
+            ("Results that differ", self.results),
+            ("Totals", self.totals),
+            ("Times by logical node", self.times),
+            ("Failures by root cause", self.failures),
+        )
+        return tuple(part for part in found if part[1].rows)
 
     @property
     def verdict(self) -> str:
         """What differs in the graph, in one sentence."""
-        if self.is_same_graph:
-            places = "" if self.first.digest == self.second.digest else ", with other places or ids of drops"
-            return f"Both ran the same graph with the same parameters{places}."
-        parts = []
-        counts = {change: sum(one.change == change for one in self.nodes.rows) for change in _CHANGES}
-        if self.nodes.left_out:
-            parts.append(f"{self.nodes.total:,} logical nodes")
-        else:
-            parts += [f"{count} {_nodes(count)} {change}" for change, count in counts.items() if count]
-        if self.values.total:
-            parts.append(f"{self.values.total:,} {'value differs' if self.values.total == 1 else 'values differ'}")
-        links = self.links_removed.total + self.links_added.total
-        if links:
-            parts.append(f"{links:,} {'link differs' if links == 1 else 'links differ'}")
-        return f"The graphs differ: {', '.join(parts)}."
+        if not self.is_same_graph:
+            return f"The graphs differ: {plural(self.graph.total, 'difference')}."
+        places = "" if self.first.digest == self.second.digest else ", with other places or ids of drops"
+        return f"Both ran the same graph with the same parameters{places}."
 
 
-_CHANGES = ("removed", "added", "changed")
+def spelled(value: str | float | None, unit: str) -> str:
+    """Return one side of a `Difference` as text."""
+    if value is None:
+        return DASH
+    if isinstance(value, str):
+        return single_line(value, _TEXT) or '""'
+    if unit == "seconds":
+        return format_brief(value)
+    return format_size(value) if unit == "bytes" else format_count(int(value))
 
 
 def comparison_of(first: SessionReport, second: SessionReport) -> Comparison:
     """Return what differs between two sessions."""
-    found = graph_differences(first.graph, second.graph)
     one, two = _session(first), _session(second)
-    contents = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
+    results = tuple(content_differences((first.graph, first.results), (second.graph, second.results)))
     return Comparison(
         first=one,
         second=two,
-        levels=levels_of(one.signature, two.signature, len(contents)),
-        nodes=_listed(found.nodes),
-        values=_listed(found.values),
-        links_removed=_listed(found.links_removed),
-        links_added=_listed(found.links_added),
-        settings=_listed([one for one in _settings(first, second) if one.differs]),
-        totals=tuple(_totals(first, second)),
-        times=_listed(sorted(_times(first, second), key=lambda one: -one.cost)),
-        contents=_listed(contents),
-        causes=_listed(list(_causes(first.causes, second.causes))),
+        levels=levels_of(one.signature, two.signature, len(results)),
+        graph=_listed(graph_differences(first.graph, second.graph)),
+        settings=_listed(tuple(_settings(first, second))),
+        totals=_listed(tuple(_totals(first, second))),
+        times=_listed(_times(first, second)),
+        results=_listed(results),
+        failures=_listed(tuple(_failures(first.causes, second.causes))),
         warnings=tuple(text for report in (first, second) for text in _warnings(report)),
     )
 
 
 def _listed(rows: Sequence[_T]) -> Listed[_T]:
     return Listed(rows=tuple(rows[:_MOST]), total=len(rows))
-
-
-def _ratio(first: float, second: float) -> float | None:
-    return second / first if first > 0 and second > 0 else None
-
-
-def _nodes(count: int) -> str:
-    return "logical node" if count == 1 else "logical nodes"
 
 
 def _session(report: SessionReport) -> ComparedSession:
@@ -302,15 +190,16 @@ def _session(report: SessionReport) -> ComparedSession:
     )
 
 
-def _settings(first: SessionReport, second: SessionReport) -> Iterator[SettingDifference]:
-    for group, one, two in (
+def _settings(first: SessionReport, second: SessionReport) -> Iterator[Difference]:
+    for what, one, two in (
         ("version", dict(_versions(first)), dict(_versions(second))),
         ("nodes", dict(_places(first)), dict(_places(second))),
         ("plan", dict(_plan(first.graph)), dict(_plan(second.graph))),
         ("option", dict(_options(first.graph)), dict(_options(second.graph))),
     ):
         for name in dict.fromkeys((*one, *two)):
-            yield SettingDifference(group=group, name=name, first=one.get(name, ""), second=two.get(name, ""))
+            if one.get(name) != two.get(name):
+                yield Difference(subject=name, what=what, left=one.get(name), right=two.get(name))
 
 
 def _versions(report: SessionReport) -> Iterator[tuple[str, str]]:
@@ -360,11 +249,11 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + more
 
 
-def _totals(first: SessionReport, second: SessionReport) -> Iterator[Total]:
+def _totals(first: SessionReport, second: SessionReport) -> Iterator[Difference]:
     one, two = _numbers(first), _numbers(second)
     for name, (unit, number) in one.items():
         if number or two[name][1]:
-            yield Total(name=name, unit=unit, first=number, second=two[name][1])
+            yield Difference(subject=name, what="total", left=number, right=two[name][1], unit=unit)
 
 
 def _numbers(report: SessionReport) -> dict[str, tuple[str, float]]:
@@ -385,34 +274,43 @@ def _numbers(report: SessionReport) -> dict[str, tuple[str, float]]:
     }
 
 
-def _times(first: SessionReport, second: SessionReport) -> Iterator[ComparedNode]:
+_PROFILE = (("in all", "seconds", "seconds"), ("median", "median", "seconds"), ("attempts", "attempts", "count"))
+"""Word, field of a profile and unit of the numbers of a logical node."""
+
+
+def _times(first: SessionReport, second: SessionReport) -> list[Difference]:
     ours, theirs = (
         {one.key: one for one in profile(report.graph, report.analysis.attempts.records)} for report in (first, second)
     )
     pairs = matched_templates(first.graph.templates, second.graph.templates)
+    matched = [
+        (one, second.graph.templates[pairs[row]] if row in pairs else None)
+        for row, one in enumerate(first.graph.templates)
+    ]
     taken = set(pairs.values())
-    for row, template in enumerate(first.graph.templates):
-        other = second.graph.templates[pairs[row]] if row in pairs else None
-        one, two = ours.get(template.key), theirs.get(other.key) if other is not None else None
-        if one is not None or two is not None:
-            shown = other or template
-            yield ComparedNode(name=shown.name, category=shown.category, first=_of(one), second=_of(two))
-    for row, template in enumerate(second.graph.templates):
-        if row not in taken and template.key in theirs:
-            two = theirs[template.key]
-            yield ComparedNode(name=template.name, category=template.category, first=None, second=_of(two))
+    matched += [(one, one) for row, one in enumerate(second.graph.templates) if row not in taken]
+    found = []
+    for row, (one, other) in enumerate(matched):
+        left = ours.get(one.key) if row < len(first.graph.templates) else None
+        right = theirs.get(other.key) if other is not None else None
+        if left is not None or right is not None:
+            cost = max(each.seconds for each in (left, right) if each is not None)
+            found.append((cost, (other or one).name, left, right))
+    return [
+        Difference(
+            subject=name,
+            what=what,
+            left=None if left is None else getattr(left, field),
+            right=None if right is None else getattr(right, field),
+            unit=unit,
+        )
+        for _, name, left, right in sorted(found, key=lambda each: -each[0])
+        for what, field, unit in _PROFILE
+    ]
 
 
-def _of(found: NodeProfile | None) -> NodeTimes | None:
-    if found is None:
-        return None
-    return NodeTimes(
-        attempts=found.attempts, failed=found.failed, median=found.median, p95=found.p95, seconds=found.seconds
-    )
-
-
-def _causes(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[CauseDifference]:
-    """Yield new causes, those that are gone, and those in both.
+def _failures(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[Difference]:
+    """Yield new causes, those that are gone, and those in both, with the drops in error because of them.
 
     Texts may hold paths and numbers of their session, so causes without a partner of the same text are matched without
     these.
@@ -429,12 +327,12 @@ def _causes(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[CauseDi
             if alike:
                 pairs[row] = alike.pop(0)
     taken = set(pairs.values())
-    yield from (_cause("new", cause, 0, cause.count) for row, cause in enumerate(second) if row not in taken)
-    yield from (_cause("gone", cause, cause.count, 0) for row, cause in enumerate(first) if row not in pairs)
+    yield from (_failure(cause, None, cause.count) for row, cause in enumerate(second) if row not in taken)
+    yield from (_failure(cause, cause.count, None) for row, cause in enumerate(first) if row not in pairs)
     for row, other in pairs.items():
         one, two = first[row], second[other]
-        before = one.first.text if one.first.text != two.first.text else ""
-        yield _cause("same", two, one.count, two.count, before)
+        before = f" (first: {one.first.text})" if one.first.text != two.first.text else ""
+        yield _failure(two, one.count, two.count, before)
 
 
 def _kind(cause: Cause) -> tuple[str, ...]:
@@ -449,18 +347,10 @@ _PATH = re.compile(r"\S*/\S*")
 """Paths and numbers differ between sessions that failed in the same way."""
 
 
-def _cause(change: str, cause: Cause, first: int, second: int, before: str = "") -> CauseDifference:
+def _failure(cause: Cause, left: int | None, right: int | None, before: str = "") -> Difference:
     shown = cause.first
-    return CauseDifference(
-        change=change,
-        name=shown.name,
-        code=shown.code,
-        kind=shown.kind,
-        text=_text(shown.text),
-        first=first,
-        second=second,
-        first_text=_text(before),
-    )
+    text = _text(f"{shown.code} {shown.text}{before}".strip())
+    return Difference(subject=shown.name, what=text, left=left, right=right, unit="count")
 
 
 def _warnings(report: SessionReport) -> Iterator[str]:

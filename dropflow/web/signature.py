@@ -15,14 +15,13 @@ import msgspec
 from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ResultList
 from dropflow.formatting import format_size
-from dropflow.graph.differences import matched_templates
+from dropflow.graph.differences import Difference, matched_templates
 from dropflow.graph.digests import drop_digests, signature_of
 from dropflow.graph.notes import software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid
 
 __all__ = [
-    "ContentDifference",
     "Level",
     "Levels",
     "SessionSignature",
@@ -77,6 +76,13 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.unknown:,} of {self.results:,} results have no checksum: {names}"
         return "" if self.results else "there are no results"
 
+    def words(self, level: str) -> str:
+        """Return what is known at a level: a digest, versions, or why there is none."""
+        if level == "software":
+            return ", ".join(f"{program} {version}" for program, version in self.software.items()) or "not recorded"
+        found = {"graph": self.graph, "parameters": self.parameters, "contents": self.contents}[level]
+        return found or f"not known: {self.contents_note}"
+
 
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
     """At which levels two sessions are the same."""
@@ -85,22 +91,6 @@ class Levels(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Level
     software: Level
     contents: Level
-
-
-class ContentDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A result that differs, or that only one session has.
-
-    Attributes
-    ----------
-    name : str
-        Name of its logical node, and its index.
-    first, second : str
-        Size and checksum; empty if the session does not have it.
-    """
-
-    name: str
-    first: str
-    second: str
 
 
 def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
@@ -145,7 +135,7 @@ def levels_of(first: SessionSignature, second: SessionSignature, differences: in
 
 def content_differences(
     first: tuple[PhysicalGraph, ResultList], second: tuple[PhysicalGraph, ResultList]
-) -> Iterator[ContentDifference]:
+) -> Iterator[Difference]:
     """Yield the results that differ for sure: in size or checksum, or because only one session has them.
 
     Results match by their logical nodes and indices. What only one session has is left out if a node of the other one
@@ -159,12 +149,12 @@ def content_differences(
         other = known.pop((pairs[row], instance), None) if row in pairs else None
         if other is None:
             if not theirs.missing:
-                yield ContentDifference(name=_label(graph, one), first=_spelled(one), second="")
+                yield Difference(subject=_label(graph, one), what="result", left=_spelled(one))
         elif one.size != other.size or (one.checksum != other.checksum and None not in (one.checksum, other.checksum)):
-            yield ContentDifference(name=_label(graph, one), first=_spelled(one), second=_spelled(other))
+            yield Difference(subject=_label(graph, one), what="result", left=_spelled(one), right=_spelled(other))
     if not ours.missing:
         for one in known.values():
-            yield ContentDifference(name=_label(other_graph, one), first="", second=_spelled(one))
+            yield Difference(subject=_label(other_graph, one), what="result", right=_spelled(one))
 
 
 def _level(is_same: bool) -> Level:  # noqa: FBT001 - the only argument

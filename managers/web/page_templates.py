@@ -8,6 +8,7 @@ from dropflow.formatting import DASH, format_quantity
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
 from dropflow.web.cause_groups import causes
+from dropflow.web.comparison import spelled
 from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, shown_name
 from dropflow.web.places import Places
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word, traffic_grid
@@ -184,6 +185,7 @@ _NAMES: dict[str, object] = {
     "session_style": session_style,
     "session_tabs": session_tabs,
     "session_url": session_url,
+    "spelled": spelled,
     "state_style": state_style,
     "state_word": state_word,
     "timeline_url": timeline_url,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dropflow.graph.differences import NodeDifference, graph_differences
+from dropflow.graph.differences import Difference, graph_differences
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Link, ResourceNeeds, Template, needs_of
 from dropflow.testing.drawing import fan
@@ -73,20 +73,21 @@ def test_a_graph_does_not_differ_from_itself_elsewhere() -> None:
         graph, prefix="y", name="other", part=graph.part + 1, places=("n1", "n2"), meta={"planning": "{}"}
     )
 
-    assert graph_differences(graph, other).is_empty
+    assert graph_differences(graph, other) == ()
 
 
 def test_more_copies_are_a_difference() -> None:
-    """Nodes with another number of drops are changed, and their index space is among the values."""
+    """Nodes differ in their number of drops, which has a ratio, and in their index space."""
     found = graph_differences(fan(40), fan(60))
 
-    assert [(one.change, one.name, one.first, one.second) for one in found.nodes] == [
-        ("changed", "app", 20, 30),
-        ("changed", "data", 20, 30),
+    space = ("index space", "scatter fan of 20", "scatter fan of 30")
+    assert [(one.subject, one.what, one.left, one.right) for one in found] == [
+        ("app", "drops", 20, 30),
+        ("app", *space),
+        ("data", "drops", 20, 30),
+        ("data", *space),
     ]
-    assert {(one.what, one.first, one.second) for one in found.values} == {
-        ("index space", "scatter fan of 20", "scatter fan of 30")
-    }
+    assert [one.ratio for one in found] == [1.5, None, 1.5, None]
 
 
 @pytest.mark.parametrize(
@@ -102,31 +103,30 @@ def test_values_that_differ_are_shown(values: tuple[object, object], shown: tupl
     """Both are text; JSON has its keys in order."""
     found = graph_differences(*(_with_value(fan(4), value) for value in values))
 
-    assert [(one.node, one.what, one.first, one.second) for one in found.values] == [("app", "level", *shown)]
-    assert found.values[0].is_parameter
+    assert found == (Difference(subject="app", what="level", left=shown[0], right=shown[1]),)
 
 
 def test_the_order_of_keys_is_no_difference() -> None:
     """Two JSON objects with the same members are one value."""
-    assert graph_differences(*(_with_value(fan(4), value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))).is_empty
+    assert graph_differences(*(_with_value(fan(4), value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))) == ()
 
 
 def test_long_values_are_shown_where_they_differ() -> None:
     """The first letter that differs is in what is shown, which is short."""
     code = "x = 1\n" * 5_000
-    (found,) = graph_differences(_with_value(fan(4), f"{code}y = 1"), _with_value(fan(4), f"{code}y = 2 # new")).values
+    (found,) = graph_differences(_with_value(fan(4), f"{code}y = 1"), _with_value(fan(4), f"{code}y = 2 # new"))
 
-    assert found.first is not None and found.second is not None  # noqa: PT018 - for the type checker
-    assert found.first.endswith("y = 1")
-    assert found.second.endswith("y = 2 # new")
-    assert len(found.first) < 500
+    assert isinstance(found.left, str)
+    assert found.left.endswith("y = 1")
+    assert str(found.right).endswith("y = 2 # new")
+    assert len(found.left) < 500
 
 
 def test_parameters_are_added_and_removed() -> None:
     """A parameter of one graph only has no value in the other."""
     found = graph_differences(_with_value(fan(4), 1), _changed(fan(4), 1, arguments=(Argument(name="depth", value=2),)))
 
-    assert [(one.what, one.first, one.second) for one in found.values] == [("level", "1", None), ("depth", None, "2")]
+    assert [(one.what, one.left, one.right) for one in found] == [("level", "1", None), ("depth", None, "2")]
 
 
 def test_nodes_and_links_are_added_and_removed() -> None:
@@ -135,11 +135,12 @@ def test_nodes_and_links_are_added_and_removed() -> None:
     other = _changed(graph, 2, key="z", name="image")
     found = graph_differences(graph, other)
 
-    assert found.nodes == (
-        NodeDifference(change="removed", name="data", category="", first=2, second=0),
-        NodeDifference(change="added", name="image", category="", first=0, second=2),
-    )
-    assert (found.links_removed, found.links_added) == (("app -> data",), ("app -> image",))
+    assert [(one.subject, one.what, one.left, one.right) for one in found] == [
+        ("data", "drops", 2, None),
+        ("image", "drops", None, 2),
+        ("app -> data", "link", "yes", None),
+        ("app -> image", "link", None, "yes"),
+    ]
 
 
 def test_nodes_with_other_keys_match_by_name() -> None:
@@ -149,7 +150,7 @@ def test_nodes_with_other_keys_match_by_name() -> None:
         graph, templates=tuple(msgspec.structs.replace(one, key=f"n{one.key}") for one in graph.templates)
     )
 
-    assert graph_differences(graph, other).is_empty
+    assert graph_differences(graph, other) == ()
 
 
 def test_a_key_of_another_kind_is_another_node() -> None:
@@ -162,4 +163,4 @@ def test_a_key_of_another_kind_is_another_node() -> None:
     links = (Link(source=0, target=2), Link(source=2, target=1))
     swapped = dataclasses.replace(graph, templates=renamed, links=links, template=graph.template.copy())
 
-    assert [one.change for one in graph_differences(graph, swapped).nodes] == []
+    assert [one for one in graph_differences(graph, swapped) if one.what == "drops"] == []

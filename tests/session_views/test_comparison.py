@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dropflow.errors import NotFoundError
+from dropflow.graph.differences import Difference
 from dropflow.graph.notes import note_planning
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
@@ -21,6 +22,10 @@ from tests.times.made_times import records_of, sections_of
 def _with_level(graph: PhysicalGraph, level: float) -> PhysicalGraph:
     app = msgspec.structs.replace(graph.templates[1], arguments=(Argument(name="level", value=level),))
     return replace(graph, templates=(graph.templates[0], app, graph.templates[2]))
+
+
+def _row(one: Difference) -> tuple[object, ...]:
+    return one.subject, one.what, one.left, one.right
 
 
 def _rows(graph: PhysicalGraph, seconds: float) -> list[list[dict[str, float]]]:
@@ -51,10 +56,13 @@ def test_the_same_session_twice_has_no_difference() -> None:
 
     assert found.is_same_graph
     assert found.verdict == "Both ran the same graph with the same parameters."
-    assert (found.nodes.total, found.values.total, found.settings.total, found.causes.total) == (0, 0, 0, 0)
-    (times,) = found.times.rows
-    assert (times.name, times.ratio) == ("app", 2.0)
-    assert {one.name: one.ratio for one in found.totals}["attempts, running in all"] == 2.0
+    assert (found.graph.total, found.settings.total, found.results.total, found.failures.total) == (0, 0, 0, 0)
+    assert [(one.subject, one.what, one.ratio) for one in found.times.rows] == [
+        ("app", "in all", 2.0),
+        ("app", "median", 2.0),
+        ("app", "attempts", 1.0),
+    ]
+    assert {one.subject: one.ratio for one in found.totals.rows}["attempts, running in all"] == 2.0
 
 
 def test_what_differs_is_found() -> None:
@@ -63,16 +71,15 @@ def test_what_differs_is_found() -> None:
     found = _compared(_with_level(fan(8), 3.5), second)
 
     assert not found.is_same_graph
-    assert found.verdict == "The graphs differ: 2 logical nodes changed, 3 values differ."
-    assert ("app", "level", "3.5", "5.5") in [(one.node, one.what, one.first, one.second) for one in found.values.rows]
-    assert [(one.group, one.name, one.first, one.second) for one in found.settings.rows] == [
-        ("plan", "algorithm", "", "heft")
+    assert found.verdict == "The graphs differ: 5 differences."
+    assert ("app", "level", "3.5", "5.5") in [_row(one) for one in found.graph.rows]
+    assert [_row(one) for one in found.settings.rows] == [("algorithm", "plan", None, "heft")]
+    assert [_row(one)[1:] for one in found.times.rows] == [
+        ("in all", 4.0, 12.0),
+        ("median", 1.0, 2.0),
+        ("attempts", 4, 6),
     ]
-    (times,) = found.times.rows
-    assert times.first is not None and times.second is not None  # noqa: PT018 - for the type checker
-    assert (times.first.attempts, times.first.median, times.first.seconds) == (4, 1.0, 4.0)
-    assert (times.second.attempts, times.second.p95, times.second.seconds) == (6, 2.0, 12.0)
-    assert {one.name: (one.first, one.second) for one in found.totals}["bytes read"] == (400.0, 600.0)
+    assert {one.subject: (one.left, one.right) for one in found.totals.rows}["bytes read"] == (400.0, 600.0)
 
 
 def test_a_node_of_one_session_has_no_ratio() -> None:
@@ -81,7 +88,7 @@ def test_a_node_of_one_session_has_no_ratio() -> None:
     app = msgspec.structs.replace(other.templates[1], key="z", name="better")
     found = _compared(fan(8), replace(other, templates=(other.templates[0], app, other.templates[2])))
 
-    assert [(one.name, one.first is None, one.second is None, one.ratio) for one in found.times.rows] == [
+    assert [(one.subject, one.left is None, one.right is None, one.ratio) for one in found.times.rows[::3]] == [
         ("better", True, False, None),
         ("app", False, True, None),
     ]
@@ -98,12 +105,12 @@ def test_causes_are_new_gone_or_the_same() -> None:
 
     found = _compared(fan(8), fan(8), prepare=fail)
 
-    assert [(one.change, one.text, one.first, one.second) for one in found.causes.rows] == [
-        ("new", "the antenna is down", 0, 1),
-        ("gone", "the clock is wrong", 1, 0),
-        ("same", "no space in /data/b/9 for 4 bytes", 2, 1),
+    texts = [(str(one.what), one.left, one.right) for one in found.failures.rows]
+    assert [(text.partition(" ")[2], *counts) for text, *counts in texts] == [
+        ("the antenna is down", None, 1),
+        ("the clock is wrong", 1, None),
+        ("no space in /data/b/9 for 4 bytes (first: no space in /tmp/a/7 for 3 bytes)", 2, 1),
     ]
-    assert found.causes.rows[2].first_text == "no space in /tmp/a/7 for 3 bytes"
 
 
 def test_what_is_missing_is_said() -> None:

@@ -65,12 +65,12 @@ def test_levels_at_which_two_sessions_are_the_same(
 
 def test_results_that_differ_are_listed() -> None:
     """A result with another checksum is named with both, and one that only one session has with one."""
-    found = _compared(fan(8), fan(8), contents=(b"x", b"y")).contents.rows
+    found = _compared(fan(8), fan(8), contents=(b"x", b"y")).results.rows
 
-    assert [(one.name, one.first != one.second) for one in found] == [("data 0", True)]
+    assert [(one.subject, one.left != one.right) for one in found] == [("data 0", True)]
     one, two = _report(fan(8), {5: b"x", 6: b"z"}), _report(fan(8), {5: b"x"})
-    only = comparison_of(one, two).contents.rows
-    assert [(row.name, row.second) for row in only] == [("data 1", "")]
+    only = comparison_of(one, two).results.rows
+    assert [(row.subject, row.right) for row in only] == [("data 1", None)]
 
 
 def test_contents_without_a_checksum_are_not_guessed() -> None:
@@ -93,7 +93,7 @@ def test_results_of_a_silent_node_are_not_missed() -> None:
     silent = msgspec.structs.replace(report, results=ResultList(results=report.results.results[:1], missing=("n7",)))
     found = comparison_of(report, silent)
 
-    assert (found.levels.contents, found.contents.total) == ("unknown", 0)
+    assert (found.levels.contents, found.results.total) == ("unknown", 0)
     assert "Node n7 of s did not answer: its results are missing." in found.warnings
     assert "n7" in found.second.signature.contents_note
 

@@ -10,11 +10,85 @@
 % end
 </div></section>
 % if not found:
-% include("compare_choice.tpl", view=view, address=address)
+<section class="block" aria-label="Sessions to compare with">
+<form class="filters few" method="get" action="{{address()}}">
+<label>Name or graph<input type="search" name="text" value="{{view.query.text}}" maxlength="200"></label>
+<button type="submit">Show</button>
+</form>
+% if view.candidates:
+<div class="table" tabindex="0" role="region" aria-label="Sessions"><table>
+<thead><tr><th scope="col">Session</th><th scope="col">Status</th><th scope="col" class="number at-middle">Drops</th><th scope="col" class="number at-middle">Time</th><th scope="col" class="at-wide">Begun</th></tr></thead>
+<tbody>
+% for one in view.candidates:
+<tr data-row="{{one.session}}"><th scope="row" class="name"><a href="{{address(one.session)}}"><bdi>{{shown_name(one.session, 120)}}</bdi></a><span class="sub clip"><bdi>{{shown_name(one.graph, 120)}}</bdi>{{", a graph of the same name" if one.graph == view.session.graph else ""}}</span></th><td><span class="state {{session_style(one.status)}}">{{one.status.lower()}}</span></td><td class="number at-middle">{{format_count(one.whole or one.drops)}}</td><td class="number at-middle">{{format_duration(one.seconds)}}</td><td class="nowrap at-wide muted">{{format_time(one.created)}}</td></tr>
+% end
+</tbody></table></div>
+% if view.total > len(view.candidates):
+<p class="muted small block-small">The first {{format_count(len(view.candidates))}} of {{format_count(view.total)}}; a text in the name finds others.</p>
+% end
+% elif view.query.text:
+<div class="empty"><p>No other session matches.</p><p><a href="{{address()}}">Show all</a></p></div>
+% else:
+<div class="empty"><p>There is no other session yet.</p><p><a href="{{session_url(name)}}/clone">Clone this session</a></p></div>
+% end
+</section>
 % else:
 % include("warnings.tpl", warnings=found.warnings)
-% include("compare_sessions.tpl", found=found)
-% include("compare_graph.tpl", found=found)
-% include("compare_times.tpl", found=found)
-% include("compare_causes.tpl", found=found)
+<div class="block columns">
+% for word, style, one in (("First", "first", found.first), ("Second", "second", found.second)):
+% numbers = grouped(one.counts)
+<section class="compared" aria-label="{{word}} session">
+<p class="muted small"><span class="swatch {{style}}"></span>{{word}}</p>
+<h2><a href="{{session_url(one.session)}}"><bdi>{{shown_name(one.session, 120)}}</bdi></a></h2>
+<p class="muted small"><span class="state {{session_style(one.status)}}">{{one.status.lower()}}</span>, begun {{format_time(one.started)}}</p>
+% include("bar.tpl", numbers=numbers, big=True, label=f"{format_count(one.counts.settled)} of {format_count(one.drops)} drops are settled")
+<ul class="legend">
+% for group in groups:
+% if numbers[group.style]:
+<li><span class="state {{group.style}}">{{group.word}} <b>{{format_count(numbers[group.style])}}</b></span></li>
+% end
+% end
+</ul>
+</section>
+% end
+</div>
+<section class="block" aria-labelledby="signature-title">
+<div class="section-head"><h2 id="signature-title">What was computed</h2></div>
+<div class="table" tabindex="0" role="region" aria-label="Table of signatures"><table class="values">
+<thead><tr><th scope="col">Level</th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th></tr></thead>
+<tbody>
+% for name, title, state in (("graph", "Components, links and indices", found.levels.graph), ("parameters", "These, with parameters", found.levels.parameters), ("software", "Versions", found.levels.software), ("contents", "Results", found.levels.contents)):
+<tr><th scope="row"><span class="level {{state}}">{{state}}</span><span class="sub">{{title}}</span></th>\\
+% for each in (found.first.signature, found.second.signature):
+<td class="mono"><bdi>{{single_line(each.words(name), 400)}}</bdi></td>\\
+% end
+</tr>
+% end
+</tbody></table></div>
+</section>
+% for title, listed in found.parts:
+% has_ratio = any(one.ratio is not None for one in listed.rows)
+<section class="block">
+<div class="section-head"><h2>{{title}}</h2>
+% if listed.left_out:
+<span class="muted">{{format_count(listed.left_out)}} more are not listed</span>
+% end
+</div>
+<div class="table tall" tabindex="0" role="region" aria-label="{{title}}"><table class="differences" data-sortable>
+<thead><tr><th scope="col">What</th><th scope="col"><span class="unseen">Of it</span></th><th scope="col"><span class="swatch first"></span>First</th><th scope="col"><span class="swatch second"></span>Second</th>
+% if has_ratio:
+<th scope="col" class="number">Ratio</th>
+% end
+</tr></thead>
+<tbody>
+% for one in listed.rows:
+<tr><th scope="row"><bdi class="clip">{{shown_name(one.subject, 300)}}</bdi></th><td><bdi class="clip-long">{{single_line(one.what, 1000)}}</bdi></td><td><bdi class="clip-long">{{spelled(one.left, one.unit)}}</bdi></td><td><bdi class="clip-long">{{spelled(one.right, one.unit)}}</bdi></td>
+% if has_ratio:
+<td class="number">{{ratio_text(one.ratio)}}</td>
+% end
+</tr>
+% end
+</tbody></table></div>
+</section>
+% end
 % end
