@@ -12,10 +12,10 @@ import msgspec
 
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind
 
-__all__ = ["Difference", "differences"]
+__all__ = ["LogicalDifference", "differences"]
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class LogicalDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference of two graphs.
 
     Attributes
@@ -48,7 +48,7 @@ _ATTRIBUTES: tuple[tuple[str, Callable[[Field], Any]], ...] = (
 )
 
 
-def differences(old: LogicalGraph, new: LogicalGraph) -> tuple[Difference, ...]:
+def differences(old: LogicalGraph, new: LogicalGraph) -> tuple[LogicalDifference, ...]:
     """Return the differences of two graphs: nodes, their fields, edges, and configurations."""
     pairs = _matched(old, new)
     return (
@@ -92,16 +92,18 @@ def _named(graph: LogicalGraph, id_: str) -> str:
     return node.name if construct is None else f"{construct.name}/{node.app_name or node.role.value}"
 
 
-def _nodes(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> Iterator[Difference]:
+def _nodes(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> Iterator[LogicalDifference]:
     for node in old.nodes:
         if _counts(node) and node.id not in pairs:
             name = _named(old, node.id)
-            yield Difference(change="removed", what="node", where=name, text=f"{node.category} {name!r} was removed")
+            yield LogicalDifference(
+                change="removed", what="node", where=name, text=f"{node.category} {name!r} was removed"
+            )
     for node in new.nodes:
         if _counts(node) and node.id not in set(pairs.values()):
             name = _named(new, node.id)
             inside = f" in {_named(new, node.parent)!r}" if node.parent else ""
-            yield Difference(
+            yield LogicalDifference(
                 change="added", what="node", where=name, text=f"{node.category} {name!r} was added{inside}"
             )
     for id_, other in pairs.items():
@@ -110,19 +112,21 @@ def _nodes(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> It
 
 def _changed_node(
     old: LogicalGraph, new: LogicalGraph, one: LogicalNode, other: LogicalNode, pairs: Mapping[str, str]
-) -> Iterator[Difference]:
+) -> Iterator[LogicalDifference]:
     name = _named(new, other.id)
     if one.name != other.name and one.embedded_in is None:
         text = f"{one.category} {one.name!r} is called {other.name!r} now"
-        yield Difference(change="changed", what="node", where=name, old=one.name, new=other.name, text=text)
+        yield LogicalDifference(change="changed", what="node", where=name, old=one.name, new=other.name, text=text)
     if one.category != other.category:
         text = f"the category of {name!r} changed from {one.category} to {other.category}"
-        yield Difference(change="changed", what="node", where=name, old=one.category, new=other.category, text=text)
+        yield LogicalDifference(
+            change="changed", what="node", where=name, old=one.category, new=other.category, text=text
+        )
     if pairs.get(one.parent or "", one.parent) != other.parent:
         places = [_named(old, one.parent) if one.parent else "", _named(new, other.parent) if other.parent else ""]
         words = [f"{place!r}" if place else "the top level" for place in places]
         text = f"{name!r} moved from {words[0]} to {words[1]}"
-        yield Difference(change="changed", what="node", where=name, old=places[0], new=places[1], text=text)
+        yield LogicalDifference(change="changed", what="node", where=name, old=places[0], new=places[1], text=text)
     yield from _fields(name, _own(old, one), _own(new, other))
 
 
@@ -133,27 +137,29 @@ def _own(graph: LogicalGraph, node: LogicalNode) -> dict[str, Field]:
     return {name: field for name, field in node.by_name.items() if field.id not in shared}
 
 
-def _fields(name: str, ours: Mapping[str, Field], theirs: Mapping[str, Field]) -> Iterator[Difference]:
+def _fields(name: str, ours: Mapping[str, Field], theirs: Mapping[str, Field]) -> Iterator[LogicalDifference]:
     for key, field in ours.items():
         if key not in theirs:
             text = f"{name}.{key} ({field.effective!r:.60}) was removed"
-            yield Difference(change="removed", what="field", where=f"{name}.{key}", old=field.effective, text=text)
+            yield LogicalDifference(
+                change="removed", what="field", where=f"{name}.{key}", old=field.effective, text=text
+            )
     for key, field in theirs.items():
         where = f"{name}.{key}"
         before = ours.get(key)
         if before is None:
             text = f"{where} was added with {field.effective!r:.60}"
-            yield Difference(change="added", what="field", where=where, new=field.effective, text=text)
+            yield LogicalDifference(change="added", what="field", where=where, new=field.effective, text=text)
             continue
         if not _same(before.effective, field.effective):
             text = f"{where} changed from {before.effective!r:.60} to {field.effective!r:.60}"
-            yield Difference(
+            yield LogicalDifference(
                 change="changed", what="field", where=where, old=before.effective, new=field.effective, text=text
             )
         for what, value in _ATTRIBUTES:
             if value(before) != value(field):
                 text = f"the {what} of {where} changed from {value(before)!r} to {value(field)!r}"
-                yield Difference(
+                yield LogicalDifference(
                     change="changed", what="field", where=where, old=value(before), new=value(field), text=text
                 )
 
@@ -165,7 +171,7 @@ def _same(one: Any, other: Any) -> bool:
     return ("" if one is None else str(one)) == ("" if other is None else str(other))
 
 
-def _edges(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> Iterator[Difference]:
+def _edges(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> Iterator[LogicalDifference]:
     ours = Counter(_edge(old, link, pairs) for link in old.links)
     theirs = Counter(_edge(new, link, None) for link in new.links)
     for edge in (ours - theirs).elements():
@@ -202,7 +208,7 @@ def _edge(graph: LogicalGraph, link: LogicalLink, pairs: Mapping[str, str] | Non
     )
 
 
-def _edge_difference(change: str, new: LogicalGraph, own: LogicalGraph, edge: _Edge) -> Difference:
+def _edge_difference(change: str, new: LogicalGraph, own: LogicalGraph, edge: _Edge) -> LogicalDifference:
     source, out, target, into, aware, closes, streaming = edge
 
     def named(id_: str) -> str:
@@ -214,28 +220,32 @@ def _edge_difference(change: str, new: LogicalGraph, own: LogicalGraph, edge: _E
     ]
     where = " -> ".join(ends)
     added = f" ({', '.join(marks)})" if marks else ""
-    return Difference(change=change, what="edge", where=where, text=f"the edge {where}{added} was {change}")
+    return LogicalDifference(change=change, what="edge", where=where, text=f"the edge {where}{added} was {change}")
 
 
-def _configurations(old: LogicalGraph, new: LogicalGraph) -> Iterator[Difference]:
+def _configurations(old: LogicalGraph, new: LogicalGraph) -> Iterator[LogicalDifference]:
     ours, theirs = ({one.id: one for one in graph.configurations} for graph in (old, new))
     for id_ in ours.keys() - theirs.keys():
         name = ours[id_].name or id_
-        yield Difference(change="removed", what="configuration", where=name, text=f"configuration {name!r} was removed")
+        yield LogicalDifference(
+            change="removed", what="configuration", where=name, text=f"configuration {name!r} was removed"
+        )
     for id_ in theirs.keys() - ours.keys():
         name = theirs[id_].name or id_
-        yield Difference(change="added", what="configuration", where=name, text=f"configuration {name!r} was added")
+        yield LogicalDifference(
+            change="added", what="configuration", where=name, text=f"configuration {name!r} was added"
+        )
     for id_ in sorted(ours.keys() & theirs.keys()):
         before, after = ({value[:2]: value[2] for value in one.values} for one in (ours[id_], theirs[id_]))
         if before != after:
             name = theirs[id_].name or id_
             text = f"configuration {name!r} sets other values"
-            yield Difference(
+            yield LogicalDifference(
                 change="changed", what="configuration", where=name, old=len(before), new=len(after), text=text
             )
     if old.active_configuration != new.active_configuration:
         text = f"the active configuration changed from {old.active_configuration!r} to {new.active_configuration!r}"
-        yield Difference(
+        yield LogicalDifference(
             change="changed",
             what="configuration",
             where="active",

@@ -63,9 +63,11 @@
 <p><bdi>{{about}}</bdi></p>
 % end
 </div>
-<div class="actions" data-part="actions">
+<div class="actions">
 % if get("controls"):
+<div class="actions" data-part="actions">
 % include(controls)
+</div>
 % end
 <span class="live" id="live" role="status" data-state="off" hidden></span>
 </div>

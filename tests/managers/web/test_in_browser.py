@@ -358,7 +358,7 @@ def test_no_page_is_wider_than_a_phone(serve: Any, look: Any) -> None:
 
 NAMELESS = """() => {
   const bad = [];
-  for (const input of document.querySelectorAll("input, select, textarea"))
+  for (const input of document.querySelectorAll("input:not([type=hidden]), select, textarea"))
     if (!input.labels.length && !input.ariaLabel) bad.push(input.outerHTML);
   for (const thing of document.querySelectorAll("a, button, summary, th"))
     if (!thing.textContent.trim() && !thing.ariaLabel) bad.push(thing.outerHTML);

@@ -99,6 +99,7 @@ def test_results_are_downloaded_as_one_file(serve: Any, look: Any, tmp_path: Pat
 
     assert sorted(names()) == sorted(result.path for result in results)
     page.get_by_label("Text in path, id or name").fill(results[0].path.upper())
+    expect(page.get_by_role("region", name="Results").locator("tbody tr")).to_have_count(1)
     assert names() == [results[0].path]
 
     manager.results = lambda _: ResultList(results=results, missing=("far",))  # type: ignore[assignment, method-assign]

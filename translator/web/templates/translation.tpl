@@ -1,5 +1,5 @@
-% word = "Template" if info.needs_values else dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
-% style = "waiting" if info.needs_values else dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
+% state_name = "Template" if info.needs_values else dict(done="Translated", refused="Refused", failed="Failed", running="Translating", waiting="Waiting")[info.state]
+% state_looks = "waiting" if info.needs_values else dict(done="completed", refused="error", failed="error", running="running").get(info.state, "waiting")
 % about = f"{single_line(report.family, 40)} graph" + (f", as {plural(info.parts, 'part')} by {single_line(info.algorithm, 40)}" if info.state == "done" else "") if report and report.family else ""
 % rebase("layout.tpl", title=single_line(info.name, 60), here="", heading=single_line(info.name, 200), about=about, crumbs=(("Translate", "/"),), controls="translation_state.tpl", refresh=get("refresh", ""))
 % if refused:

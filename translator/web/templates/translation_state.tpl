@@ -1,1 +1,1 @@
-<span class="badge"><span class="state {{style}}">{{word}}</span></span>
+<span class="badge"><span class="state {{state_looks}}">{{state_name}}</span></span>
