@@ -5,7 +5,6 @@ messages and contents between nodes, `recovery` decides how a session goes on af
 requests, and `simulation` runs whole clusters on virtual time.
 
 =================  ====================================================================================================
-`api`              The operations of every manager: a node manager, an island or a master
 `messages`         Every message that nodes send over links, in one file: tagged records in MessagePack, never pickles
 `deployment`       Deployments: a session with its whole placed graph, packed so that managers in between need not
                    decode the graph

@@ -32,11 +32,11 @@ from dropflow.api.contents import (
     read_records,
 )
 from dropflow.api.error_body import from_body
+from dropflow.api.manager import Manager
 from dropflow.api.records import ResultInfo
 from dropflow.api.requests import ArchiveQuery
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
 from dropflow.web.cause_groups import result_paths
-from managers.api import SessionContents
 from managers.archive_writers import ArchiveMember, ArchiveWriter, archive_writer
 
 __all__ = [
@@ -57,7 +57,7 @@ _TYPES = {"tar": "application/x-tar", "zip": "application/zip"}
 _Wanted = tuple[ResultInfo, PurePosixPath]
 
 
-def results_archive(manager: SessionContents, session: str, query: ArchiveQuery) -> Download:
+def results_archive(manager: Manager, session: str, query: ArchiveQuery) -> Download:
     """Return the results of a session that match, as one archive.
 
     Raises
@@ -82,7 +82,7 @@ def results_archive(manager: SessionContents, session: str, query: ArchiveQuery)
 class _Archive:
     """One archive that is being written."""
 
-    def __init__(self, manager: SessionContents, session: str, writer: ArchiveWriter, silent: Sequence[str]) -> None:
+    def __init__(self, manager: Manager, session: str, writer: ArchiveWriter, silent: Sequence[str]) -> None:
         self._manager = manager
         self._session = session
         self._writer = writer

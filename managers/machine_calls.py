@@ -27,7 +27,7 @@ class Call(msgspec.Struct, frozen=True):
     id : int
         Number of the call.
     operation : str
-        Name of a method of `managers.api.Manager`, or of another operation that the machine has.
+        Name of a method of `dropflow.api.manager.Manager`, or of another operation that the machine has.
     arguments : mapping of str to object
         Arguments of the operation, by name.
     """

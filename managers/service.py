@@ -14,6 +14,7 @@ import psutil
 
 from dropflow.api.auth import AccessRules
 from dropflow.api.error_body import is_loopback
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Route, StreamSlots
 from dropflow.api.rest_server import RestServer
 from dropflow.api.server import make_app
@@ -21,7 +22,6 @@ from dropflow.errors import DropflowError, UsageError
 from dropflow.web.places import Places, ServerAddress
 from dropflow.web.sign_in import login_routes
 from dropflow.web.tickets import request_ticket
-from managers.api import Manager
 from managers.probing import Prober
 from managers.routes.daliuge import daliuge_routes
 from managers.routes.handlers import api_v1_routes

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.error_body import ServerSentEvent, format_event
+from dropflow.api.manager import Manager
 from dropflow.api.records import SessionDetail
 from dropflow.api.state_records import DropStates, plain_states
 from dropflow.clock import Clock, SystemClock
 from dropflow.states import UNKNOWN_STATE
-from managers.api import Manager
 
 __all__ = ["UNSEEN", "LatestEvents", "StateHub", "WatchedStates", "in_base64", "state_event"]
 

@@ -12,7 +12,8 @@ envelope and one form of errors, by waitress. May not import the engine, data or
                        other
 `logs`                 What the logs of sessions and of managers have in common: which lines match a query, and the
                        form of their text
-`client`               A typed client of any manager: the methods of `managers.api.Manager`, over HTTP
+`manager`              A manager: a typed method for each operation, which all go through `Manager.call`
+`client`               A manager that sends each operation over HTTP
 `http_client`          HTTP requests to one server: kept connections, a time limit on every wait, errors as their class
                        (ADR 0010)
 `auth`                 Access control: a token or a signature, and an allowed Host and Origin, for every method
@@ -29,8 +30,6 @@ envelope and one form of errors, by waitress. May not import the engine, data or
 `error_body`           Errors as JSON: a status and a body when they are sent, an error of the same class when they are
                        received
 `openapi`              The OpenAPI 3.1 document of a route table
-`operation_caller`     Calls operations (`dropflow.api.operations`) of one server: builds the request and decodes the
-                       answer
 `patience`             How long a manager that does not answer is asked again
 `submission`           The submission of a graph to a manager that may answer late: one session is started, also if the
                        answer is lost

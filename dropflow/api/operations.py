@@ -1,13 +1,13 @@
 """The operations of a manager's API: one table with verb, path, types and errors of each.
 
-Everything else derives from it: the routes (`managers.routes.handlers`), the client
-(`dropflow.api.client`), the OpenAPI document, and the fake manager of tests (`dropflow.testing.fake_manager`). A test
-compares the table with `managers.api.Manager` and with ``docs/reference/rest.md``. To add an operation, add it here, to
-the protocol and to the client.
+Everything else derives from it: the routes (`managers.routes.handlers`), the requests of the client
+(`dropflow.api.client`) and the OpenAPI document. A test compares the table with `dropflow.api.manager.Manager` and with
+``docs/reference/rest.md``. To add an operation, add it here and to `Manager`.
 """
 
 import re
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -107,33 +107,33 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
     Attributes
     ----------
     name : str
-        The method of `managers.api.Manager` and of `dropflow.api.client.Client`.
+        The method of `dropflow.api.manager.Manager`.
     method, path : str
         Verb and path of the request. Variables of the path are arguments of the method.
     answer : type
         A struct, sent as JSON, or `Download` for anything else.
     summary : str
         One line for the OpenAPI document.
-    tag : str
-        Its group there.
     query, body : type or None
         Structs of the query string and of a JSON body. One of them at most.
     by_field : bool
         Whether the fields of `query` or `body` are arguments of the method, rather than the struct.
     field : str
         The field of `answer` that holds what the method returns; empty if it returns the answer.
-    also : str
-        Another method that is served by the same route.
     takes, gives : str
         Media types of a body and of an answer that are not JSON.
     status : int
         Of a success.
     public : bool
         Whether it needs no credential.
-    for_managers : bool
-        Whether `managers.api.Manager` has the method. The server itself answers the other operations.
+    to : str
+        Who carries it out for an island or a master: the node that is named in the path, the node of the drop, a member
+        of the session, or all children, whose answers are merged; ``own``: code of its own. What is to the ``server``
+        is done by the server of any manager, and `dropflow.api.manager.Manager` has no method for it.
     patience : float
         Seconds that the answer may take to begin, beyond the timeout of the client.
+    waits : bool
+        Whether it may take as many seconds more as the field ``seconds`` of its query or body says.
     repeatable : bool
         Whether a client may send it again if a kept connection turns out to be closed.
     errors : tuple of types
@@ -141,22 +141,21 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
     """
 
     name: str
-    method: str
+    method: str = "GET"
     path: str
     answer: type[Answer_co]
     summary: str
-    tag: str
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     by_field: bool = False
     field: str = ""
-    also: str = ""
     takes: str = ""
     gives: str = ""
     status: int = 200
     public: bool = False
-    for_managers: bool = True
+    to: Literal["own", "node", "drop", "member", "all", "server"] = "own"
     patience: float = 0.0
+    waits: bool = False
     repeatable: bool = True
     errors: tuple[type[DropflowError], ...] = ()
 
@@ -165,45 +164,54 @@ class Operation(msgspec.Struct, Generic[Answer_co], frozen=True, kw_only=True):
         """Names of the variables in the path."""
         return tuple(_VARIABLE.findall(self.path))
 
+    @property
+    def tag(self) -> str:
+        """Its group in the OpenAPI document."""
+        groups = (group for group in ("drops", "sessions") if f"/{group}" in self.path)
+        return next(groups, "managers")
+
+    def given(self, arguments: Mapping[str, Any]) -> msgspec.Struct | None:
+        """Return its query or body, from the arguments of its method that are not in the path."""
+        kind = self.query or self.body
+        if kind is not None and self.by_field:
+            return kind(**arguments)
+        return next(iter(arguments.values()), None)
+
+    def answered(self, value: Any) -> Answer_co:
+        """Return what its method returned as its answer."""
+        if self.answer is Done:
+            return self.answer()
+        return self.answer(**{self.field: value}) if self.field else value
+
 
 READY = Operation(
     name="ready",
-    method="GET",
     path="/ready",
     answer=Readiness,
     summary="Whether a manager answers",
-    tag="managers",
     public=True,
-    for_managers=False,
+    to="server",
 )
-INFO = Operation(
-    name="info", method="GET", path="/api/v1/info", answer=ManagerInfo, summary="About the manager", tag="managers"
-)
+INFO = Operation(name="info", path="/api/v1/info", answer=ManagerInfo, summary="About the manager")
 STATUS = Operation(
     name="status",
-    method="GET",
     path="/api/v1/status",
     answer=ManagerStatus,
     summary="The manager, its nodes and its sessions, for a manager above",
-    tag="managers",
 )
 NODES = Operation(
     name="nodes",
-    method="GET",
     path="/api/v1/nodes",
     answer=NodeList,
     field="nodes",
     summary="All node managers at or below it",
-    tag="managers",
 )
 CHILDREN = Operation(
     name="children",
-    method="GET",
     path="/api/v1/children",
     answer=ChildList,
     field="children",
     summary="Its direct children",
-    tag="managers",
 )
 ADD_CHILD = Operation(
     name="add_child",
@@ -213,7 +221,6 @@ ADD_CHILD = Operation(
     body=ChildRequest,
     by_field=True,
     summary="Add a child",
-    tag="managers",
     status=201,
     errors=(UsageError,),
 )
@@ -225,7 +232,6 @@ REMOVE_CHILD = Operation(
     query=ChildQuery,
     by_field=True,
     summary="Remove a child",
-    tag="managers",
     errors=(UsageError, NotFoundError),
 )
 DRAIN = Operation(
@@ -235,38 +241,35 @@ DRAIN = Operation(
     answer=DrainReply,
     body=DrainRequest,
     summary="Have a node give its sessions to their other nodes, and end",
-    tag="managers",
+    to="node",
     errors=(NotFoundError, LinkError),
 )
 NODE_HISTORY = Operation(
     name="node_history",
-    method="GET",
     path="/api/v1/nodes/{node}/history",
     answer=NodeHistory,
     summary="The load of a node during the last hour",
-    tag="managers",
+    to="node",
     errors=(NotFoundError, LinkError),
 )
 MANAGER_LOG = Operation(
     name="manager_log",
-    method="GET",
     path="/api/v1/nodes/{node}/log",
     answer=LogPage,
     query=LogQuery,
     summary="A page of the log of a manager: this one, or a node or island below it",
-    tag="managers",
+    to="node",
+    waits=True,
     errors=(NotFoundError, LinkError),
 )
 MANAGER_LOG_TEXT = Operation(
     name="manager_log_text",
-    method="GET",
     path="/api/v1/nodes/{node}/log/text",
     answer=Download,
     query=LogTextQuery,
     gives="text/plain",
     summary="Download the log of a manager",
-    tag="managers",
-    for_managers=False,
+    to="server",
     errors=(NotFoundError, LinkError),
 )
 PROBE = Operation(
@@ -277,18 +280,15 @@ PROBE = Operation(
     field="reaches",
     body=ProbeRequest,
     summary="Which other managers it can reach",
-    tag="managers",
-    for_managers=False,
+    waits=True,
+    to="server",
 )
-
 SESSIONS = Operation(
     name="sessions",
-    method="GET",
     path="/api/v1/sessions",
     answer=SessionList,
     field="sessions",
     summary="All sessions, the youngest first",
-    tag="sessions",
 )
 SUBMIT = Operation(
     name="submit",
@@ -298,7 +298,6 @@ SUBMIT = Operation(
     query=SubmitQuery,
     takes=GRAPH_MEDIA_TYPE,
     summary="Deploy a graph and start it",
-    tag="sessions",
     status=201,
     patience=120.0,
     repeatable=False,
@@ -306,13 +305,11 @@ SUBMIT = Operation(
 )
 SESSION = Operation(
     name="session",
-    also="watch",
-    method="GET",
     path=_SESSION,
     answer=SessionDetail,
     query=WatchQuery,
     summary="One session; may wait until it changes",
-    tag="sessions",
+    waits=True,
     errors=(NotFoundError, LinkError),
 )
 DELETE = Operation(
@@ -323,7 +320,6 @@ DELETE = Operation(
     query=DeleteQuery,
     by_field=True,
     summary="Delete a session and its files",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 CANCEL = Operation(
@@ -334,7 +330,6 @@ CANCEL = Operation(
     body=CancelRequest,
     by_field=True,
     summary="Cancel a session",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 PAUSE = Operation(
@@ -343,7 +338,6 @@ PAUSE = Operation(
     path=_SESSION + "/pause",
     answer=SessionInfo,
     summary="Start nothing more of a session",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 UNPAUSE = Operation(
@@ -352,17 +346,15 @@ UNPAUSE = Operation(
     path=_SESSION + "/continue",
     answer=SessionInfo,
     summary="Continue a session after a pause",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 DEPLOYMENT = Operation(
     name="deployment",
-    method="GET",
     path=_SESSION + "/deployment",
     answer=Download,
     gives=DEPLOYMENT_MEDIA_TYPE,
     summary="What a node needs to join a session, for a manager above",
-    tag="sessions",
+    to="member",
     errors=(NotFoundError, ConflictError, LinkError),
 )
 ADD_MEMBER = Operation(
@@ -372,7 +364,7 @@ ADD_MEMBER = Operation(
     answer=Done,
     body=MemberRequest,
     summary="Have a node that is prepared become a member, for a manager above",
-    tag="sessions",
+    to="member",
     patience=65.0,
     errors=(NotFoundError, ConflictError, LinkError),
 )
@@ -382,7 +374,7 @@ REBALANCE = Operation(
     path=_SESSION + "/rebalance",
     answer=SessionInfo,
     summary="Move what has not begun, so that all nodes end at about the same time",
-    tag="sessions",
+    to="member",
     patience=65.0,
     errors=(NotFoundError, ConflictError, LinkError),
 )
@@ -392,7 +384,7 @@ FORCE_CONTINUE = Operation(
     path=_SESSION + "/force-continue",
     answer=SessionInfo,
     summary="Have the nodes that are left go on without a majority",
-    tag="sessions",
+    to="member",
     patience=65.0,
     errors=(NotFoundError, ConflictError, LinkError),
 )
@@ -403,7 +395,6 @@ RESUME = Operation(
     answer=SessionInfo,
     body=ResumeRequest,
     summary="Continue a session that was stopped",
-    tag="sessions",
     patience=900.0,
     repeatable=False,
     errors=(NotFoundError, ConflictError, GoneError, BadGraphError, WorldError),
@@ -415,85 +406,70 @@ RETRY = Operation(
     answer=SessionInfo,
     body=RetryRequest,
     summary="Try the failed drops of a session again, while it runs or after its end; or run other drops again",
-    tag="sessions",
     patience=900.0,
     repeatable=False,
     errors=(NotFoundError, ConflictError, UsageError, GoneError, BadGraphError, WorldError),
 )
 REMAINS = Operation(
     name="remains",
-    method="GET",
     path=_SESSION + "/remains",
     answer=Remains,
     field="parts",
     query=RemainsQuery,
     by_field=True,
     summary="What is left of a session, for a manager above that continues it",
-    tag="sessions",
     patience=600.0,
     errors=(NotFoundError, LinkError),
 )
 EVENTS = Operation(
     name="events",
-    method="GET",
     path=_SESSION + "/events",
     answer=Download,
     gives=EVENTS_MEDIA_TYPE,
     summary="Changes of a session as they happen",
-    tag="sessions",
-    for_managers=False,
+    to="server",
     errors=(NotFoundError,),
 )
 STATES = Operation(
     name="states",
-    method="GET",
     path=_SESSION + "/states",
     answer=DropStates,
     query=StatesQuery,
     by_field=True,
     summary="States of all drops, or what has changed since an answer",
-    tag="sessions",
     errors=(NotFoundError, GoneError, LinkError),
 )
 STATE_EVENTS = Operation(
     name="state_events",
-    method="GET",
     path=_SESSION + "/states/events",
     answer=Download,
     gives=EVENTS_MEDIA_TYPE,
     summary="Changes of the states of drops as they happen",
-    tag="sessions",
-    for_managers=False,
+    to="server",
     errors=(NotFoundError, GoneError),
 )
 MOMENT = Operation(
     name="moment",
-    method="GET",
     path=_SESSION + "/moment",
     answer=SessionMoment,
     query=MomentQuery,
     summary="A session as it was at a moment",
-    tag="sessions",
     errors=(NotFoundError, LinkError, ProtocolError),
 )
 FAILURES = Operation(
     name="failures",
-    method="GET",
     path=_SESSION + "/failures",
     answer=FailureList,
     query=FailureQuery,
     summary="Root causes",
-    tag="sessions",
     errors=(NotFoundError,),
 )
 RESULTS = Operation(
     name="results",
-    method="GET",
     path=_SESSION + "/results",
     answer=ResultList,
     query=ResultsQuery,
     summary="Results of the session",
-    tag="sessions",
     errors=(NotFoundError,),
 )
 CONTENTS = Operation(
@@ -504,7 +480,6 @@ CONTENTS = Operation(
     body=ContentsRequest,
     gives=CONTENTS_MEDIA_TYPE,
     summary="Download contents",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 RELEASE = Operation(
@@ -515,93 +490,80 @@ RELEASE = Operation(
     body=ReleaseRequest,
     by_field=True,
     summary="Remove results of a session that is FINISHED",
-    tag="sessions",
     errors=(NotFoundError, ConflictError, LinkError),
-)
-SESSION_LOG = Operation(
-    name="session_log",
-    method="GET",
-    path=_SESSION + "/log",
-    answer=LogPage,
-    query=LogQuery,
-    summary="A page of the lines that all drops wrote to their logs, in the order of time",
-    tag="sessions",
-    errors=(NotFoundError, LinkError),
-)
-SESSION_LOG_TEXT = Operation(
-    name="session_log_text",
-    method="GET",
-    path=_SESSION + "/log/text",
-    answer=Download,
-    query=LogTextQuery,
-    gives="text/plain",
-    summary="Download the lines that all drops wrote to their logs, in the order of time",
-    tag="sessions",
-    for_managers=False,
-    errors=(NotFoundError, LinkError),
 )
 ARCHIVE = Operation(
     name="archive",
-    method="GET",
     path=_SESSION + "/results/archive",
     answer=Download,
     query=ArchiveQuery,
     gives=_BYTES,
     summary="Download results as one tar or zip file",
-    tag="sessions",
-    for_managers=False,
+    to="server",
+    errors=(NotFoundError, LinkError),
+)
+SESSION_LOG = Operation(
+    name="session_log",
+    path=_SESSION + "/log",
+    answer=LogPage,
+    query=LogQuery,
+    summary="A page of the lines that all drops wrote to their logs, in the order of time",
+    to="all",
+    waits=True,
+    errors=(NotFoundError, LinkError),
+)
+SESSION_LOG_TEXT = Operation(
+    name="session_log_text",
+    path=_SESSION + "/log/text",
+    answer=Download,
+    query=LogTextQuery,
+    gives="text/plain",
+    summary="Download the lines that all drops wrote to their logs, in the order of time",
+    to="server",
     errors=(NotFoundError, LinkError),
 )
 JOURNAL = Operation(
     name="journal",
-    method="GET",
     path=_SESSION + "/journal",
     answer=Download,
     gives=_BYTES,
     summary="Download the journal",
-    tag="sessions",
+    to="all",
     errors=(NotFoundError, LinkError),
 )
 TIMES = Operation(
     name="times",
-    method="GET",
     path=_SESSION + "/times",
     answer=Download,
     query=TimesQuery,
     gives=TIMES_MEDIA_TYPE,
     summary="Times of attempts that have ended, as columns",
-    tag="sessions",
+    to="all",
     errors=(NotFoundError, LinkError),
 )
 TIMES_ANALYSIS = Operation(
     name="times_analysis",
-    method="GET",
     path=_SESSION + "/times/analysis",
     answer=Download,
     gives=TIMES_MEDIA_TYPE,
     summary="What each attempt waited for, its slack, and the critical path, as columns",
-    tag="sessions",
     errors=(NotFoundError, LinkError, ProtocolError),
 )
 TIMES_STATISTICS = Operation(
     name="times_statistics",
-    method="GET",
     path=_SESSION + "/times/statistics",
     answer=TimesStatistics,
     query=StatisticsQuery,
     summary="Times by logical node, slowest attempts, critical path, use of workers",
-    tag="sessions",
     errors=(NotFoundError, LinkError, ProtocolError),
 )
 GRAPH = Operation(
     name="graph",
-    method="GET",
     path=_SESSION + "/graph",
     answer=Download,
     query=GraphQuery,
     gives=GRAPH_MEDIA_TYPE,
     summary="Download the graph",
-    tag="sessions",
     errors=(NotFoundError, LinkError),
 )
 PREPARE = Operation(
@@ -612,7 +574,7 @@ PREPARE = Operation(
     query=DeploymentQuery,
     takes=DEPLOYMENT_MEDIA_TYPE,
     summary="First half of a deployment, by a manager above",
-    tag="sessions",
+    waits=True,
     errors=(BadFileError, BadGraphError, ConflictError, WorldError),
 )
 START = Operation(
@@ -621,8 +583,8 @@ START = Operation(
     path=_SESSION + "/start",
     answer=Done,
     body=EpochRequest,
+    by_field=True,
     summary="Second half of a deployment",
-    tag="sessions",
     patience=30.0,
     errors=(NotFoundError, ConflictError, WorldError),
 )
@@ -634,29 +596,23 @@ UNDO = Operation(
     body=EpochRequest,
     by_field=True,
     summary="Undo a deployment",
-    tag="sessions",
     patience=30.0,
     errors=(WorldError,),
 )
-
 DROPS = Operation(
     name="drops",
-    method="GET",
     path=_SESSION + "/drops",
     answer=DropPage,
     query=DropQuery,
     summary="A page of the drops that match",
-    tag="drops",
     errors=(NotFoundError, UsageError),
 )
 DROP = Operation(
     name="drop",
-    method="GET",
     path=_DROP,
     answer=DropDetail,
     query=PageQuery,
     summary="One drop, and a page of its neighbours",
-    tag="drops",
     errors=(NotFoundError, AmbiguousError, LinkError),
 )
 CANCEL_DROP = Operation(
@@ -667,104 +623,49 @@ CANCEL_DROP = Operation(
     body=CancelRequest,
     by_field=True,
     summary="Cancel a drop; the session goes on",
-    tag="drops",
+    to="drop",
     errors=(NotFoundError, AmbiguousError, ConflictError, LinkError),
 )
 LOG = Operation(
     name="log",
-    method="GET",
     path=_DROP + "/log",
     answer=Download,
     gives="text/plain",
     summary="Download the log of a drop",
-    tag="drops",
+    to="drop",
     errors=(NotFoundError, AmbiguousError, LinkError),
 )
 DATA = Operation(
     name="data",
-    method="GET",
     path=_DROP + "/data",
     answer=Download,
     query=DataQuery,
     gives=_BYTES,
     summary="Download the content of a data drop, or with the header Range a part of it (206)",
-    tag="drops",
     errors=(NotFoundError, AmbiguousError, GoneError, RangeError, LinkError),
 )
 PREVIEW = Operation(
     name="preview",
-    method="GET",
     path=_DROP + "/preview",
     answer=Preview,
     query=PreviewQuery,
     summary="A bounded part of the content of a data drop, for people: text, table, statistics",
-    tag="drops",
+    to="drop",
     errors=(NotFoundError, AmbiguousError, GoneError, PreviewError, LinkError),
 )
 PICTURE = Operation(
     name="picture",
-    method="GET",
     path=_DROP + "/picture",
     answer=Download,
     query=PreviewQuery,
     gives="image/png",
     summary="The content of a data drop as a picture",
-    tag="drops",
+    to="drop",
     errors=(NotFoundError, AmbiguousError, BadFileError, GoneError, PreviewError, LinkError),
 )
 
-OPERATIONS: tuple[Operation[object], ...] = (
-    READY,
-    INFO,
-    STATUS,
-    NODES,
-    CHILDREN,
-    ADD_CHILD,
-    REMOVE_CHILD,
-    DRAIN,
-    NODE_HISTORY,
-    MANAGER_LOG,
-    MANAGER_LOG_TEXT,
-    PROBE,
-    SESSIONS,
-    SUBMIT,
-    SESSION,
-    DELETE,
-    CANCEL,
-    PAUSE,
-    UNPAUSE,
-    DEPLOYMENT,
-    ADD_MEMBER,
-    REBALANCE,
-    FORCE_CONTINUE,
-    RESUME,
-    RETRY,
-    REMAINS,
-    EVENTS,
-    STATES,
-    STATE_EVENTS,
-    MOMENT,
-    FAILURES,
-    RESULTS,
-    CONTENTS,
-    RELEASE,
-    ARCHIVE,
-    SESSION_LOG,
-    SESSION_LOG_TEXT,
-    JOURNAL,
-    TIMES,
-    TIMES_ANALYSIS,
-    TIMES_STATISTICS,
-    GRAPH,
-    PREPARE,
-    START,
-    UNDO,
-    DROPS,
-    DROP,
-    CANCEL_DROP,
-    LOG,
-    DATA,
-    PREVIEW,
-    PICTURE,
-)
-"""All of them, in the order of the OpenAPI document."""
+OPERATIONS: tuple[Operation[object], ...] = tuple(value for value in vars().values() if isinstance(value, Operation))
+"""All of the above, in the order of the OpenAPI document."""
+
+WATCH = msgspec.structs.replace(SESSION, name="watch", by_field=True)
+"""The method that waits for a change. The route of `SESSION` serves it."""

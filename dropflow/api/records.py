@@ -314,6 +314,9 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
+FIRST_DROPS = DropQuery()
+
+
 class DropInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One drop in a row. `drop` is its row in the whole graph, `oid` its text id; `size` is None when there is none.
 
@@ -448,6 +451,9 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         """Return the request for a session with these options."""
         known = {name: getattr(options, name) for name in SubmitOptions.__struct_fields__}
         return cls(session=session, anew=anew, **known)
+
+
+DEFAULT_SUBMISSION = SubmitQuery()
 
 
 Role = Literal["node", "island", "master", "daemon", "translator"]

@@ -132,6 +132,9 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     until: Annotated[float, Meta(ge=0)] = 0.0
 
 
+RESUME_ALL = ResumeRequest()
+
+
 class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"start": "from"}):
     """Which failed drops of a session are tried again, or which drops are run again, whatever their outcome was.
 
@@ -157,6 +160,9 @@ class RetryRequest(ResumeRequest, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         if self.start and self.drops:
             raise ValueError("either drops that failed are named, or drops from which the session runs again")
+
+
+RETRY_ALL = RetryRequest()
 
 
 class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,6 +284,9 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How many seconds a node has to give its sessions away."""
 
     grace: Annotated[float, Meta(ge=0, le=86400)] = 600.0
+
+
+DEFAULT_DRAIN = DrainRequest()
 
 
 class DrainedSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dropflow.api.auth import AccessRules
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Route, StreamSlots
 from dropflow.api.records import ManagerInfo
 from dropflow.cli.manager_records import records_here
 from dropflow.cli.server_process import ServerContext
 from dropflow.cli.up import DiscoverOptions, ServeOptions
 from dropflow.web.places import ServerAddress
-from managers.api import Manager
 from managers.probing import Prober
 from managers.service import Service
 

@@ -1,7 +1,6 @@
 """A manager in memory whose sessions change only when a test changes them, for tests of routes, pages and clients.
 
-It has the methods of `managers.api.Manager`, which are the operations of `dropflow.api.operations`. A test gives drops
-new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
+A test gives drops new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
 
     manager = FakeManager(role="island", nodes=("n1", "n2"))
     manager.add(fan(40), "s")
@@ -45,8 +44,11 @@ from dropflow.api.logs import (
     severity,
     unpack_cursor,
 )
-from dropflow.api.operations import OPERATIONS
+from dropflow.api.manager import Manager
+from dropflow.api.operations import OPERATIONS, WATCH, Operation
 from dropflow.api.records import (
+    DEFAULT_SUBMISSION,
+    FIRST_DROPS,
     FIRST_PAGE,
     Child,
     DropDetail,
@@ -67,8 +69,11 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import (
     ALL_TIMES,
+    DEFAULT_DRAIN,
     EVERY_RESULT,
     FIRST_FAILURES,
+    RESUME_ALL,
+    RETRY_ALL,
     DrainedSession,
     DrainReply,
     DrainRequest,
@@ -132,6 +137,7 @@ class VirtualClock:
         self._monotonic += seconds
 
 
+_Answer = TypeVar("_Answer")
 _Kind = TypeVar("_Kind", bound=type)
 _LOAD = Load(cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40)
 _CHUNK = 4096
@@ -149,14 +155,13 @@ def _refusable(kind: _Kind) -> _Kind:
 
         return call
 
-    for operation in OPERATIONS:
-        for name in (operation.name, operation.also):
-            if operation.for_managers and name:
-                setattr(kind, name, checked(name, getattr(kind, name)))
+    for operation in (*OPERATIONS, WATCH):
+        if operation.to != "server":
+            setattr(kind, operation.name, checked(operation.name, getattr(kind, operation.name)))
     return kind
 
 
-class _Controls(SessionTimes):
+class _Controls(SessionTimes, Manager):
     """State of a fake manager, and the methods with which a test changes it.
 
     Parameters
@@ -216,6 +221,10 @@ class _Controls(SessionTimes):
         self._changed = threading.Condition()
         self._sections: dict[str, tuple[TimesSection, ...]] = {}
         self._lines: dict[str, tuple[LogLine, ...]] = {}
+
+    def call(self, operation: Operation[_Answer], /, **arguments: Any) -> _Answer:
+        """Call the method of an operation."""
+        return operation.answered(getattr(self, operation.name)(**arguments))
 
     def refuse(self, operation: str, error: DropflowError) -> None:
         """Let every later call of this operation raise `error`."""
@@ -340,7 +349,7 @@ class _ManagerAndChildren(_Controls):
         ]
         return NodeHistory(node=node, every=5.0, samples=tuple(samples))
 
-    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+    def drain(self, node: str, request: DrainRequest = DEFAULT_DRAIN) -> DrainReply:
         """Have a node take no sessions any more."""
         if node not in self._nodes:
             raise NotFoundError(f"there is no node {node!r} here", where=self.name)
@@ -381,7 +390,7 @@ class _SessionLives(_MemberChanges):
         """Return its info, nodes and sessions."""
         return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery = DEFAULT_SUBMISSION) -> SessionInfo:
         """Add a session with this graph. Its drops change only by the methods for tests."""
         wanted = safe_name(graph.name)
         free = (wanted, *(f"{wanted}-{number}" for number in range(2, len(self._sessions) + 3)))
@@ -391,7 +400,7 @@ class _SessionLives(_MemberChanges):
         self.add(note_options(graph, options), name, request_id=options.request_id)
         return self._find(name).info(self.clock.now())
 
-    def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `managers.api.Manager`
+    def prepare(self, deployment: Any, *, seconds: float) -> None:  # noqa: ARG002 - as `dropflow.api.manager.Manager`
         """Keep a deployment in `prepared`."""
         if deployment.session in self._sessions:
             raise ConflictError(f"there is a session {deployment.session!r} already")
@@ -462,14 +471,14 @@ class _SessionLives(_MemberChanges):
         self._find(session)
         raise ConflictError(f"session {session!r} has a majority: 1 of 1 voters are not lost")
 
-    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:  # noqa: ARG002
+    def resume(self, session: str, request: ResumeRequest = RESUME_ALL) -> SessionInfo:  # noqa: ARG002
         """Run the cancelled drops of a session that is over."""
         found = self._find(session)
         if not is_over(found.status):
             raise ConflictError(f"session {session!r} is not over: it is {found.status}")
         return self._again(found, ("CANCELLED",), "nothing is left to run")
 
-    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+    def retry(self, session: str, request: RetryRequest = RETRY_ALL) -> SessionInfo:
         """Run the drops in ERROR of a session, and the cancelled ones if it is over; or those of `start`."""
         found = self._find(session)
         if request.start:
@@ -506,9 +515,9 @@ class _SessionLives(_MemberChanges):
 
 @_refusable
 class FakeManager(_SessionLives):
-    """A manager without processes, disk or network; see the module and `managers.api.Manager`."""
+    """A manager without processes, disk or network; see the module and `dropflow.api.manager.Manager`."""
 
-    def drops(self, session: str, query: DropQuery) -> DropPage:
+    def drops(self, session: str, query: DropQuery = FIRST_DROPS) -> DropPage:
         """Return a page of the drops that match."""
         if query.time:
             return self.drops_at(session, query)

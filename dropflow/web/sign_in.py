@@ -110,7 +110,7 @@ def hop_routes(access: AccessRules, tickets: Tickets, places: Places) -> list[Ro
             answer=TicketReply,
             limit=_HOP_LIMIT,
             summary=TICKET.summary,
-            tag=TICKET.tag,
+            tag="login",
         ),
     ]
 

@@ -14,8 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dropflow.api.http_client import HttpTransport
-from dropflow.api.operation_caller import OperationCaller
+from dropflow.api.client import Client
 from dropflow.api.operations import Operation
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import HttpError
@@ -76,8 +75,7 @@ TICKET = Operation(
     answer=TicketReply,
     body=TicketRequest,
     summary="A ticket that signs one browser in here, once.",
-    tag="login",
-    for_managers=False,
+    to="server",
     errors=(HttpError,),
 )
 
@@ -150,8 +148,5 @@ def ticket_reply(
     DropflowError
         It cannot be reached, or refuses the credential.
     """
-    transport = HttpTransport(url, token=token, secret=secret, timeout=_PATIENCE)
-    try:
-        return OperationCaller(transport).call(TICKET, body=TicketRequest(seconds=seconds, read_only=read_only))
-    finally:
-        transport.close()
+    with Client(url, token=token, secret=secret, timeout=_PATIENCE) as client:
+        return client.call(TICKET, request=TicketRequest(seconds=seconds, read_only=read_only))

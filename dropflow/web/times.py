@@ -218,7 +218,7 @@ class _LastMoments(NamedTuple):
 
 
 class SessionTimes(ABC):
-    """The methods of `managers.api.Manager` that analyse the times of attempts. They may be called from any thread.
+    """The operations of a manager that analyse the times of attempts. They may be called from any thread.
 
     What was computed last is kept: several viewers of one session ask for the same.
     """

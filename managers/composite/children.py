@@ -12,7 +12,7 @@ the latest follows from the order of its answers: there is one process at an add
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, nextafter
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,14 +27,55 @@ __all__ = [
     "ChildView",
     "Children",
     "MachineTime",
+    "Newest",
     "StatusRequest",
+    "Tries",
     "canonical",
     "children_by_node",
     "nodes_of",
 ]
 
 
-# The time of a composite's state machine.
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+_AGAIN = 30.0
+"""Seconds until something that failed is tried again."""
+_TRIES = 3
+_TRIED = 10_000
+
+
+# The time of a composite's state machine, and what it remembers for a while.
+
+
+class Newest(dict[Key, Value]):
+    """A dict of at most `most` entries: the one that was set the longest time ago is forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self.pop(key, None)
+        super().__setitem__(key, value)
+        if len(self) > self._most:
+            del self[next(iter(self))]
+
+
+class Tries(Generic[Key]):
+    """How often each of some things was tried, and when that may be done again."""
+
+    def __init__(self, time: "MachineTime") -> None:
+        self._time = time
+        self._noted = Newest[Key, tuple[int, float]](_TRIED)
+
+    def may(self, key: Key) -> bool:
+        """Return whether something may be tried now."""
+        count, not_before = self._noted.get(key, (0, 0.0))
+        return count < _TRIES and not_before <= self._time.now
+
+    def note(self, key: Key) -> None:
+        """Note that something is tried now."""
+        self._noted[key] = self._noted.get(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
 
 
 class MachineTime:

@@ -8,9 +8,9 @@ from typing import Any
 from dropflow.api.client import Client
 from dropflow.api.contents import Download
 from dropflow.api.http_client import joined
+from dropflow.api.manager import Manager
 from dropflow.clock import Clock
 from dropflow.errors import DropflowError, InternalError, LinkError, UsageError
-from managers.api import Manager
 from managers.composite.machine import Disconnect, LogWarning
 from managers.composite.operations import ComputePlan, Discard, PlanResumption
 from managers.composite.witness import VoterSent, WitnessListens

@@ -1,18 +1,15 @@
 """What is in a session: drops, logs, data, results, journals and graphs, from the children that have them."""
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
-import numpy as np
 
 from dropflow.api import operations
-from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download
-from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
+from dropflow.api.contents import ContentsRequest, DataQuery, Download
+from dropflow.api.operations import Operation
 from dropflow.api.records import (
-    FIRST_PAGE,
     Child,
     DropDetail,
     DropInfo,
@@ -21,12 +18,10 @@ from dropflow.api.records import (
     FailureInfo,
     PageQuery,
     ResultInfo,
-    SessionInfo,
 )
 from dropflow.api.requests import (
     ALL_TIMES,
     EVERY_RESULT,
-    FIRST_FAILURES,
     FailureList,
     FailureQuery,
     ResultList,
@@ -34,17 +29,15 @@ from dropflow.api.requests import (
     TimesQuery,
 )
 from dropflow.api.state_records import DropStates
-from dropflow.errors import DropflowError, LinkError, NotFoundError
+from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import find_drop as find_in_graph
 from dropflow.graph.text_ids import oid
-from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
-from dropflow.stopping import GRACE_SECONDS
-from dropflow.times.octets import RECORD, TimesSection, pack_times
+from dropflow.states import SessionState
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
 from managers.composite.children import ChildView
-from managers.composite.log_merging import KnownCauses, bundle, merge_log_pages, sorted_rows
+from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
 from managers.composite.machine import Gathered
 from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
 from managers.composite.operations import SECONDS
@@ -52,7 +45,9 @@ from managers.owner_thread import Owner
 
 __all__ = ["ContentQueries", "without_needless_copies"]
 
+_Answer = TypeVar("_Answer")
 _Cursors = dict[str, str]
+_PARTS = {"log": "log of ", "data": "content of ", "preview": "content of ", "picture": "picture of "}
 _LONG = 30.0
 """Seconds to wait for the beginning of something large."""
 
@@ -68,6 +63,29 @@ class ContentQueries(SessionTimes):
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
+
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return what carries out an operation, by its name: a method of that name, or the route of the operation."""
+        routes: Mapping[str, Callable[..., Any]] = {"drop": self._at_drop, "all": self._at_all}
+        found: dict[str, Callable[..., Any]] = {}
+        for operation in operations.OPERATIONS:
+            if hasattr(self, operation.name):
+                found[operation.name] = getattr(self, operation.name)
+            elif operation.to in routes:
+                found[operation.name] = partial(routes[operation.to], operation)
+        return found
+
+    def _at_drop(self, operation: Operation[_Answer], session: str, drop: str, **arguments: Any) -> _Answer:
+        """Have the node that holds a drop carry out an operation on it."""
+        view, found = self._find(session, drop)
+        what = f"{_PARTS.get(operation.name, '')}drop {found.oid!r} in session {session!r}"
+        seconds = SECONDS if operation.answer is DropDetail else _LONG
+        return cast(_Answer, self._ask_one(view, session, operation.name, what, seconds, drop=found.oid, **arguments))
+
+    def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
+        """Have all children carry out an operation, and merge their answers."""
+        found = self._ask(session, operation.name, _LONG, **arguments)
+        return cast(_Answer, MERGES[operation.name](session, found, **arguments))
 
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match: first count those of each child, then get the rows of the page."""
@@ -94,12 +112,9 @@ class ContentQueries(SessionTimes):
             whole=max((page.whole for _, page in replies.values), default=0),
         )
 
-    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """Return one drop, from the node that holds it; what its root cause took along is counted on all nodes."""
-        view, found = self._find(session, drop)
-        detail: DropDetail = self._ask_one(
-            view, session, "drop", f"drop {found.oid!r} in session {session!r}", drop=found.oid, query=query
-        )
+        detail = self._at_drop(operations.DROP, session, drop, query=query)
         cause = detail.failure
         if cause is None:
             return detail
@@ -109,39 +124,10 @@ class ContentQueries(SessionTimes):
         whole = next((one for one in known if (one.row, one.name) == (cause.row, cause.name)), cause)
         return msgspec.structs.replace(detail, failure=whole)
 
-    def pause(self, session: str) -> SessionInfo:
-        """Pause a session on all children that answer."""
-        return cast(SessionInfo, self._owner.call("pause", session=session))
-
-    def unpause(self, session: str) -> SessionInfo:
-        """Continue a session on all children that answer."""
-        return cast(SessionInfo, self._owner.call("unpause", session=session))
-
-    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
-        """Cancel one drop, on the node that holds it."""
-        view, found = self._find(session, drop)
-        what = f"drop {found.oid!r} in session {session!r}"
-        detail = self._ask_one(view, session, "cancel_drop", what, drop=found.oid, reason=reason, grace=grace)
-        return cast(DropDetail, detail)
-
-    def log(self, session: str, drop: str) -> Download:
-        """Return the log of a drop, from the node that holds it."""
-        view, found = self._find(session, drop)
-        return self._open(view, session, "log", f"log of drop {found.oid!r}", drop=found.oid)
-
-    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
-        """Return a page of the log of a session, merged from the children that answer."""
-        found = self._ask(session, "session_log", _LONG, query=query)
-        if not found.missing:
-            found.replies.raise_unless_answered(f"session {session!r}")
-        refused = [view.name for view, _ in found.replies.refusals]
-        return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
-
-    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+    def data(self, session: str, drop: str, query: DataQuery) -> Download:
         """Return the content of a data drop, or a part, from the node that holds it, or one that has a copy."""
         try:
-            view, found = self._find(session, drop)
-            return self._open(view, session, "data", f"content of drop {found.oid!r}", drop=found.oid, query=query)
+            return self._at_drop(operations.DATA, session, drop, query=query)
         except (LinkError, NotFoundError):
             copy = _copy_of(self, session, drop)
             if copy is None:
@@ -149,18 +135,7 @@ class ContentQueries(SessionTimes):
             what = f"copy of the content of drop {copy.oid!r}"
             return self._open(self._holder(copy.node), session, "data", what, drop=copy.oid, query=query)
 
-    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
-        """Return a bounded part of the content of a data drop, from the node that holds it."""
-        view, found = self._find(session, drop)
-        what = f"content of drop {found.oid!r}"
-        return cast(Preview, self._ask_one(view, session, "preview", what, _LONG, drop=found.oid, query=query))
-
-    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
-        """Return the content of a data drop as a picture, from the node that holds it."""
-        view, found = self._find(session, drop)
-        return self._open(view, session, "picture", f"picture of drop {found.oid!r}", drop=found.oid, query=query)
-
-    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
+    def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes, the most harmful first; lost nodes among them.
 
         Those of children that do not answer come from their last answers. Drops on any node may be in
@@ -209,7 +184,7 @@ class ContentQueries(SessionTimes):
             missing=tuple(sorted({*found.missing, *silent, *(one for _, answer in answers for one in answer.missing)})),
         )
 
-    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+    def results(self, session: str, query: ResultsQuery) -> ResultList:
         """Return what the session left on the nodes that answer, and the other nodes.
 
         Of results of the others, there is one of the copies on nodes that answer.
@@ -218,7 +193,7 @@ class ContentQueries(SessionTimes):
         found.replies.raise_unless_answered(f"session {session!r}")
         results = [result for _, answer in found.replies.values for result in answer.results]
         if query != EVERY_RESULT and any(result.owner for result in results):
-            return self.results(session).chosen(query)  # a copy may be of a result that is not listed
+            return self.results(session, EVERY_RESULT).chosen(query)  # a copy may be of a result that is not listed
         below = [name for _, answer in found.replies.values for name in answer.missing]
         refused = [view.name for view, _ in found.replies.refusals]
         return ResultList(
@@ -228,35 +203,35 @@ class ContentQueries(SessionTimes):
             more_size=sum(answer.more_size for _, answer in found.replies.values),
         ).chosen(query)
 
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, on all children that answer.
+
+        Raises
+        ------
+        ConflictError
+            The session is not FINISHED.
+        LinkError
+            A child with a part of the session did not answer. It was done on the others.
+        """
+        status = self._owner.call("session", session=session).status
+        if status != SessionState.FINISHED.name:
+            raise ConflictError(f"session {session!r} is {status}, and not FINISHED: its results are not released")
+        found = self._ask(session, "release", _LONG, rows=rows)
+        found.replies.raise_unless_answered(f"session {session!r}")
+        if found.replies.refusals:
+            raise found.replies.refusals[0][1]
+        if found.missing:
+            names = ", ".join(found.missing)
+            raise LinkError(f"the results are released, but not on {names}, which did not answer", where=session)
+
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return contents of many drops, from the child that has their node; the records are forwarded unread."""
         view = self._holder(request.node)
         return self._open(view, session, "contents", f"session {session!r}", request=request)
 
-    def journal(self, session: str) -> Download:
-        """Return the journal of the only child that has the session, or those of several in a tar file."""
-        found = self._ask(session, "journal", _LONG)
-        replies = found.replies
-        replies.raise_unless_answered(f"session {session!r}")
-        missing = [f"{name}: not reached" for name in found.missing]
-        missing += [f"{view.name}: {error}" for view, error in replies.refusals]
-        if len(replies.values) == 1 and not missing:
-            return cast(Download, replies.values[0][1])
-        members = [(view.name, download) for view, download in replies.values]
-        notes = "".join(f"{line}\n" for line in sorted(missing))
-        return bundle(f"{session}-journals.tar", members, notes=notes)
-
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
-        """Return the times of attempts: the sections of all children that answer, and one for each that does not."""
-        found = self._ask(session, "times", _LONG, query=query)
-        replies = found.replies
-        replies.raise_unless_answered(f"session {session!r}")
-        silent = dict.fromkeys(found.missing, "it did not answer")
-        silent |= {view.name: str(error) for view, error in replies.refusals}
-        none = np.zeros(0, RECORD)
-        ends = [pack_times(TimesSection(node=name, missing=why, records=none)) for name, why in sorted(silent.items())]
-        chunks = itertools.chain(*(download.chunks for _, download in replies.values), ends)
-        return Download(name=f"{session}.times", content_type=operations.TIMES.gives, size=None, chunks=chunks)
+        """Return the times of attempts of all children."""
+        return self._at_all(operations.TIMES, session, query=query)
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the graph, from the first child that can read it: each of them has the whole graph."""
@@ -344,7 +319,7 @@ def _copy_of(queries: ContentQueries, session: str, drop: str) -> ResultInfo | N
     try:
         graph = queries.graph(session)
         name = oid(graph, find_in_graph(graph, drop))
-        results = queries.results(session).results
+        results = queries.results(session, EVERY_RESULT).results
     except DropflowError:
         return None  # the first error is the one to report
     return next((result for result in results if result.owner and result.oid == name), None)

@@ -25,7 +25,7 @@ from dropflow.errors import (
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
-from managers.composite.children import Children, ChildView, MachineTime, children_by_node, nodes_of
+from managers.composite.children import Children, ChildView, MachineTime, Newest, children_by_node, nodes_of
 from managers.composite.operations import (
     Gather,
     Outcome,
@@ -36,6 +36,7 @@ from managers.composite.operations import (
     Routine,
     Until,
 )
+from managers.composite.session_cache import SessionCache
 from managers.composite.witness import Witness
 from managers.deployment import Deployment
 from managers.recovery.records import StoppedPart
@@ -44,6 +45,7 @@ from managers.recovery.resume import newest_holders
 __all__ = [
     "Deployments",
     "Resumptions",
+    "Shared",
     "merge_errors",
 ]
 
@@ -65,6 +67,32 @@ UndoLater = Callable[[str, str, int], object]
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What all parts of an island or a master work with.
+
+    Attributes
+    ----------
+    name, role : str
+        Of the composite.
+    time : MachineTime
+        The time of the event that is handled.
+    cache : SessionCache
+        The last answers of the children.
+    log : callable
+        Writes a warning to the log.
+    """
+
+    name: str
+    role: Role
+    time: MachineTime
+    children: Children
+    requests: Requests
+    cache: SessionCache
+    witness: Witness
+    log: Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class _Target:
     """A child to deploy to, and the nodes that are reached through it."""
 
@@ -79,38 +107,20 @@ class Deployments:
     noticed. A composite that was started again in between asks all children.
     """
 
-    def __init__(
-        self,
-        name: str,
-        role: Role,
-        children: Children,
-        requests: Requests,
-        time: MachineTime,
-        *,
-        witness: Witness,
-        deploy_seconds: float,
-        undo_later: UndoLater,
-        log: Callable[[str], None],
-    ) -> None:
-        self._name = name
-        self._role: Role = role
-        self._children = children
-        self._requests = requests
-        self._time = time
-        self._witness = witness
+    def __init__(self, shared: Shared, *, deploy_seconds: float, undo_later: UndoLater) -> None:
+        self._shared = shared
         self._deploy_seconds = deploy_seconds
         self._undo_later = undo_later
-        self._log = log
-        self._undone: dict[str, str] = {}
+        self._undone = Newest[str, str](_REMEMBERED)
         """Sessions whose last deployment was undone, and why."""
-        self._prepared: dict[tuple[str, int], frozenset[str]] = {}
+        self._prepared = Newest[tuple[str, int], frozenset[str]](_REMEMBERED)
         self._submitting: dict[str, DropflowError | None] = {}
         """Names of the sessions that are being deployed by `submit`, and the error of those that were cancelled."""
 
     def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""
-        yield from self._requests.settle()
-        yield from self._requests.ask_again(_AGAIN_SECONDS)
+        yield from self._shared.requests.settle()
+        yield from self._shared.requests.ask_again(_AGAIN_SECONDS)
         return self._present_nodes()
 
     def why_undone(self, session: str) -> str:
@@ -133,7 +143,7 @@ class Deployments:
             The name was given, and is that of a session that is being deployed. The nodes would refuse each of the two
             on behalf of the other.
         """
-        deadline = self._time.now + _REPLAN_SECONDS
+        deadline = self._shared.time.now + _REPLAN_SECONDS
         failed: tuple[LinkError, Deployment] | None = None
         while True:
             deployment = yield from self._planned(graph, options, after, failed)
@@ -142,7 +152,7 @@ class Deployments:
                 yield from self.deploy(deployment)
             except RestartedError:
                 # The known incarnations were out of date, here or at an island below, which asks once per period.
-                if self._time.now > deadline:
+                if self._shared.time.now > deadline:
                     raise
                 yield Until(lambda: False, _REPLAN_PAUSE)
             except LinkError as error:
@@ -159,11 +169,11 @@ class Deployments:
         nodes = yield from self.fresh_nodes()
         if failed is not None and set(failed[1].nodes) <= {node.name for node in nodes if node.state == "alive"}:
             raise failed[0]  # no node is lost: the same would happen again
-        planned = yield PlanDeployment(graph, options, nodes, after, self._witness.place)
+        planned = yield PlanDeployment(graph, options, nodes, after, self._shared.witness.place)
         if planned.error is not None:
             raise planned.error
         deployment: Deployment = self._under_free_name(planned.value, options)
-        return msgspec.structs.replace(deployment, joined_by=self._name) if options.join else deployment
+        return msgspec.structs.replace(deployment, joined_by=self._shared.name) if options.join else deployment
 
     def deploy(self, deployment: Deployment) -> Routine[None]:
         """Deploy what is planned.
@@ -179,7 +189,7 @@ class Deployments:
             raise ConflictError(f"session {deployment.session!r} is being deployed already", hint="look at its status")
         self._submitting[deployment.session] = None
         self._undone.pop(deployment.session, None)
-        self._witness.prepare(deployment)
+        self._shared.witness.prepare(deployment)
         try:
             yield from self._deploy(deployment)
         finally:
@@ -231,8 +241,6 @@ class Deployments:
         self._prepared[deployment.session, deployment.epoch] = frozenset(
             node for target in targets for node in target.nodes
         )
-        while len(self._prepared) > _REMEMBERED:
-            del self._prepared[next(iter(self._prepared))]
         # Less than what the caller waits, so that the answer names the children that were late.
         outcomes = yield from self._prepare(deployment, targets, seconds * 0.9)
         errors = _errors(targets, outcomes)
@@ -287,18 +295,15 @@ class Deployments:
 
     def note_undone(self, session: str, why: str) -> None:
         """Note that a session was not started, and why: this is answered from now on if it is looked up."""
-        self._undone.pop(session, None)
         self._undone[session] = why
-        while len(self._undone) > _REMEMBERED:
-            del self._undone[next(iter(self._undone))]
 
     def _silence(self, outcomes: Mapping[str, Outcome]) -> None:
         """Ask the children that could not be reached nothing more until they answer. An island may report a node's."""
-        views = self._children.by_url()
+        views = self._shared.children.by_url()
         for url, outcome in outcomes.items():
             is_own = outcome.late or (url in views and views[url].role == "node")
             if is_own and isinstance(outcome.error, LinkError) and not isinstance(outcome.error, RestartedError):
-                self._children.silence(url, outcome.error.text)
+                self._shared.children.silence(url, outcome.error.text)
 
     def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome]) -> None:
         """Have a deployment be removed on the children that did not answer; one may only have been stopped."""
@@ -308,18 +313,18 @@ class Deployments:
 
     def fresh_nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, asked for now: a node that was started again has another incarnation."""
-        yield from self._requests.settle()
-        yield from self._requests.ask_again(_AGAIN_SECONDS)
-        replies = yield from self._requests.ask_all("nodes")
+        yield from self._shared.requests.settle()
+        yield from self._shared.requests.ask_again(_AGAIN_SECONDS)
+        replies = yield from self._shared.requests.ask_all("nodes")
         for view, nodes in replies.values:
-            self._children.update_nodes(view.url, nodes)
+            self._shared.children.update_nodes(view.url, nodes)
         return self._present_nodes()
 
     def _present_nodes(self) -> tuple[NodeInfo, ...]:
         """Return all nodes below; one whose manager has not answered when it was asked again is suspect at once."""
-        views = self._children.views()
+        views = self._shared.children.views()
         silent = {node.name: view.text for view in views if not view.is_asked for node in view.nodes}
-        nodes = nodes_of(views, role=self._role)
+        nodes = nodes_of(views, role=self._shared.role)
         return tuple(
             msgspec.structs.replace(node, state="suspect", text=silent[node.name])
             if node.state == "alive" and node.name in silent
@@ -337,20 +342,20 @@ class Deployments:
             undo it, which are named too.
         """
         targets = yield from self._targets(deployment.nodes)
-        deadline = self._time.now + self._deploy_seconds
+        deadline = self._shared.time.now + self._deploy_seconds
         session, epoch = deployment.session, deployment.epoch
         step, outcomes = "prepare", (yield from self._prepare(deployment, targets, self._deploy_seconds))
         cancelled = self._submitting[session]
         if not cancelled and not _errors(targets, outcomes):
-            left = max(deadline - self._time.now, 1.0)
+            left = max(deadline - self._shared.time.now, 1.0)
             step, outcomes = "start", (yield from self._call(targets, "start", left, session=session, epoch=epoch))
             cancelled = self._submitting[session]
         errors = _errors(targets, outcomes)
         if not errors and not cancelled:
             return
         error = cancelled or merge_errors(errors, f"could not {step} session {session!r}", _roles(targets))
-        self._witness.forget(session, epoch)
-        self._log(f"session {session!r} is undone everywhere: {error}")
+        self._shared.witness.forget(session, epoch)
+        self._shared.log(f"session {session!r} is undone everywhere: {error}")
         self.note_undone(session, str(error))
         outcomes = yield from self._call(
             targets, "undo", _UNDO_SECONDS, session=session, epoch=epoch, reason=str(error)
@@ -385,7 +390,7 @@ class Deployments:
         return outcomes
 
     def _all_targets(self) -> list[_Target]:
-        views = [view for view in self._children.views() if view.is_asked]
+        views = [view for view in self._shared.children.views() if view.is_asked]
         return [_Target(view, tuple(node.name for node in view.nodes)) for view in views]
 
     def _targets(self, nodes: Iterable[str], *, strict: bool = True) -> Routine[list[_Target]]:
@@ -397,12 +402,12 @@ class Deployments:
             Whether it is an error if a node is not known or does not answer.
         """
         wanted = sorted(nodes)
-        yield from self._requests.settle()
-        by_node = children_by_node(self._children.views())
+        yield from self._shared.requests.settle()
+        by_node = children_by_node(self._shared.children.views())
         if strict:
             urls = {by_node[node].url for node in wanted if node in by_node}
-            yield from self._requests.wait_for_silent(urls, _SILENT_SECONDS)
-            by_node = children_by_node(self._children.views())
+            yield from self._shared.requests.wait_for_silent(urls, _SILENT_SECONDS)
+            by_node = children_by_node(self._shared.children.views())
         wrong: dict[str, DropflowError] = {}
         found: dict[str, tuple[ChildView, list[str]]] = {}
         for node in wanted:
@@ -479,11 +484,9 @@ _decoder = msgspec.msgpack.Decoder(StoppedPart)
 class Resumptions:
     """Routines that continue sessions."""
 
-    def __init__(self, requests: Requests, deployments: Deployments, time: MachineTime, witness: Witness) -> None:
-        self._requests = requests
+    def __init__(self, shared: Shared, deployments: Deployments) -> None:
+        self._shared = shared
         self._deployments = deployments
-        self._time = time
-        self._witness = witness
 
     def remains(self, session: str, *, ignore_damage: bool) -> Routine[tuple[bytes, ...]]:
         """Return what all nodes below have of a session.
@@ -493,7 +496,7 @@ class Resumptions:
         NotFoundError, LinkError
             No node has it, or none that answers.
         """
-        replies = yield from self._requests.ask_all(
+        replies = yield from self._shared.requests.ask_all(
             "remains", seconds=_READ_SECONDS, session=session, ignore_damage=ignore_damage
         )
         replies.raise_unless_answered(f"session {session!r}")
@@ -510,21 +513,21 @@ class Resumptions:
         Raises
         ------
         DropflowError
-            See `managers.api.Manager.resume` and `retry`.
+            See `dropflow.api.manager.Manager.resume` and `retry`.
         """
-        deadline = self._time.now + _REPLAN_SECONDS
+        deadline = self._shared.time.now + _REPLAN_SECONDS
         while True:
             encoded = yield from self.remains(session, ignore_damage=request.ignore_damage)
             parts = tuple(_decoder.decode(part) for part in encoded)
             graph = yield from self._graph(session, newest_holders(session, parts))
             nodes = yield from self._deployments.fresh_nodes()
-            planned = yield PlanResumption(graph, parts, request, nodes, after, self._witness.place)
+            planned = yield PlanResumption(graph, parts, request, nodes, after, self._shared.witness.place)
             if planned.error is not None:
                 raise planned.error
             try:
                 yield from self._deployments.deploy(planned.value)
             except RestartedError:
-                if self._time.now > deadline:
+                if self._shared.time.now > deadline:
                     raise
                 yield Until(lambda: False, _REPLAN_PAUSE)
             else:
@@ -541,12 +544,14 @@ class Resumptions:
         findings = []
         for node in nodes:
             url = yield from self._deployments.url_of(node)
-            outcomes = yield Gather((Question(url, "graph", {"session": session}),), _READ_SECONDS)
-            outcome = outcomes[url]
-            if outcome.error is None:
-                graph: PhysicalGraph = outcome.value
+            try:
+                graph: PhysicalGraph = yield from self._shared.requests.ask_one(
+                    url, "graph", seconds=_READ_SECONDS, session=session
+                )
+            except DropflowError as error:
+                findings.append(f"{node}: {error.text}")
+            else:
                 return graph
-            findings.append(f"{node}: {outcome.error.text}")
         raise GoneError(
             f"session {session!r} cannot be continued: its graph cannot be read ({'; '.join(findings)})",
             hint="put the graph.dfg of the session back, or submit the graph again",

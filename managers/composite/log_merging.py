@@ -5,25 +5,28 @@ import io
 import itertools
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from dropflow.api import operations
 from dropflow.api.contents import Download
 from dropflow.api.logs import LogLine, LogPage, LogQuery, pack_cursor, unpack_cursor
 from dropflow.api.records import DropInfo, DropPage, DropQuery, FailureInfo, columns_of, merged_columns
-from dropflow.api.requests import FailureList, FailureQuery
+from dropflow.api.requests import FailureList, FailureQuery, TimesQuery
 from dropflow.errors import UsageError
 from dropflow.ids import safe_name
+from dropflow.times.octets import RECORD, TimesSection, pack_times
 from dropflow.web.cause_groups import order_of
 from managers.composite.children import ChildView
 from managers.composite.machine import Gathered
 from managers.composite.merging import merge_failures
 
 __all__ = [
+    "MERGES",
     "KnownCauses",
     "bundle",
     "merge_log_pages",
@@ -272,3 +275,48 @@ def _read(file: IO[bytes]) -> Iterator[bytes]:
         file.seek(0)
         while chunk := file.read(_CHUNK):
             yield chunk
+
+
+# Answers that follow from those of all children, which are asked at the same time.
+
+
+def _merge_session_log(session: str, found: Gathered, query: LogQuery) -> LogPage:
+    """Return a page of the log of a session, from the children that answer."""
+    if not found.missing:
+        found.replies.raise_unless_answered(f"session {session!r}")
+    refused = [view.name for view, _ in found.replies.refusals]
+    return merge_log_pages([page for _, page in found.replies.values], query, [*found.missing, *refused])
+
+
+def _merge_journals(session: str, found: Gathered) -> Download:
+    """Return the journal of the only child that has the session, or those of several in a tar file."""
+    replies = found.replies
+    replies.raise_unless_answered(f"session {session!r}")
+    missing = [f"{name}: not reached" for name in found.missing]
+    missing += [f"{view.name}: {error}" for view, error in replies.refusals]
+    if len(replies.values) == 1 and not missing:
+        journal: Download = replies.values[0][1]
+        return journal
+    members = [(view.name, download) for view, download in replies.values]
+    notes = "".join(f"{line}\n" for line in sorted(missing))
+    return bundle(f"{session}-journals.tar", members, notes=notes)
+
+
+def _merge_times(session: str, found: Gathered, query: TimesQuery) -> Download:  # noqa: ARG001 - the children read it
+    """Return the sections of all children that answer, and one for each that does not."""
+    replies = found.replies
+    replies.raise_unless_answered(f"session {session!r}")
+    silent = dict.fromkeys(found.missing, "it did not answer")
+    silent |= {view.name: str(error) for view, error in replies.refusals}
+    none = np.zeros(0, RECORD)
+    ends = [pack_times(TimesSection(node=name, missing=why, records=none)) for name, why in sorted(silent.items())]
+    chunks = itertools.chain(*(download.chunks for _, download in replies.values), ends)
+    return Download(name=f"{session}.times", content_type=operations.TIMES.gives, size=None, chunks=chunks)
+
+
+MERGES: Mapping[str, Callable[..., Any]] = {
+    "session_log": _merge_session_log,
+    "journal": _merge_journals,
+    "times": _merge_times,
+}
+"""By the name of the operation: takes the name of the session, the answers, and the other arguments."""

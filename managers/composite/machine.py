@@ -1,6 +1,7 @@
 """An island or a master as a state machine: it owns children, sessions and deployments, and does no I/O."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
@@ -9,15 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from dropflow.api.records import Child, ManagerStatus, NodeInfo, Role, SessionDetail, SessionInfo
+from dropflow.api.operations import OPERATIONS
+from dropflow.api.records import Child, ManagerStatus, NodeInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import MemberRequest
 from dropflow.errors import DropflowError, NotFoundError, UsageError
 from dropflow.states import UNKNOWN, SessionState
-from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, canonical, nodes_of
-from managers.composite.deployments import Deployments, Resumptions
+from managers.composite.children import Children, ChildView, MachineTime, StatusRequest, Tries, canonical, nodes_of
+from managers.composite.deployments import Deployments, Resumptions, Shared
 from managers.composite.members import MemberChanges
 from managers.composite.merging import SessionPart, as_info
-from managers.composite.operations import SECONDS, Gather, Question, Replies, Requests, Routine, Routines, Until
+from managers.composite.operations import SECONDS, Replies, Requests, Routine, Routines, Until
 from managers.composite.session_cache import SessionCache
 from managers.composite.sessions import LongPoll, PendingDeletions, Sessions
 from managers.composite.witness import VoterSent, Witness, WitnessListens
@@ -44,91 +46,56 @@ __all__ = [
 
 _LOOK_SECONDS = 1.0
 """How often is looked for sessions without a witness."""
-_AGAIN = 30.0
-"""Seconds until a member is asked again after that failed."""
-_TRIES = 3
-"""How often a member is asked in one view of a session."""
-_REMEMBERED = 10_000
 _GOING = (SessionState.RUNNING.name, SessionState.PAUSED.name)
 
 
 class WitnessReplacement:
-    """Finds sessions that lack a witness, and asks their members.
+    """Finds sessions that lack a witness, and asks their members."""
 
-    Parameters
-    ----------
-    role : str
-        Of the composite.
-    children, cache, sessions, members, witness, time :
-        The parts of the composite.
-    """
-
-    def __init__(
-        self,
-        role: Role,
-        *,
-        children: Children,
-        cache: SessionCache,
-        sessions: Sessions,
-        members: MemberChanges,
-        witness: Witness,
-        time: MachineTime,
-    ) -> None:
-        self._role: Role = role
-        self._children = children
-        self._cache = cache
+    def __init__(self, shared: Shared, sessions: Sessions, members: MemberChanges) -> None:
+        self._shared = shared
         self._sessions = sessions
         self._members = members
-        self._witness = witness
-        self._time = time
         self._looked = -_LOOK_SECONDS
-        self._tried: dict[tuple[str, int, int], tuple[int, float]] = {}
-        """How often was asked in each view of each deployment, and when that may be done again."""
+        self._tried = Tries[tuple[str, int, int]](shared.time)
+        """Views of sessions in which was asked."""
 
     def wanted(self) -> list[SessionDetail]:
         """Return the sessions whose witness this manager is to become now."""
-        if self._witness.place is None or self._time.now < self._looked + _LOOK_SECONDS:
+        if self._shared.witness.place is None or self._shared.time.now < self._looked + _LOOK_SECONDS:
             return []
-        self._looked = self._time.now
+        self._looked = self._shared.time.now
         found = []
-        for name in self._cache.sessions():
-            session = self._sessions.merged(name) if self._cache.lacks_witness(name) else None
+        for name in self._shared.cache.sessions():
+            session = self._sessions.merged(name) if self._shared.cache.lacks_witness(name) else None
             if session is not None and self._is_wanted(session):
-                self._note_try(session)
+                self._tried.note(_key(session))
                 found.append(session)
         return found
 
     def replace(self, session: SessionDetail) -> Routine[None]:
         """Ask a member for a view in which this manager is the witness."""
-        place = self._witness.place
+        place = self._shared.witness.place
         if place is None:
             return
-        invitation = self._witness.invite(session.session, session.epoch)
+        invitation = self._shared.witness.invite(session.session, session.epoch)
         member = MemberRequest(
             node=place.node, links=place.address, incarnation=place.incarnation, invitation=invitation
         )
         yield from self._members.add_member(session.session, member)
 
     def _is_wanted(self, session: SessionDetail) -> bool:
-        tries, not_before = self._tried.get(_key(session), (0, 0.0))
         if (
             session.status not in _GOING
             or not session.lacks_witness
-            or self._witness.votes(session.session, session.epoch)
-            or tries >= _TRIES
-            or self._time.now < not_before
+            or self._shared.witness.votes(session.session, session.epoch)
+            or not self._tried.may(_key(session))
         ):
             return False
         # A manager that does not see all members may be on another side of a split than the others.
-        here = {node.name: node for node in nodes_of(self._children.views(), role=self._role)}
+        here = {node.name: node for node in nodes_of(self._shared.children.views(), role=self._shared.role)}
         members = [here[name] for name in session.members if name in here and here[name].state != "lost"]
-        return len(members) == len(session.members) and usable_witness(members, self._witness.place) is not None
-
-    def _note_try(self, session: SessionDetail) -> None:
-        key = _key(session)
-        self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _AGAIN
-        while len(self._tried) > _REMEMBERED:
-            del self._tried[next(iter(self._tried))]
+        return len(members) == len(session.members) and usable_witness(members, self._shared.witness.place) is not None
 
 
 def _key(session: SessionDetail) -> tuple[str, int, int]:
@@ -190,7 +157,7 @@ class CompositeMachine:
     """Decides what an island or master does; see `managers.owner_thread.Machine`.
 
     Events are `CompositeEvent`; actions are `Return`, `Ask`, `ComputePlan`, `Discard`, `Disconnect`, `SendToPeer` and
-    `LogWarning`. Operations are the methods of `managers.api.Manager`
+    `LogWarning`. Operations are the methods of `dropflow.api.manager.Manager`
     without downloads, and ``ask_children``, ``parts`` and ``holder`` for the others.
 
     Parameters
@@ -239,58 +206,36 @@ class CompositeMachine:
         self._requests = Requests(self._children)
         self._witness = Witness()
         self._cache = SessionCache(self._time)
-        deletions = PendingDeletions()
-        self._deployments = Deployments(
+        shared = Shared(
             name,
             role,
-            self._children,
-            self._requests,
-            self._time,
-            witness=self._witness,
-            deploy_seconds=deploy_seconds,
-            undo_later=deletions.add,
-            log=self._log,
-        )
-        resumptions = Resumptions(self._requests, self._deployments, self._time, self._witness)
-        self._sessions = Sessions(
-            name,
-            self._children,
-            self._requests,
-            self._cache,
-            deployments=self._deployments,
-            resumptions=resumptions,
-            deletions=deletions,
             time=self._time,
-            delete_at=self._delete_at,
-            log=self._log,
-        )
-        self._members = MemberChanges(
-            name,
-            role,
             children=self._children,
             requests=self._requests,
             cache=self._cache,
-            sessions=self._sessions,
-            deployments=self._deployments,
-            time=self._time,
-        )
-        self._witnesses = WitnessReplacement(
-            role,
-            children=self._children,
-            cache=self._cache,
-            sessions=self._sessions,
-            members=self._members,
             witness=self._witness,
-            time=self._time,
+            log=self._log,
         )
+        deletions = PendingDeletions()
+        self._deployments = Deployments(shared, deploy_seconds=deploy_seconds, undo_later=deletions.add)
+        resumptions = Resumptions(shared, self._deployments)
+        self._sessions = Sessions(
+            shared,
+            deployments=self._deployments,
+            resumptions=resumptions,
+            deletions=deletions,
+            delete_at=self._delete_at,
+        )
+        self._members = MemberChanges(shared, self._sessions, self._deployments)
+        self._witnesses = WitnessReplacement(shared, self._sessions, self._members)
         self._operations: Mapping[str, Callable[..., Routine[Any]]] = {
+            **{one.name: partial(self._forward, one.name) for one in OPERATIONS if one.to == "node"},
             **self._members.operations(),
             "status": self._status,
             "nodes": self._deployments.nodes,
             "children": self._list_children,
             "add_child": self._add_child,
             "remove_child": self._remove_child,
-            "drain": partial(self._forward, "drain"),
             "submit": self._sessions.submit,
             "prepare": self._deployments.prepare,
             "start": self._deployments.start,
@@ -308,8 +253,6 @@ class CompositeMachine:
             "ask_children": self._ask_children,
             "parts": self._parts,
             "holder": self._holder,
-            "node_history": partial(self._forward, "node_history"),
-            "manager_log": partial(self._forward, "manager_log"),
         }
 
     def known(self, session: str) -> SessionDetail | None:
@@ -444,18 +387,17 @@ class CompositeMachine:
     def _fetch_one(self, view: ChildView, session: str) -> Routine[None]:
         """Get a session that is over from a child."""
         since = self._cache.answers
-        outcomes = yield Gather((Question(view.url, "session", {"session": session}),), SECONDS)
-        outcome = outcomes[view.url]
-        if outcome.error is None:
-            self._sessions.note(view, outcome.value, since=since)
+        with suppress(DropflowError):
+            detail = yield from self._requests.ask_one(view.url, "session", session=session)
+            self._sessions.note(view, detail, since=since)
 
     def _fetch_all(self, view: ChildView) -> Routine[None]:
         """Fetch all sessions of a child, because many are new or over."""
         since = self._cache.answers
-        outcomes = yield Gather((Question(view.url, "sessions"),), SECONDS)
-        outcome = outcomes[view.url]
-        for info in outcome.value if outcome.error is None else ():
-            self._sessions.note(view, info, since=since)
+        with suppress(DropflowError):
+            infos = yield from self._requests.ask_one(view.url, "sessions")
+            for info in infos:
+                self._sessions.note(view, info, since=since)
 
     def _delete_at(self, session: str, url: str, epoch: int) -> None:
         self._begin_background("delete", session, url, self._delete_one(session, url, epoch))
@@ -468,10 +410,8 @@ class CompositeMachine:
 
         The request may arrive late, when a graph has been submitted under the same name: only `epoch` is meant.
         """
-        outcomes = yield Gather((Question(url, "delete", {"session": session, "epoch": epoch}),), SECONDS)
-        error = outcomes[url].error
-        if error is not None and not isinstance(error, NotFoundError):
-            raise error
+        with suppress(NotFoundError):
+            yield from self._requests.ask_one(url, "delete", session=session, epoch=epoch)
 
     # Operations on children.
 
@@ -512,11 +452,8 @@ class CompositeMachine:
         """Call an operation on a node of the child through which the node is reached."""
         yield from self._requests.settle()
         view: ChildView = yield from self._holder(node)
-        outcomes = yield Gather((Question(view.url, operation, {"node": node, **arguments}),), SECONDS)
-        outcome = outcomes[view.url]
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value
+        answer = yield from self._requests.ask_one(view.url, operation, node=node, **arguments)
+        return answer
 
     def _remove(self, url: str) -> None:
         address = self._children.remove(url)

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import NodeInfo, Role, SessionDetail, SessionInfo
+from dropflow.api.operations import OPERATIONS, Operation
+from dropflow.api.records import NodeInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import MemberRequest, RetryRequest
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.states import DropState, SessionState
-from managers.composite.children import Children, MachineTime, nodes_of
-from managers.composite.deployments import Deployments
+from managers.composite.children import Newest, Tries, nodes_of
+from managers.composite.deployments import Deployments, Shared
 from managers.composite.merging import SessionPart, as_info
-from managers.composite.operations import Gather, Question, Requests, Routine
-from managers.composite.session_cache import SessionCache
+from managers.composite.operations import Routine
 from managers.composite.sessions import Sessions
 from managers.deployment import Deployment, Place
 
@@ -41,7 +41,7 @@ _LASTS = 10.0
 """Seconds for which that must be so: rates vary."""
 _IMBALANCE_AGAIN = 60.0
 _MOST = 5
-_IMBALANCE_REMEMBERED = 1000
+_REMEMBERED = 1000
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Imbalance:
     """Notes for how long sessions have been uneven, and how often they were rebalanced."""
 
     def __init__(self) -> None:
-        self._notes: dict[tuple[str, int], _Notes] = {}
+        self._notes = Newest[tuple[str, int], _Notes](_REMEMBERED)
         """By session and epoch."""
 
     def is_due(self, session: SessionDetail, parts: Sequence[SessionPart], now: float) -> bool:
@@ -71,10 +71,7 @@ class Imbalance:
             Monotonic seconds.
         """
         key = (session.session, session.epoch)
-        notes = self._notes.pop(key, None) or _Notes()
-        self._notes[key] = notes  # the last one again: the first ones are forgotten
-        while len(self._notes) > _IMBALANCE_REMEMBERED:
-            del self._notes[next(iter(self._notes))]
+        notes = self._notes[key] = self._notes.get(key) or _Notes()
         is_uneven = _is_uneven(parts)
         if not is_uneven:
             notes.since = notes.since if is_uneven is None else None
@@ -101,85 +98,52 @@ def _is_uneven(parts: Sequence[SessionPart]) -> bool | None:
 
 _DECIDE_SECONDS = 65.0
 """How long members may take to agree on a change."""
-_FETCH_SECONDS = 60.0
 _PREPARE_SECONDS = 60.0
 _FEWEST_DROPS = 8
 """Drops for each node, the new one included, that a session must have open for a node to be added."""
 _SHORTEST = 5.0
 """Seconds that a session must still last, as far as that is known."""
-_MEMBER_CHANGES_AGAIN = 30.0
-"""Seconds until a node is added again after that failed."""
-_TRIES = 3
-_MEMBER_CHANGES_REMEMBERED = 10_000
 _LOOK_SECONDS = 1.0
 """How often is looked for nodes to add."""
 
 
 class MemberChanges:
-    """Routines that change the members of sessions.
+    """Routines that change the members of sessions."""
 
-    Parameters
-    ----------
-    name, role : str
-        Of the composite.
-    children, requests, cache, sessions, deployments, time :
-        The parts of the composite.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        role: Role,
-        *,
-        children: Children,
-        requests: Requests,
-        cache: SessionCache,
-        sessions: Sessions,
-        deployments: Deployments,
-        time: MachineTime,
-    ) -> None:
-        self._name = name
-        self._role: Role = role
-        self._children = children
-        self._requests = requests
-        self._cache = cache
+    def __init__(self, shared: Shared, sessions: Sessions, deployments: Deployments) -> None:
+        self._shared = shared
         self._sessions = sessions
         self._deployments = deployments
-        self._time = time
         self._looked = -_LOOK_SECONDS
         self._changing: set[str] = set()
         """Sessions that are being changed: one change at a time."""
         self._imbalance = Imbalance()
-        self._tried: dict[tuple[str, int, str, int], tuple[int, float]] = {}
-        """How often each process was to be added to each session, and when that may be done again."""
+        self._tried = Tries[tuple[str, int, str, int]](shared.time)
+        """Processes that were to be added to sessions."""
 
     def operations(self) -> Mapping[str, Callable[..., Routine[Any]]]:
-        """Return the operations of `managers.api.Manager` that are here, by name."""
-        return {
-            "rebalance": partial(self._change, "rebalance"),
-            "force_continue": partial(self._change, "force_continue"),
-            "retry": self._retry,
-            "deployment": self._deployment,
-            "add_member": self.add_member,
-        }
+        """Return the operations of `dropflow.api.manager.Manager` that are here, by name."""
+        at_member = {one.name: partial(self._at_member, one) for one in OPERATIONS if one.to == "member"}
+        return {**at_member, "retry": self._retry}
 
     def wanted(self) -> list[tuple[str, NodeInfo | None]]:
         """Return which sessions are to be changed now: with the node to be added, or without one to be rebalanced."""
-        if self._time.now < self._looked + _LOOK_SECONDS:
+        if self._shared.time.now < self._looked + _LOOK_SECONDS:
             return []
-        self._looked = self._time.now
+        self._looked = self._shared.time.now
         # Most sessions are over: only those that may be large enough are merged.
-        large = [name for name in self._cache.sessions() if self._cache.open_drops(name) >= 2 * _FEWEST_DROPS]
+        cache = self._shared.cache
+        large = [name for name in cache.sessions() if cache.open_drops(name) >= 2 * _FEWEST_DROPS]
         known = [self._sessions.merged(name) for name in large if name not in self._changing]
         growing = [one for one in known if one is not None and one.joined_by and _is_growing(one)]
         if not growing:
             return []
-        nodes = nodes_of(self._children.views(), role=self._role)
+        nodes = nodes_of(self._shared.children.views(), role=self._shared.role)
         found: list[tuple[str, NodeInfo | None]] = []
         for session in growing:
-            new = [node for node in nodes if session.joined_by == self._name and self._may_join(session, node)]
+            new = [node for node in nodes if session.joined_by == self._shared.name and self._may_join(session, node)]
             if new:
-                self._note_try(session, new[0])
+                self._tried.note(_joining(session, new[0]))
                 found.append((session.session, new[0]))
             elif self._is_uneven(session):
                 found.append((session.session, None))
@@ -187,20 +151,14 @@ class MemberChanges:
 
     def _is_uneven(self, session: SessionDetail) -> bool:
         """Return whether a session is to be rebalanced. A master sees whole islands, and each island its nodes."""
-        parts = self._cache.parts(session.session, self._children.by_url())
-        return self._imbalance.is_due(session, parts, self._time.now)
-
-    def _note_try(self, session: SessionDetail, node: NodeInfo) -> None:
-        key = (session.session, session.epoch, node.name, node.incarnation)
-        self._tried[key] = self._tried.pop(key, (0, 0.0))[0] + 1, self._time.now + _MEMBER_CHANGES_AGAIN
-        while len(self._tried) > _MEMBER_CHANGES_REMEMBERED:
-            del self._tried[next(iter(self._tried))]
+        parts = self._shared.cache.parts(session.session, self._shared.children.by_url())
+        return self._imbalance.is_due(session, parts, self._shared.time.now)
 
     def rebalance(self, session: str) -> Routine[None]:
         """Have the members of a session share what has not begun."""
         self._changing.add(session)
         try:
-            yield from self._ask_member(session, "rebalance", _DECIDE_SECONDS)
+            yield from self._ask_member(session, "rebalance")
         finally:
             self._changing.discard(session)
 
@@ -216,7 +174,7 @@ class MemberChanges:
             self._changing.discard(session)
 
     def _join(self, session: str, node: NodeInfo) -> Routine[None]:
-        deployment: Deployment = yield from self._deployment(session)
+        deployment: Deployment = yield from self._ask_member(session, "deployment")
         others = tuple(place for place in deployment.places if place.node != node.name)
         own = Place(node.name, node.links, node.incarnation)
         if own in deployment.places:
@@ -230,15 +188,16 @@ class MemberChanges:
 
     def _may_join(self, session: SessionDetail, node: NodeInfo) -> bool:
         """Return whether a node has come since a session was deployed, and is to be added to it now."""
-        count, until = self._tried.get((session.session, session.epoch, node.name, node.incarnation), (0, 0.0))
         is_new = node.state == "alive" and node.name not in session.members and node.started > session.created
-        return is_new and count < _TRIES and until <= self._time.now
+        return is_new and self._tried.may(_joining(session, node))
 
     # Operations.
 
-    def _change(self, operation: str, session: str) -> Routine[SessionInfo]:
-        """Have a member ask for another view, until it is decided."""
-        yield from self._ask_member(session, operation, _DECIDE_SECONDS)
+    def _at_member(self, operation: Operation[object], session: str, **arguments: Any) -> Routine[Any]:
+        """Have a member carry out an operation; if the operation answers with the session, return all of that."""
+        answer = yield from self._ask_member(session, operation.name, **arguments)
+        if operation.answer is not SessionInfo:
+            return answer
         detail = yield from self._sessions.session(session)
         return as_info(detail)
 
@@ -247,10 +206,10 @@ class MemberChanges:
         found: SessionDetail = yield from self._sessions.session(session)
         if not found.is_over and not request.start:
             if not any(found.states.get(state.name) for state in (DropState.ERROR, DropState.CANCELLED)):
-                raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._name)
+                raise ConflictError(f"no drop of session {session!r} has failed so far", where=self._shared.name)
             try:
                 running = msgspec.structs.replace(request, if_running=True)
-                yield from self._ask_member(session, "retry", _DECIDE_SECONDS, request=running)
+                yield from self._ask_member(session, "retry", request=running)
             except ConflictError:
                 found = yield from self._sessions.session(session)
                 if not found.is_over:
@@ -259,20 +218,15 @@ class MemberChanges:
                 found = yield from self._sessions.session(session)
                 return as_info(found)
         if request.if_running:
-            raise ConflictError(f"session {session!r} is over", where=self._name)
+            raise ConflictError(f"session {session!r} is over", where=self._shared.name)
         info = yield from self._sessions.resume(session, request)
         return info
 
-    def _deployment(self, session: str) -> Routine[Deployment]:
-        """Return what a node needs to join a session."""
-        found: Deployment = yield from self._ask_member(session, "deployment", _FETCH_SECONDS)
-        return found
-
     def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
         """Have a node that is prepared become a member of a session, or a manager its witness."""
-        yield from self._ask_member(session, "add_member", _DECIDE_SECONDS, member=member)
+        yield from self._ask_member(session, "add_member", member=member)
 
-    def _ask_member(self, session: str, operation: str, seconds: float, **arguments: Any) -> Routine[Any]:
+    def _ask_member(self, session: str, operation: str, **arguments: Any) -> Routine[Any]:
         """Ask one child after the other that has members of a session, until one answers.
 
         Raises
@@ -284,19 +238,24 @@ class MemberChanges:
         DropflowError
             A member refuses.
         """
-        yield from self._requests.settle()
-        views = self._children.by_url()
-        current = self._cache.holders(session) - self._cache.former_holders(session)
+        yield from self._shared.requests.settle()
+        views = self._shared.children.by_url()
+        current = self._shared.cache.holders(session) - self._shared.cache.former_holders(session)
         error: DropflowError = NotFoundError(f"there is no session {session!r}", hint="see the list of sessions")
         for url in sorted(url for url in current if url in views and views[url].is_asked):
-            outcomes = yield Gather((Question(url, operation, {"session": session, **arguments}),), seconds)
-            outcome = outcomes[url]
-            if outcome.error is None:
-                return outcome.value
-            error = outcome.error
-            if not isinstance(error, NotFoundError | LinkError):
-                break
+            try:
+                answer = yield from self._shared.requests.ask_one(
+                    url, operation, seconds=_DECIDE_SECONDS, session=session, **arguments
+                )
+            except (NotFoundError, LinkError) as silent:
+                error = silent
+            else:
+                return answer
         raise error
+
+
+def _joining(session: SessionDetail, node: NodeInfo) -> tuple[str, int, str, int]:
+    return session.session, session.epoch, node.name, node.incarnation
 
 
 def _is_growing(session: SessionDetail) -> bool:

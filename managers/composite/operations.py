@@ -439,6 +439,14 @@ class Requests:
             lambda: all(self._children.has_answer_after(url, number) for url, number in numbers.items()), seconds
         )
 
+    def ask_one(self, url: str, operation: str, *, seconds: float = SECONDS, **arguments: Any) -> Routine[Any]:
+        """Call an operation of one child, and return its answer or raise its error."""
+        outcomes = yield Gather((Question(url, operation, arguments),), seconds)
+        outcome: Outcome = outcomes[url]
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
     def ask_all(self, operation: str, *, seconds: float = SECONDS, **arguments: Any) -> Routine[Replies]:
         """Call an operation of all children."""
         yield from self.settle(seconds)

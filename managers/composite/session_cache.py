@@ -12,7 +12,7 @@ import msgspec
 
 from dropflow.api.records import SessionDetail, SessionInfo, SessionVersion
 from dropflow.states import SessionState
-from managers.composite.children import ChildView, MachineTime
+from managers.composite.children import ChildView, MachineTime, Newest
 from managers.composite.merging import Freshness, SessionPart, merge
 
 __all__ = ["SessionCache"]
@@ -90,7 +90,7 @@ class SessionCache:
         self._time = time
         self._sessions: dict[str, dict[str, _CachedPart]] = {}
         self._merged: dict[str, _Merged] = {}
-        self._forgotten: dict[tuple[str, str], int] = {}
+        self._forgotten = Newest[tuple[str, str], int](_REMEMBERED)
         """When a session was deleted on a child. Without a child: on all. Without a session: the child was removed."""
         self._answers = 0
         self.changes = 0
@@ -284,10 +284,7 @@ class SessionCache:
 
     def _remember(self, session: str, url: str) -> None:
         self._answers += 1
-        self._forgotten.pop((session, url), None)
         self._forgotten[session, url] = self._answers
-        while len(self._forgotten) > _REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
 
 
 def _signature(detail: SessionDetail) -> tuple[object, ...]:

@@ -13,11 +13,10 @@ from dropflow.api.requests import CancelRequest, ResumeRequest
 from dropflow.errors import ConflictError, DropflowError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import UNKNOWN, SessionState
-from managers.composite.children import Children, ChildView, MachineTime
-from managers.composite.deployments import Deployments, Resumptions, merge_errors
+from managers.composite.children import ChildView, MachineTime, Newest
+from managers.composite.deployments import Deployments, Resumptions, Shared, merge_errors
 from managers.composite.merging import as_info
-from managers.composite.operations import Replies, Requests, Routine, Until
-from managers.composite.session_cache import SessionCache
+from managers.composite.operations import Replies, Routine, Until
 from managers.deployment import Deployment
 
 __all__ = [
@@ -125,13 +124,11 @@ class PendingDeletions:
     """
 
     def __init__(self) -> None:
-        self._epochs: dict[tuple[str, str], int] = {}
+        self._epochs = Newest[tuple[str, str], int](_REMEMBERED)
 
     def add(self, session: str, url: str, epoch: int) -> None:
         """Note that this deployment of a session, and those before, are to be deleted on a child."""
         self._epochs[session, url] = max(epoch, self._epochs.get((session, url), epoch))
-        while len(self._epochs) > _REMEMBERED:
-            del self._epochs[next(iter(self._epochs))]
 
     def has(self, session: str, url: str, epoch: int) -> bool:
         """Whether this deployment of a session is to be deleted on a child."""
@@ -143,7 +140,8 @@ class PendingDeletions:
 
     def forget_child(self, url: str) -> None:
         """Remove what was to be deleted on a child that was removed."""
-        self._epochs = {key: epoch for key, epoch in self._epochs.items() if key[1] != url}
+        for key in [key for key in self._epochs if key[1] == url]:
+            del self._epochs[key]
 
 
 _CANCEL_SECONDS = 10.0
@@ -159,52 +157,40 @@ class Sessions:
     ----------
     delete_at : callable
         Deletes a session on a child, in the background, unless its deployment there is newer than an epoch.
-    log : callable
-        Writes a warning to the log.
     """
 
     def __init__(
         self,
-        name: str,
-        children: Children,
-        requests: Requests,
-        cache: SessionCache,
+        shared: Shared,
         *,
         deployments: Deployments,
         resumptions: Resumptions,
         deletions: PendingDeletions,
-        time: MachineTime,
         delete_at: Callable[[str, str, int], None],
-        log: Callable[[str], None],
     ) -> None:
-        self._name = name
-        self._children = children
-        self._requests = requests
-        self._cache = cache
+        self._shared = shared
         self._deployments = deployments
         self._resumptions = resumptions
-        self._time = time
         self._delete_at = delete_at
-        self._log = log
         self._deletions = deletions
         self._merged: dict[str, SessionDetail | None] = {}
         """Sessions that were merged since the last change."""
         self._merged_at = (-1, -1)
-        self.watched = SessionWatch(time)
+        self.watched = SessionWatch(shared.time)
 
     def merged(self, session: str) -> SessionDetail | None:
         """Return the session as far as it is known; None if no child has it."""
-        key = (self._children.changes, self._cache.changes)
+        key = (self._shared.children.changes, self._shared.cache.changes)
         if self._merged_at != key:
             self._merged_at = key
             self._merged.clear()
         if session not in self._merged:
-            self._merged[session] = self._cache.merged(session, self._children.by_url())
+            self._merged[session] = self._shared.cache.merged(session, self._shared.children.by_url())
         return self._merged[session]
 
     def all_merged(self) -> list[SessionDetail]:
         """Return all sessions as far as they are known, the youngest first."""
-        merged = [self.merged(session) for session in self._cache.sessions()]
+        merged = [self.merged(session) for session in self._shared.cache.sessions()]
         found = [detail for detail in merged if detail is not None]
         return sorted(found, key=lambda detail: (-detail.created, detail.session))
 
@@ -212,23 +198,23 @@ class Sessions:
         """Store an answer of a child. Return False if its session is to be deleted there."""
         if self.delete_if_wanted(view, info):
             return False
-        self._cache.note(view, info, since=since)
+        self._shared.cache.note(view, info, since=since)
         return True
 
     def note_list(self, view: ChildView, infos: Iterable[SessionInfo], others: Iterable[str], *, since: int) -> None:
         """Store the list of the sessions of a child, which also has the `others`."""
         present = [info.session for info in infos if self.note(view, info, since=since)]
-        self._cache.note_others_absent(view.url, {*present, *others}, since=since)
+        self._shared.cache.note_others_absent(view.url, {*present, *others}, since=since)
 
     def wanted_polls(self) -> list[tuple[str, str]]:
         """Return the watched sessions and the children to ask for their changes."""
         watched = self.watched.sessions()
-        asked = {url for url, view in self._children.by_url().items() if view.is_asked} if watched else set()
+        asked = {url for url, view in self._shared.children.by_url().items() if view.is_asked} if watched else set()
         return [
             (session, url)
             for session in watched
-            for url in sorted(self._cache.holders(session) & asked)
-            if not self._cache.is_over_at(session, url)
+            for url in sorted(self._shared.cache.holders(session) & asked)
+            if not self._shared.cache.is_over_at(session, url)
         ]
 
     def delete_if_wanted(self, view: ChildView, session: SessionInfo | SessionVersion) -> bool:
@@ -240,27 +226,27 @@ class Sessions:
 
     def forget_child(self, url: str) -> None:
         """Remove what is known from a child that was removed."""
-        self._cache.forget_child(url)
+        self._shared.cache.forget_child(url)
         self._deletions.forget_child(url)
 
     # Operations.
 
     def sessions(self) -> Routine[tuple[SessionInfo, ...]]:
         """Return all sessions of the children, the youngest first."""
-        since = self._cache.answers
-        replies = yield from self._requests.ask_all("sessions")
+        since = self._shared.cache.answers
+        replies = yield from self._shared.requests.ask_all("sessions")
         for view, infos in replies.values:
             self.note_list(view, infos, (), since=since)
         return tuple(as_info(detail) for detail in self.all_merged())
 
     def session(self, session: str) -> Routine[SessionDetail]:
         """Return one session as it is now, as far as the children answer."""
-        since = self._cache.answers
-        replies = yield from self._requests.ask_all("session", session=session)
+        since = self._shared.cache.answers
+        replies = yield from self._shared.requests.ask_all("session", session=session)
         for view, detail in replies.values:
             self.note(view, detail, since=since)
         for view in replies.absent:
-            self._cache.note_absent(session, view.url, since=since)
+            self._shared.cache.note_absent(session, view.url, since=since)
         found = self.merged(session)
         if found is None:
             why = self._deployments.why_undone(session)
@@ -271,7 +257,7 @@ class Sessions:
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
         # Others may have taken over what a silent node had; the list of nodes shows that one.
         late = [view for view, _ in (*replies.refusals, *replies.missing) if view.state == "alive"]
-        old = sorted(view.name for view in late if self._cache.has_old_details(session, view.url))
+        old = sorted(view.name for view in late if self._shared.cache.has_old_details(session, view.url))
         if not old:
             return found
         # The numbers of the whole session came with the state of the child, which is asked for every second.
@@ -286,8 +272,9 @@ class Sessions:
         NotFoundError
             It was deleted.
         """
+        cache = self._shared.cache
         found = yield from self.session(session)
-        deadline = self._time.now + seconds
+        deadline = self._shared.time.now + seconds
 
         def is_newer() -> bool:
             nonlocal found
@@ -299,13 +286,13 @@ class Sessions:
 
         self.watched.enter(session)
         try:
-            yield Until(is_newer, max(deadline - self._time.now, 0.0))
+            yield Until(is_newer, max(deadline - self._shared.time.now, 0.0))
         finally:
             now = self.merged(session)
             self.watched.leave(session, is_over=now is None or now.is_over)
         if self.merged(session) is None:
             found = yield from self.session(session)
-        elif found.is_over and any(self._cache.has_old_details(session, url) for url in self._cache.holders(session)):
+        elif found.is_over and any(cache.has_old_details(session, url) for url in cache.holders(session)):
             # The list of sessions, which has no details, has shown the end first.
             with suppress(NotFoundError):
                 found = yield from self.session(session)
@@ -319,14 +306,14 @@ class Sessions:
         LinkError
             Children with a part that is not over did not answer. The others did it.
         """
-        since = self._cache.answers
+        since = self._shared.cache.answers
         is_deploying = self._deployments.cancel(session, reason)
-        replies = yield from self._requests.ask_all(
+        replies = yield from self._shared.requests.ask_all(
             "cancel", seconds=_CANCEL_SECONDS, session=session, reason=reason, grace=grace
         )
         if is_deploying:
             return _cancelled(session, reason)
-        if not self._cache.holders(session):
+        if not self._shared.cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         for view, info in replies.values:
             self.note(view, info, since=since)
@@ -349,8 +336,8 @@ class Sessions:
         LinkError
             Children with a part that is not over did not answer. The others did it.
         """
-        replies = yield from self._requests.ask_all(operation, session=session)
-        if not self._cache.holders(session):
+        replies = yield from self._shared.requests.ask_all(operation, session=session)
+        if not self._shared.cache.holders(session):
             replies.raise_unless_answered(f"session {session!r}")
         if replies.refusals:
             raise replies.refusals[0][1]
@@ -362,23 +349,23 @@ class Sessions:
     def _refuse_missing(self, detail: SessionDetail, replies: Replies, done: str, verb: str) -> None:
         """Raise an error that names the children with a part of a session that have not answered, unless it is over."""
         session = detail.session
-        present = self._cache.holders(session) - self._cache.former_holders(session)
-        unknown = {view.url for view in self._cache.silent_children(session, self._children.by_url())}
-        wanted = unknown | {url for url in present if not self._cache.is_over_at(session, url)}
+        present = self._shared.cache.holders(session) - self._shared.cache.former_holders(session)
+        unknown = {view.url for view in self._shared.cache.silent_children(session, self._shared.children.by_url())}
+        wanted = unknown | {url for url in present if not self._shared.cache.is_over_at(session, url)}
         missing = [f"{view.name} ({why})" for view, why in replies.missing if view.url in wanted]
         if missing and not detail.is_over:
             raise LinkError(
                 f"session {session!r} {done} only in part: {', '.join(missing)} did not answer",
-                where=self._name,
+                where=self._shared.name,
                 hint=f"'dropflow {verb} {session}' again, when {'it answers' if len(missing) == 1 else 'they answer'}",
             )
 
     def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
-        """Deploy a graph and start it; see `managers.api.Manager.submit`."""
+        """Deploy a graph and start it; see `dropflow.api.manager.Manager.submit`."""
         name = options.session
         if name:
             yield from self._refuse_taken(name)
-        after = max(self._cache.epoch_of(name), self._deletions.epoch_of(name))
+        after = max(self._shared.cache.epoch_of(name), self._deletions.epoch_of(name))
         try:
             deployment = yield from self._deployments.submit(graph, options, after=after)
         except ConflictError:
@@ -398,12 +385,12 @@ class Sessions:
 
     def graph(self, session: str) -> Routine[PhysicalGraph]:
         """Return the graph of a session from the first child that can read it: each of them has the whole graph."""
-        views = self._children.by_url()
-        replies = yield from self._requests.ask_all("session", session=session)
+        views = self._shared.children.by_url()
+        replies = yield from self._shared.requests.ask_all("session", session=session)
         replies.raise_unless_answered(f"session {session!r}")
         for view, _ in replies.values:
             wanted = {view.url: {"session": session}}
-            replies = yield from self._requests.ask_each("graph", wanted, views=views, seconds=_GRAPH_SECONDS)
+            replies = yield from self._shared.requests.ask_each("graph", wanted, views=views, seconds=_GRAPH_SECONDS)
             if replies.values:
                 break
         replies.raise_unless_answered(f"graph of session {session!r}")
@@ -411,15 +398,15 @@ class Sessions:
         return graph
 
     def resume(self, session: str, request: ResumeRequest) -> Routine[SessionInfo]:
-        """Continue a session that is over, or try its failed drops again; see `managers.api.Manager.resume`."""
-        yield from self._resumptions.resume(session, request, after=self._cache.epoch_of(session))
+        """Continue a session that is over, or try its failed drops again; see `dropflow.api.manager.Manager.resume`."""
+        yield from self._resumptions.resume(session, request, after=self._shared.cache.epoch_of(session))
         detail = yield from self.session(session)
         return as_info(detail)
 
     def undo(self, session: str, epoch: int, reason: str) -> Routine[None]:
         """Undo a deployment below."""
         yield from self._deployments.undo(session, epoch, reason)
-        self._cache.forget(session)
+        self._shared.cache.forget(session)
 
     def delete(self, session: str, epoch: int | None) -> Routine[None]:
         """Delete a session on all children; on those that do not answer, as soon as they do.
@@ -438,27 +425,29 @@ class Sessions:
         DropflowError
             A child could not: its error, naming it. It was deleted elsewhere.
         """
-        yield from self._requests.settle()
-        silent = self._cache.silent_children(session, self._children.by_url())
-        holders = {*self._cache.holders(session), *(view.url for view in silent)}
-        known = self._cache.epoch_of(session)
-        yield from self._requests.wait_for_silent(holders, _SILENT_SECONDS)
-        replies = yield from self._requests.ask_all("delete", seconds=_DELETE_SECONDS, session=session, epoch=epoch)
+        yield from self._shared.requests.settle()
+        silent = self._shared.cache.silent_children(session, self._shared.children.by_url())
+        holders = {*self._shared.cache.holders(session), *(view.url for view in silent)}
+        known = self._shared.cache.epoch_of(session)
+        yield from self._shared.requests.wait_for_silent(holders, _SILENT_SECONDS)
+        replies = yield from self._shared.requests.ask_all(
+            "delete", seconds=_DELETE_SECONDS, session=session, epoch=epoch
+        )
         away = [view for view, _ in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
         for view, _ in replies.missing:
             self._deletions.add(session, view.url, known if epoch is None else epoch)
         refused = {view.url: (view.name, error) for view, error in replies.refusals}
-        asked = {*holders, *self._children.by_url()}
-        former = [url for url in asked if epoch is None or self._cache.epoch_of(session, url) <= epoch]
-        self._cache.forget(session, [url for url in former if url not in refused])
+        asked = {*holders, *self._shared.children.by_url()}
+        former = [url for url in asked if epoch is None or self._shared.cache.epoch_of(session, url) <= epoch]
+        self._shared.cache.forget(session, [url for url in former if url not in refused])
         if refused:
             raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")
-        lost = {view.url for view in self._children.views() if view.is_lost}
+        lost = {view.url for view in self._shared.children.views() if view.is_lost}
         names = ", ".join(view.name for view in away)
         if away:
-            self._log(f"session {session!r} is deleted, but on {names} only when an answer comes")
+            self._shared.log(f"session {session!r} is deleted, but on {names} only when an answer comes")
         if any(view.url not in lost for view in away):
             raise LinkError(
                 f"session {session!r} is deleted, but {names} did not answer",
@@ -471,7 +460,7 @@ class Sessions:
         except (NotFoundError, LinkError):
             return  # a node that does not answer now refuses the name itself if it has it
         raise ConflictError(
-            f"there is a session {session!r} already", where=self._name, hint="choose another name, or delete it"
+            f"there is a session {session!r} already", where=self._shared.name, hint="choose another name, or delete it"
         )
 
 

@@ -30,13 +30,13 @@
 `copy_effects`        Carries out what `ContentCopies` and `Draining` decide about contents, for the sessions of a node
 `directory`           The directory of one session on a node: which files are in it, and how they are written and read
 `over`                Sessions that are over: they are found in their directories, and answer queries from there
-`queries`             What a node answers about one session without changing it: drops, failures, logs, contents, graph
+`operations`          The operations of a node on its sessions, by name: drops, failures, logs, contents, graph
 `views`               Records about a session on this node that clients get: rows, details, counts, results
 `drop_pages`          Pages of the list of drops that a session has on this node: filtered, and in the order that a
                       query wants
 `session_log`         The log of a session on one node: pages of the lines of all drops, found by the index of the logs
 `downloads`           Downloads from a node: files, contents of many drops, directories as tar files, previews
-`manager`             The node manager: `managers.api.Manager` for the sessions of one host
+`manager`             The node manager: a manager of the sessions of one host
 `load`                How busy a host was during the last hour, and the incarnation of its node
 `fetch_pool`          Threads that fetch contents from other nodes, and counts of what a session has received
 `content_previews`    Previews and pictures of the contents of drops on this node, made by processes of their own

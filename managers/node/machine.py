@@ -134,8 +134,8 @@ class NodeMachine:
     """The decisions of one node manager.
 
     Its operations are `prepare`, `start`, `undo`, `cancel`, `delete`, `watch`, `close`, and those of
-    `MemberOperations` and `Draining`, as in `managers.api`. They return None; `cancel` returns the instance of the
-    session, None if it is removed, and `drain` a `DrainReply`.
+    `MemberOperations` and `Draining`, as in `dropflow.api.manager`. They return None; `cancel` returns the instance of
+    the session, None if it is removed, and `drain` a `DrainReply`.
 
     Parameters
     ----------

@@ -1,60 +1,49 @@
-"""The node manager: `managers.api.Manager` for the sessions of one host."""
+"""The node manager: a manager of the sessions of one host."""
 
-import logging
 import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
-from dropflow.api.contents import Download
-from dropflow.api.logs import LAST_LINES, MANAGER_LOG, LogPage, LogQuery, ManagerLog
+from dropflow.api.logs import MANAGER_LOG, ManagerLog
+from dropflow.api.manager import Manager
+from dropflow.api.operations import Operation
 from dropflow.api.records import (
-    Child,
     Load,
     ManagerInfo,
     ManagerStatus,
-    NodeHistory,
     NodeInfo,
-    Role,
-    SessionDetail,
     SessionInfo,
     SubmitQuery,
     manager_info,
 )
-from dropflow.api.requests import CancelRequest, DrainReply, DrainRequest, MemberRequest, ResumeRequest, RetryRequest
+from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
-from dropflow.data.file import remove_part
-from dropflow.engine.api import Handle
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import (
     ConflictError,
     LinkError,
     NotFoundError,
     StorageError,
-    UsageError,
 )
 from dropflow.files import make_directories
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.pool import WorkerPool
-from dropflow.states import SessionState
-from dropflow.stopping import GRACE_SECONDS
 from dropflow.version import __version__
-from managers.deployment import Deployment, deployment_download
 from managers.keys import ClusterKey
 from managers.links import Links, LinkSettings
 from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
-from managers.node.copy_effects import CopyRecords, ReleasedContents, served_copies
 from managers.node.fetch_pool import FetchPool
 from managers.node.host import SessionHost
-from managers.node.joining_deployment import joining_deployment
 from managers.node.load import LoadHistory, ProcessorUse, next_incarnation, sample_of
 from managers.node.machine import NodeMachine
-from managers.node.over import DamagedSession, FinishedSession, recover_all
-from managers.node.queries import NodeSession, SessionQueries
+from managers.node.operations import NodeOperations, NodeSession
+from managers.node.over import recover_all
 from managers.node.resources import ProcessResources
 from managers.node.streams import FileWatcher
 from managers.owner_thread import Owner
@@ -62,113 +51,18 @@ from managers.planning import plan_deployment
 from managers.recovery.resume import newest_holders, plan_resumption
 
 __all__ = [
-    "MemberCalls",
     "NodeManager",
-    "release_contents",
 ]
 
 
-# Removal of results of a session that is FINISHED, when a client needs them no more.
-
-
-def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
-    """Remove results of a session, and copies of those of other nodes, by the rows of their drops in the whole graph.
-
-    Rows that have neither here are left out, and so are contents outside of the directory of the session.
-
-    Raises
-    ------
-    ConflictError
-        The session is not FINISHED.
-    StorageError
-        The directory cannot be written.
-    """
-    if isinstance(found, DamagedSession) or found.state is not SessionState.FINISHED:
-        raise ConflictError(
-            f"session {found.name!r} is {found.state.name}, and not FINISHED: its results are not released"
-        )
-    piece, directory = found.piece, found.directory.path
-    local = {row: here for row in rows if (here := piece.local(row)) is not None and piece.is_own[here]}
-    contents: dict[int, Handle | None] = found.session.call(
-        lambda live: {row: live.content(here) for row, here in local.items()}
-    )
-    own = {row: content for row, content in contents.items() if content is not None and _is_inside(content, directory)}
-    if own:
-        # Recorded first: if this process ends in between, the files go with the session, and are not results.
-        ReleasedContents(directory, found.epoch).add(own)
-        forgotten = {local[row] for row in own}
-        if isinstance(found, FinishedSession):
-            found.forget(forgotten)
-        else:
-            found.session.call(lambda live: live.handover.forget(forgotten))
-    for content in own.values():
-        remove_part(content.location)
-    copies = served_copies(found)
-    for copy in (copies[row].handle for row in rows if row in copies):
-        if _is_inside(copy, directory):
-            CopyRecords(directory).forget(copy.location)
-            remove_part(copy.location)
-
-
-def _is_inside(content: Handle, directory: Path) -> bool:
-    return content.kind in ("file", "directory") and Path(content.location).is_relative_to(directory)
-
-
-# The operations of a node manager on the nodes and the results of sessions, in the thread of the
-# caller.
-
-
-class MemberCalls(SessionQueries):
-    """`managers.node.members.MemberOperations` and others, as methods of `managers.api.Manager`."""
-
-    _owner: Owner
-    _history: LoadHistory
-    _manager_log: ManagerLog
-
-    def deployment(self, session: str) -> Download:
-        """Return what another node needs to join a session."""
-        return deployment_download(joining_deployment(self._find(session)))
-
-    def add_member(self, session: str, member: MemberRequest) -> None:
-        """Have a node that is prepared become a member of a session."""
-        self._owner.call("add_member", session=session, member=member)
-
-    def rebalance(self, session: str) -> SessionInfo:
-        """Have the members of a session end at about the same time."""
-        self._owner.call("rebalance", session=session)
-        return self._find(session).info()
-
-    def force_continue(self, session: str) -> SessionInfo:
-        """Have the members of a session that are left go on without a majority."""
-        self._owner.call("force_continue", session=session)
-        return self._find(session).info()
-
-    def release(self, session: str, rows: Sequence[int]) -> None:
-        """Remove results of a session that is FINISHED, and copies of those of other nodes."""
-        release_contents(self._find(session), rows)
-
-    def node_history(self, node: str) -> NodeHistory:
-        """Return the load of this node during the last hour."""
-        if node != self.name:
-            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
-        return self._history.read()
-
-    def manager_log(self, node: str, query: LogQuery = LAST_LINES) -> LogPage:
-        """Return a page of the log of this node manager."""
-        if node != self.name:
-            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
-        return self._manager_log.page(query)
-
-
-_log = logging.getLogger(__name__)
-
+_Answer = TypeVar("_Answer")
 _DEPLOY_SECONDS = 60.0
 _KEPT = 20
 """Sessions that are over whose engines stay in memory."""
 
 
-class NodeManager(MemberCalls):
-    """`managers.api.Manager` of one host.
+class NodeManager(Manager):
+    """The manager of one host.
 
     Parameters
     ----------
@@ -201,8 +95,6 @@ class NodeManager(MemberCalls):
         `root` cannot be made or written.
     """
 
-    role: Role = "node"
-
     def __init__(
         self,
         name: str,
@@ -220,7 +112,7 @@ class NodeManager(MemberCalls):
         link_settings: LinkSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(name)
+        self.name = name
         self._clock = clock or SystemClock()
         self._root = root.absolute()
         self._manager_log = ManagerLog(name, self._root / MANAGER_LOG)
@@ -272,6 +164,19 @@ class NodeManager(MemberCalls):
             pool=WorkerPool(self._workers, logs=self._root),
             in_place=in_place,
         )
+        self._operations = NodeOperations(name, lambda: host.sessions)
+        self._handlers: Mapping[str, Callable[..., Any]] = {
+            **self._operations.handlers(),
+            "info": self._info,
+            "status": self._status,
+            "nodes": self._nodes,
+            "drain": self._drain,
+            "node_history": lambda **_: self._history.read(),
+            "manager_log": lambda query, **_: self._manager_log.page(query),
+            "submit": self._submit,
+            "resume": self._resume,
+            "retry": self._retry,
+        }
         self._owner.start()
         self._processor_use = ProcessorUse(self._clock)
         self._history = LoadHistory(name, lambda: sample_of(self.nodes()[0], self._clock.now()))
@@ -286,13 +191,27 @@ class NodeManager(MemberCalls):
         """Set where the REST server of this manager is."""
         self._url = url
 
+    def call(self, operation: Operation[_Answer], /, **arguments: Any) -> _Answer:
+        """Carry out an operation here, in the thread of the caller, or have the state machine do it."""
+        if operation.to == "node" and arguments["node"] != self.name:
+            text = f"there is no node {arguments['node']!r} here"
+            raise NotFoundError(text, where=self.name, hint="see 'dropflow nodes'")
+        handler = self._handlers.get(operation.name)
+        if handler is not None:
+            return operation.answered(handler(**arguments))
+        value = self._owner.call(operation.name, **arguments)
+        return operation.answered(self._operations.decided(operation.name, value, **arguments))
+
+    def graph(self, session: str) -> PhysicalGraph:
+        """Return the whole graph of a session."""
+        return self._operations.graph(session)
+
     # About itself.
 
-    def info(self) -> ManagerInfo:
-        """Return the description of this manager."""
+    def _info(self) -> ManagerInfo:
         return manager_info(
             self.name,
-            self.role,
+            "node",
             url=self._url,
             started=self._started,
             clock=self._clock,
@@ -303,12 +222,10 @@ class NodeManager(MemberCalls):
             findings=tuple(found.finding for found in self._host.sessions.values() if found.finding),
         )
 
-    def status(self) -> ManagerStatus:
-        """Return the nodes and sessions that a parent requests once per period."""
+    def _status(self) -> ManagerStatus:
         return ManagerStatus.of(self.info(), self.nodes(), self.sessions())
 
-    def nodes(self) -> tuple[NodeInfo, ...]:
-        """Return the description of this node."""
+    def _nodes(self) -> tuple[NodeInfo, ...]:
         sessions = tuple(self._host.sessions.values())
         return (
             NodeInfo(
@@ -325,22 +242,8 @@ class NodeManager(MemberCalls):
             ),
         )
 
-    def children(self) -> tuple[Child, ...]:
-        """Return nothing: a node has no children."""
-        return ()
-
-    def add_child(self, url: str) -> Child:
-        """Raise `UsageError`: a node has no children."""
-        raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
-
-    def remove_child(self, url: str) -> None:
-        """Raise `UsageError`: a node has no children."""
-        raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
-
-    def drain(self, node: str, request: DrainRequest) -> DrainReply:
+    def _drain(self, node: str, request: DrainRequest) -> DrainReply:
         """Give all sessions to their other nodes, and have the process end when none is left."""
-        if node != self.name:
-            raise NotFoundError(f"there is no node {node!r} here", where=self.name, hint="see 'dropflow nodes'")
         reply: DrainReply = self._owner.call("drain", node=node, request=request)
         self._owner.submit("drained").add_done_callback(lambda _: self._on_drained())
         return reply
@@ -355,79 +258,44 @@ class NodeManager(MemberCalls):
                 self._owner.call("drain", node=self.name, request=DrainRequest(grace=seconds), is_ending=True)
                 self._owner.call("drained")
 
-    # Deployment.
+    # Sessions.
 
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+    def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Run a whole graph on this node."""
         deployment = plan_deployment(graph, options, self.nodes(), clock=self._clock)
         self.prepare(deployment, seconds=_DEPLOY_SECONDS)
         self.start(deployment.session, deployment.epoch)
         return self.session(deployment.session)
 
-    def prepare(self, deployment: Deployment, *, seconds: float) -> None:
-        """Build the session of the slice of this node, and connect to its neighbours; run nothing."""
-        self._owner.call("prepare", deployment=deployment, seconds=seconds)
-
-    def start(self, session: str, epoch: int) -> None:
-        """Run what was prepared."""
-        self._owner.call("start", session=session, epoch=epoch)
-
-    def undo(self, session: str, epoch: int, reason: str) -> None:
-        """Take back a `prepare`."""
-        self._owner.call("undo", session=session, epoch=epoch, reason=reason)
-
-    # Sessions.
-
-    def sessions(self) -> tuple[SessionInfo, ...]:
-        """Return all sessions, the youngest first."""
-        found = [session.info() for session in self._host.sessions.values()]
-        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
-
-    def session(self, session: str) -> SessionDetail:
-        """Return one session as it is now."""
-        return self._find(session).detail()
-
-    def watch(self, session: str, *, version: int, seconds: float) -> SessionDetail:
-        """Return one session once it has changed."""
-        self._owner.call("watch", session=session, version=version, seconds=seconds)
-        return self._find(session).detail()
-
-    def cancel(self, session: str, reason: str = "", grace: float = GRACE_SECONDS) -> SessionInfo:
-        """Stop a session."""
-        found: NodeSession | None = self._owner.call("cancel", session=session, reason=reason, grace=grace)
-        if found is None:  # it was being prepared, and nothing of it is left
-            text = CancelRequest(reason=reason).text
-            return SessionInfo(session=session, graph="", status=SessionState.CANCELLED.name, text=text)
-        return found.info()
-
-    def resume(self, session: str, request: ResumeRequest) -> SessionInfo:
+    def _resume(self, session: str, request: ResumeRequest) -> SessionInfo:
         """Continue a session that was stopped, on this node."""
-        part = self.part_of(session, ignore_damage=request.ignore_damage)
+        part = self._operations.part_of(session, ignore_damage=request.ignore_damage)
         newest_holders(session, [part])
         deployment = plan_resumption(
-            self.graph(session), [part], request, self.nodes(), now=self._clock.now(), after=self._find(session).epoch
+            self.graph(session),
+            [part],
+            request,
+            self.nodes(),
+            now=self._clock.now(),
+            after=self._operations.find(session).epoch,
         )
         self.prepare(deployment, seconds=_DEPLOY_SECONDS)
         self.start(session, deployment.epoch)
         return self.session(session)
 
-    def retry(self, session: str, request: RetryRequest) -> SessionInfo:
+    def _retry(self, session: str, request: RetryRequest) -> SessionInfo:
         """Run failed drops of a session again, while it runs or after it has ended; or other drops of one that has."""
-        if not request.start and not self._find(session).state.is_terminal:
+        if not request.start and not self._operations.find(session).state.is_terminal:
             self._owner.call("retry", session=session, request=request)
-            return self._find(session).info()
+            return self._operations.find(session).info()
         if request.if_running:
             raise ConflictError(f"session {session!r} is over", where=self.name)
         return self.resume(session, request)
 
-    def delete(self, session: str, *, epoch: int | None = None) -> None:
-        """Stop a session, and remove all of its files."""
-        self._owner.call("delete", session=session, epoch=epoch)
-
     def close(self) -> None:
         """Cancel all sessions, and stop. Idempotent."""
         self._history.close()
-        self._previews.close()
+        self._operations.close()
         with suppress(LinkError):  # when it was closed before
             self._owner.call("close")
         self._owner.close()
@@ -436,9 +304,6 @@ class NodeManager(MemberCalls):
         self._links.close()
         self._resources.fetch_pool.close()
         self._resources.file_watcher.close()
-
-    def _all(self) -> Mapping[str, NodeSession]:
-        return self._host.sessions
 
     def _load(self, sessions: tuple[NodeSession, ...]) -> Load:
         memory, disk = host_memory(), shutil.disk_usage(self._root)

@@ -1,4 +1,4 @@
-"""The routes of a manager, written once against `managers.api.Manager`.
+"""The routes of a manager, written once against `dropflow.api.manager.Manager`.
 
 ==================  ===================================================================================================
 `handlers`          The routes of ``/api/v1``, derived from `dropflow.api.operations`: a new route begins there, and

@@ -13,12 +13,12 @@ import msgspec
 
 from dropflow.api.content_disposition import attachment
 from dropflow.api.contents import DataQuery, Download
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route
 from dropflow.api.records import NodeInfo, Role
 from dropflow.errors import DropflowError, HttpError, NotFoundError, UsageError
 from dropflow.ids import session_directory_name
 from dropflow.web.frame import redirect
-from managers.api import Manager
 from managers.routes.daliuge_sessions import DaliugeSession, DaliugeSessions, session_name
 from managers.routes.graphs import drop_status, find_node, log_records, node_string, refused, url_of
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dropflow.api.manager import Manager
 from dropflow.api.records import DropInfo, DropQuery, NodeInfo, SessionInfo, SubmitQuery
 from dropflow.api.server import check_depth
 from dropflow.errors import BadGraphError, ConflictError, HttpError, NotFoundError, UsageError
@@ -23,7 +24,6 @@ from dropflow.graph.slices import slice_for
 from dropflow.graph.text_ids import oids
 from dropflow.ids import is_session_name, safe_name
 from dropflow.states import UNKNOWN, SessionState
-from managers.api import Manager
 from managers.routes.graphs import find_node, node_string, specifications
 
 __all__ = [

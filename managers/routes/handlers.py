@@ -1,7 +1,7 @@
 """The routes of ``/api/v1``, derived from `dropflow.api.operations`: a new route begins there, and not here.
 
-Most operations call the method of `managers.api.Manager` that has their name (`_call_manager`). Those that read a
-graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
+Most operations call the method of `dropflow.api.manager.Manager` that has their name (`_call_manager`). Those that
+read a graph, wait, or stream their answer have a handler in `_SpecialHandlers`.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -13,6 +13,7 @@ from dropflow.api import operations
 from dropflow.api.content_disposition import attachment
 from dropflow.api.contents import Download
 from dropflow.api.logs import LogPage, LogQuery, log_text
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Limits, Request, Response, Route, StreamSlots, openapi_document, page_with_lines
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.records import ProbeRequest, ProbeResult, SessionDetail, SessionInfo
@@ -23,7 +24,6 @@ from dropflow.graph.codec import Buffer, dump
 from dropflow.graph.notes import logical_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.version import __version__
-from managers.api import Manager
 from managers.archives import results_archive
 from managers.deployment import unpack
 from managers.routes.daliuge import content_response, download_response
@@ -116,11 +116,7 @@ def _call_manager(manager: Manager, operation: Operation[object]) -> _Handler:
             value = method(*names, **msgspec.structs.asdict(given))
         else:
             value = method(*names, given)
-        if operation.answer is Download:
-            return download_response(value)
-        if operation.answer is Done:
-            return Done()
-        return operation.answer(**{operation.field: value}) if operation.field else value
+        return download_response(value) if operation.answer is Download else operation.answered(value)
 
     return handle
 

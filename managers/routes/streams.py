@@ -21,10 +21,10 @@ from typing import Protocol
 import msgspec
 
 from dropflow.api.error_body import ServerSentEvent, format_event, heartbeat, to_body
+from dropflow.api.manager import Manager
 from dropflow.api.records import SessionDetail, change_between
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, NotFoundError
-from managers.api import Manager
 from managers.state_hub import UNSEEN, StateHub, WatchedStates, in_base64, state_event
 
 __all__ = [

@@ -180,7 +180,7 @@ class SimulatedComposite:
             self.owner.post(ChildConfigured(child))
 
     def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
-        """Call an operation of `managers.api.Manager`."""
+        """Call an operation of `dropflow.api.manager.Manager`."""
         if operation == "status":
             self.owner.submit("status", partial(self._return_status, on_return))
         else:

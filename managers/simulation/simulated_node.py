@@ -22,7 +22,7 @@ from dropflow.engine.inbox import Inbox
 from dropflow.engine.session import Instrument, Session
 from dropflow.engine.session_inputs import SessionInput
 from dropflow.engine.statistics import Statistics
-from dropflow.errors import DropflowError, NotFoundError, WorkerDiedError
+from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
@@ -37,11 +37,10 @@ from managers.node.exchange import NodeExchange
 from managers.node.host import SessionHost
 from managers.node.joining_deployment import joining_deployment
 from managers.node.machine import NodeMachine
+from managers.node.operations import NodeOperations, NodeSession
 from managers.node.over import recover_all
-from managers.node.queries import NodeSession
 from managers.node.receive import Unavailable
 from managers.node.resources import OnStop
-from managers.node.view_states import stopped_part
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
@@ -289,6 +288,19 @@ class SimulatedNode:
         )
         self._host.resources = self._resources
 
+        self._operations = NodeOperations(name, lambda: self._host.sessions)
+        self._handlers: Mapping[str, Callable[..., Any]] = {
+            "status": self._status,
+            "nodes": self._nodes,
+            "sessions": self._operations.sessions,
+            "session": self._operations.session,
+            "graph": self._operations.graph,
+            "remains": self._operations.remains,
+            "deployment": self._joining,
+            "pause": partial(self._pause, is_paused=True),
+            "unpause": partial(self._pause, is_paused=False),
+        }
+
     @property
     def running(self) -> int:
         """How many sessions are stepped."""
@@ -300,57 +312,32 @@ class SimulatedNode:
         return self._host.sessions
 
     def answer(self, operation: str, arguments: Mapping[str, Any], on_return: OnReturn) -> None:
-        """Call an operation of `managers.api.Manager`."""
-        match operation:
-            case "status":
-                on_return(ManagerStatus.of(self._info(), self._nodes(), self._infos()), None)
-            case "nodes":
-                on_return(self._nodes(), None)
-            case "sessions":
-                on_return(self._infos(), None)
-            case "session" | "deployment":
-                found = self._find(arguments["session"])
-                on_return(found.detail() if operation == "session" else joining_deployment(found), None)
-            case "watch" | "cancel":
-                show = partial(self._show, on_return, arguments["session"], is_whole=operation == "watch")
-                self.owner.submit(operation, show, **arguments)
-            case "graph":
-                on_return(self._find(arguments["session"]).graph(), None)
-            case "remains":
-                found = self._find(arguments["session"])
-                part = stopped_part(found, self.name, ignore_damage=arguments["ignore_damage"])
-                on_return((msgspec.msgpack.encode(part),), None)
-            case "pause" | "unpause":
-                found = self._find(arguments["session"])
-                if isinstance(found.session, Session):
-                    found.session.pause(is_paused=operation == "pause")
-                on_return(found.info(), None)
-            case _:
-                self.owner.submit(operation, on_return, **arguments)
-
-    def _show(
-        self, on_return: OnReturn, session: str, value: object, error: Exception | None, *, is_whole: bool
-    ) -> None:
-        """Answer an operation with the session as it is now."""
-        del value
-        if error is not None:
-            on_return(None, error)
+        """Call an operation of `dropflow.api.manager.Manager`."""
+        handler = self._handlers.get(operation)
+        if handler is not None:
+            on_return(handler(**arguments), None)
             return
-        try:
-            found = self._find(session)
-            on_return(found.detail() if is_whole else found.info(), None)
-        except DropflowError as gone:
-            on_return(None, gone)
 
-    def _find(self, session: str) -> NodeSession:
-        found = self.sessions.get(session)
-        if found is None:
-            raise NotFoundError(f"there is no session {session!r} on node {self.name}")
-        return found
+        def decided(value: Any, error: Exception | None) -> None:
+            try:
+                answer = None if error else self._operations.decided(operation, value, **arguments)
+            except DropflowError as gone:
+                answer, error = None, gone
+            on_return(answer, error)
 
-    def _infos(self) -> tuple[SessionInfo, ...]:
-        found = [session.info() for session in self.sessions.values()]
-        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
+        self.owner.submit(operation, decided, **arguments)
+
+    def _joining(self, session: str) -> Deployment:
+        return joining_deployment(self._operations.find(session))
+
+    def _pause(self, session: str, *, is_paused: bool) -> SessionInfo:
+        found = self._operations.find(session)
+        if isinstance(found.session, Session):
+            found.session.pause(is_paused=is_paused)
+        return found.info()
+
+    def _status(self) -> ManagerStatus:
+        return ManagerStatus.of(self._info(), self._nodes(), self._operations.sessions())
 
     def _info(self) -> ManagerInfo:
         return manager_info(

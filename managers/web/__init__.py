@@ -3,7 +3,7 @@
 ``templates/`` has their HTML, ``static/`` the scripts.
 
 ================  =====================================================================================================
-`pages`           The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only
+`pages`           The pages of a manager and their ``.json`` twins, written against `dropflow.api.manager.Manager` only
 `views`           The content of each page as a record, which is rendered as HTML and, for its ``.json`` twin, as JSON
 `session_pages`   Pages of one session: its graph, its results, the comparison with another, the origin of a drop
 `actions`         Pages that pause, continue, resume, retry, run again, cancel or delete a session

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import FORM, Request, Response, Route, posted_fields
 from dropflow.api.records import DropDetail, SubmitQuery
 from dropflow.api.requests import ResumeRequest, RetryRequest
@@ -15,7 +16,6 @@ from dropflow.clock import SystemClock
 from dropflow.graph.notes import logical_of, planning_of
 from dropflow.web.frame import PageTemplates, page_response, redirect
 from dropflow.web.places import Places
-from managers.api import Manager
 from managers.web.page_templates import PREFIX, session_url
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The pages of a manager and their ``.json`` twins, written against `managers.api.Manager` only.
+"""The pages of a manager and their ``.json`` twins, written against `dropflow.api.manager.Manager` only.
 
 Complete without JavaScript; the scripts in ``static/`` only update open pages. Forms that change a session post to
 `managers.web.actions`.
@@ -15,6 +15,7 @@ import msgspec
 
 from dropflow.api.content_disposition import attachment
 from dropflow.api.logs import LogPage, LogQuery
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.records import DropQuery, ManagerInfo, PageQuery, SessionDetail
 from dropflow.api.requests import DEFAULT_STATISTICS, StatisticsQuery
@@ -36,7 +37,6 @@ from dropflow.web.frame import (
 )
 from dropflow.web.places import Places
 from dropflow.web.report import report_page, session_report
-from managers.api import Manager
 from managers.state_hub import StateHub
 from managers.web.actions import action_routes, submission_routes
 from managers.web.logs import read_start

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import Request, Response, Route
 from dropflow.api.records import FIRST_PAGE, ManagerInfo, PageQuery, ResultInfo, SessionDetail, SessionInfo
 from dropflow.api.requests import ResultsQuery
@@ -18,7 +19,6 @@ from dropflow.web.frame import PageTemplates, asked, page_response
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.origin import Origin, origin_of
 from dropflow.web.report import session_report
-from managers.api import Manager
 from managers.state_hub import StateHub
 from managers.web.page_templates import compare_url, origin_url, session_api, session_url
 

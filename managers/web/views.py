@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from dropflow.api.manager import Manager
 from dropflow.api.records import (
     Child,
     DropDetail,
@@ -43,7 +44,6 @@ from dropflow.formatting import format_count, format_size
 from dropflow.preview.source import Line, Preview, PreviewQuery
 from dropflow.states import DropState, SessionState
 from dropflow.times.statistics import NO_TIMES, TimesStatistics
-from managers.api import Manager
 from managers.web.logs import LogTail, tail_of
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The table of operations agrees with the protocol of managers, the client, the routes and the reference."""
+"""The table of operations agrees with the methods of managers, the client, the routes and the reference."""
 
 import inspect
 import re
@@ -10,22 +10,25 @@ import pytest
 
 from dropflow.api.client import Client
 from dropflow.api.contents import Download
+from dropflow.api.manager import Manager
 from dropflow.api.openapi import StreamSlots, openapi_document
-from dropflow.api.operations import OPERATIONS, Operation
+from dropflow.api.operations import OPERATIONS, WATCH, Operation
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.web.tickets import TICKET
-from managers.api import Manager
+from managers.composite.log_merging import MERGES
+from managers.composite.manager import Composite
+from managers.node.manager import NodeManager
 from managers.routes.handlers import api_v1_routes
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "rest.md"
-_MANAGER = [operation for operation in OPERATIONS if operation.for_managers]
+_MANAGER = [operation for operation in (*OPERATIONS, WATCH) if operation.to != "server"]
 _OWN_TYPE = {"graph"}
 """Operations whose download is decoded into a graph."""
 
 
 def _names(operations: list[Operation[object]]) -> set[str]:
-    return {name for operation in operations for name in (operation.name, operation.also) if name}
+    return {operation.name for operation in operations}
 
 
 def _methods(kind: type) -> set[str]:
@@ -39,14 +42,14 @@ def _returned(operation: Operation[object]) -> Any:
     return None if operation.answer.__name__ == "Done" else operation.answer
 
 
-def test_the_protocol_has_exactly_the_operations() -> None:
-    """Every operation for managers is a method of `managers.api.Manager`, and every method but `close` is one."""
-    assert _methods(Manager) - {"close"} == _names(_MANAGER)
+def test_a_manager_has_exactly_the_operations() -> None:
+    """Every operation for managers is a method of `Manager`, and every other method carries one out or ends it."""
+    assert _methods(Manager) - {"call", "close"} == _names(_MANAGER)
 
 
 def test_the_client_has_exactly_the_operations() -> None:
     """The client has a method for every operation, and besides only those of the connection."""
-    assert _methods(Client) - {"close", "call", "download", "within"} == _names(list(OPERATIONS))
+    assert _methods(Client) - {"close", "call", "within"} == _names([*OPERATIONS, WATCH])
 
 
 @pytest.mark.parametrize("operation", _MANAGER, ids=lambda operation: operation.name)
@@ -75,6 +78,23 @@ def test_routes_and_openapi_derive_from_the_table(operation: Operation[object]) 
     assert route.answer == (None if operation.answer is Download else operation.answer)
     assert described["summary"] == operation.summary
     assert {str(operation.status), "default"} <= set(described["responses"])
+
+
+def test_a_node_carries_out_every_operation(tmp_path: Path) -> None:
+    """There is a handler for each, or the state machine of the node has it."""
+    node = NodeManager("n", root=tmp_path, runner="threads", workers=1)
+    try:
+        assert _names(_MANAGER) <= {*node._handlers, *node._owner._machine._operations}
+    finally:
+        node.close()
+
+
+def test_an_island_carries_out_every_operation() -> None:
+    """There is a handler for each, or the state machine has it; answers of all children have a way to be merged."""
+    island = Composite("i", "island", connect=lambda _: FakeManager())
+
+    assert _names(_MANAGER) <= {*island._handlers, *island._owner._machine._operations}
+    assert set(MERGES) == {operation.name for operation in OPERATIONS if operation.to == "all"}
 
 
 def test_the_reference_names_every_operation() -> None:

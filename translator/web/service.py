@@ -291,7 +291,7 @@ class Deployer:
         Raises
         ------
         DropflowError
-            As `managers.api.Manager.submit`.
+            As `dropflow.api.manager.Manager.submit`.
         """
         address = self.known(manager)
         options = SubmitQuery.of(request, session=request.session, anew=True)

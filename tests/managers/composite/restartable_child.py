@@ -76,7 +76,7 @@ class RestartableChild:
         return self.sessions[session]
 
     def answer(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """Carry out an operation of `managers.api.Manager`."""
+        """Carry out an operation of `dropflow.api.manager.Manager`."""
         if operation == "prepare":
             return self._prepare(arguments["deployment"])
         if operation in ("start", "undo"):

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dropflow.api.records import SessionDetail, SubmitQuery
@@ -13,6 +14,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.node.directory import NextView
 from managers.node.manager import NodeManager
+from managers.recovery.records import StoppedPart
 from managers.recovery.resume import plan_resumption
 
 
@@ -140,7 +142,7 @@ def test_a_crash_before_the_start_leaves_the_session_as_it_was(tmp_path: Path) -
     try:
         node.submit(_graph(marks, needed), SubmitQuery(session="s"))
         failed = _ended(node)
-        part = node.part_of("s", ignore_damage=False)
+        part = msgspec.msgpack.decode(node.remains("s")[0], type=StoppedPart)
         plan = plan_resumption(node.graph("s"), [part], RetryRequest(), node.nodes(), now=failed.finished + 1.0)
         node.prepare(plan, seconds=10.0)
         assert node.session("s").status == "DEPLOYING"

@@ -12,7 +12,7 @@ from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
-from managers.node.queries import busy_with
+from managers.node.operations import busy_with
 from managers.node.views import attempts_of, logical_nodes, running_by_node
 
 

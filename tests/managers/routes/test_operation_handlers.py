@@ -309,7 +309,7 @@ def test_a_failed_watch_is_reported_and_tried_again(manager: FakeManager) -> Non
 def test_a_request_waits_for_the_end_of_a_session(manager: FakeManager) -> None:
     """With `over`, changes before the end are no answer; after the time, the session is answered as it is."""
     with serve(api_v1_routes(manager, StreamSlots(1))) as server, Client(server.url) as client:
-        running = client.call(operations.SESSION, "running", query=WatchQuery(over=True, seconds=0.01), seconds=1)
+        running = client.call(operations.SESSION, session="running", query=WatchQuery(over=True, seconds=0.01))
         assert running.status == "RUNNING"
 
         def change() -> None:
@@ -318,7 +318,7 @@ def test_a_request_waits_for_the_end_of_a_session(manager: FakeManager) -> None:
 
         timer = threading.Timer(0.01, change)
         timer.start()
-        over = client.call(operations.SESSION, "running", query=WatchQuery(over=True, seconds=30), seconds=30)
+        over = client.call(operations.SESSION, session="running", query=WatchQuery(over=True, seconds=30))
         timer.join()
 
     assert over.status == "FINISHED"

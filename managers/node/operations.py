@@ -1,8 +1,8 @@
-"""What a node answers about one session without changing it: drops, failures, logs, contents, graph."""
+"""The operations of a node on its sessions: what it answers from a session, and what its state machine decides."""
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,13 +11,22 @@ import numpy.typing as npt
 
 from dropflow.api import operations
 from dropflow.api.contents import MEDIA_TYPE as CONTENTS
-from dropflow.api.contents import WHOLE, ContentsRequest, DataQuery, Download, write_records
-from dropflow.api.logs import LAST_LINES, LogPage, LogQuery
-from dropflow.api.records import FIRST_PAGE, DropDetail, DropPage, DropQuery, PageQuery, SessionInfo
+from dropflow.api.contents import ContentsRequest, DataQuery, Download, write_records
+from dropflow.api.logs import LogPage, LogQuery
+from dropflow.api.operations import OPERATIONS
+from dropflow.api.records import (
+    FIRST_PAGE,
+    Child,
+    DropDetail,
+    DropPage,
+    DropQuery,
+    PageQuery,
+    SessionDetail,
+    SessionInfo,
+)
 from dropflow.api.requests import (
     ALL_TIMES,
-    EVERY_RESULT,
-    FIRST_FAILURES,
+    CancelRequest,
     FailureList,
     FailureQuery,
     ResultList,
@@ -25,25 +34,28 @@ from dropflow.api.requests import (
     TimesQuery,
 )
 from dropflow.api.state_records import DropStates
+from dropflow.data.file import remove_part
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
-from dropflow.errors import ConflictError, GoneError, NotFoundError
+from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid, row_of
 from dropflow.ids import drop_file_name
-from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
-from dropflow.stopping import GRACE_SECONDS
+from dropflow.preview.source import Preview, PreviewQuery
+from dropflow.states import SessionState
 from dropflow.times.octets import RUNNING, TIMES_FILE, TimesSection, pack_times, read_receipts, read_times
 from dropflow.times.statistics import AttemptProfile
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
+from managers.deployment import deployment_download
 from managers.node import drop_pages, views
 from managers.node.content_previews import ContentPreviews
-from managers.node.copy_effects import copied_results, served_copies
+from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_results, served_copies
 from managers.node.downloads import batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
+from managers.node.joining_deployment import joining_deployment
 from managers.node.over import DamagedSession, FinishedSession
 from managers.node.session_log import SessionLogs
 from managers.node.view_states import stopped_part
@@ -51,8 +63,8 @@ from managers.node.views import StateLogs
 from managers.recovery.records import StoppedPart
 
 __all__ = [
+    "NodeOperations",
     "NodeSession",
-    "SessionQueries",
 ]
 
 
@@ -62,82 +74,146 @@ _GONE = "submit the graph again; set persist on its node to keep it"
 NodeSession = HostedSession | FinishedSession | DamagedSession
 
 
-class SessionQueries(SessionTimes):
-    """The methods of `managers.api.Manager` that read one session. Each calls the instance of the session.
+class NodeOperations(SessionTimes):
+    """The operations on sessions, each a method with the name and the arguments of the operation.
 
     Parameters
     ----------
     name : str
         Name of the node.
+    sessions : callable
+        Returns all sessions of the node by name.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, sessions: Callable[[], Mapping[str, NodeSession]]) -> None:
         self.name = name
+        self._all = sessions
         self._state_logs = StateLogs()
         self._logs = SessionLogs()
         self._previews = ContentPreviews()
 
-    @abstractmethod
-    def _all(self) -> Mapping[str, NodeSession]:
-        """Return all sessions of the node by name."""
+    def handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return the methods by the name of their operation."""
+        names = [operation.name for operation in OPERATIONS]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
-    def _find(self, session: str) -> NodeSession:
+    def close(self) -> None:
+        """End the processes that make previews."""
+        self._previews.close()
+
+    def decided(self, operation: str, value: Any, **arguments: Any) -> Any:
+        """Return the answer of an operation that the state machine has carried out, from what it returned."""
+        match operation:
+            case "watch":
+                return self.session(arguments["session"])
+            case "rebalance" | "force_continue" | "retry":
+                return self.find(arguments["session"]).info()
+            case "cancel":
+                if value is not None:
+                    return value.info()
+                # It was being prepared, and nothing of it is left.
+                text = CancelRequest(reason=arguments["reason"]).text
+                state = SessionState.CANCELLED.name
+                return SessionInfo(session=arguments["session"], graph="", status=state, text=text)
+        return value
+
+    def find(self, session: str) -> NodeSession:
+        """Return a session.
+
+        Raises
+        ------
+        NotFoundError
+            It is not here.
+        """
         found = self._all().get(session)
         if found is None:
             raise NotFoundError(f"there is no session {session!r} on node {self.name}")
         return found
 
+    # Children: a node has none.
+
+    def children(self) -> tuple[Child, ...]:
+        """Return nothing."""
+        return ()
+
+    def add_child(self, url: str) -> Child:
+        """Refuse it."""
+        raise UsageError(f"{self.name} is a node manager, which has no children", where=url, hint="ask an island")
+
+    def remove_child(self, url: str) -> None:
+        """Refuse it."""
+        self.add_child(url)
+
+    # Whole sessions.
+
+    def sessions(self) -> tuple[SessionInfo, ...]:
+        """Return all sessions, the youngest first."""
+        found = [session.info() for session in self._all().values()]
+        return tuple(sorted(found, key=lambda info: (-info.created, info.session)))
+
+    def session(self, session: str) -> SessionDetail:
+        """Return one session as it is now."""
+        return self.find(session).detail()
+
+    def deployment(self, session: str) -> Download:
+        """Return what another node needs to join a session."""
+        return deployment_download(joining_deployment(self.find(session)))
+
+    def release(self, session: str, rows: Sequence[int]) -> None:
+        """Remove results of a session that is FINISHED, and copies of those of other nodes."""
+        release_contents(self.find(session), rows)
+
     def drops(self, session: str, query: DropQuery) -> DropPage:
         """Return a page of the drops that match."""
         if query.time:
             return self.drops_at(session, query)
-        found = self._find(session)
+        found = self.find(session)
         return drop_pages.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 
-    def drop(self, session: str, drop: str, query: PageQuery = FIRST_PAGE) -> DropDetail:
+    def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """Return one drop."""
-        found, row = self._find(session), self._row(session, drop)
+        found, row = self.find(session), self._row(session, drop)
         detail = views.detail_of(found.session, found.piece, row, found.directory.logs, query, running=_running(found))
         return msgspec.structs.replace(detail, attempts=_attempts(found, row))
 
-    def cancel_drop(self, session: str, drop: str, reason: str = "", grace: float = GRACE_SECONDS) -> DropDetail:
+    def cancel_drop(self, session: str, drop: str, reason: str, grace: float) -> DropDetail:
         """Cancel one drop, and return it as it is then."""
-        found, row = self._find(session), self._row(session, drop)
+        found, row = self.find(session), self._row(session, drop)
         if found.state.is_terminal or not isinstance(found.session, Session):
             raise ConflictError(f"session {session!r} is over", hint="its drops do not change any more")
         found.session.cancel_drop(row, reason, grace)
         found.session.call(lambda _: None)  # after this call, the session has read the request; after the next, done it
-        return self.drop(session, drop)
+        return self.drop(session, drop, FIRST_PAGE)
 
     def pause(self, session: str) -> SessionInfo:
         """Start nothing more of a session."""
-        return _pause(self._find(session), is_paused=True)
+        return _pause(self.find(session), is_paused=True)
 
     def unpause(self, session: str) -> SessionInfo:
         """Continue a session after a pause."""
-        return _pause(self._find(session), is_paused=False)
+        return _pause(self.find(session), is_paused=False)
 
     def states(self, session: str, *, since: str = "") -> DropStates:
         """Return the states of the drops, or what has changed since an answer."""
-        found = self._find(session)
+        found = self.find(session)
         return self._state_logs.read(found.session, found.piece, since, _running(found))
 
-    def failures(self, session: str, query: FailureQuery = FIRST_FAILURES) -> FailureList:
+    def failures(self, session: str, query: FailureQuery) -> FailureList:
         """Return a page of the root causes."""
-        return views.failure_list(self._find(session).session, query, self.name)
+        return views.failure_list(self.find(session).session, query, self.name)
 
     def log(self, session: str, drop: str) -> Download:
         """Return the log of a drop."""
-        found = self._find(session)
+        found = self.find(session)
         name = oid(found.piece.graph, self._row(session, drop))
         path = found.directory.logs / f"{drop_file_name(name)}.log"
         if not path.exists():
             raise NotFoundError(f"drop {name} has written no log", where=session)
         return file_download(path, f"{drop_file_name(name)}.log", "text/plain; charset=utf-8")
 
-    def session_log(self, session: str, query: LogQuery = LAST_LINES) -> LogPage:
+    def session_log(self, session: str, query: LogQuery) -> LogPage:
         """Return a page of the log of the drops that ran on this node."""
-        found = self._find(session)
+        found = self.find(session)
         graph = found.piece.graph
 
         def name_of(drop: str) -> str:
@@ -146,7 +222,7 @@ class SessionQueries(SessionTimes):
 
         return self._logs.page(str(found.directory.logs), self.name, query, name_of)
 
-    def data(self, session: str, drop: str, query: DataQuery = WHOLE) -> Download:
+    def data(self, session: str, drop: str, query: DataQuery) -> Download:
         """Return the content of a data drop or a part of it, or of the copy that this node has of one elsewhere."""
         try:
             row = self._row(session, drop)
@@ -158,18 +234,18 @@ class SessionQueries(SessionTimes):
         name, handle = self._content(session, row)
         return content_download(handle, name, query)
 
-    def preview(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Preview:
+    def preview(self, session: str, drop: str, query: PreviewQuery) -> Preview:
         """Return a bounded part of the content of a data drop."""
         return self._previews.preview(session, self._content(session, self._row(session, drop))[1], query)
 
-    def picture(self, session: str, drop: str, query: PreviewQuery = FIRST_LOOK) -> Download:
+    def picture(self, session: str, drop: str, query: PreviewQuery) -> Download:
         """Return the content of a data drop as a picture."""
         name, handle = self._content(session, self._row(session, drop))
         return self._previews.picture(session, handle, name, query)
 
     def contents(self, session: str, request: ContentsRequest) -> Download:
         """Return the contents of many drops."""
-        instance = self._find(session)
+        instance = self.find(session)
         piece = instance.piece
         if request.node != self.name:
             raise NotFoundError(f"this is node {self.name}, not {request.node}", where=session)
@@ -194,13 +270,13 @@ class SessionQueries(SessionTimes):
 
     def _content(self, session: str, row: int) -> tuple[str, Handle]:
         """Return the name of a drop as part of a path, and its content."""
-        found = self._find(session)
+        found = self.find(session)
         handle = found.session.call(lambda live: live.content(row))
         return drop_file_name(oid(found.piece.graph, row)), _content_of(found, row, handle)
 
-    def results(self, session: str, query: ResultsQuery = EVERY_RESULT) -> ResultList:
+    def results(self, session: str, query: ResultsQuery) -> ResultList:
         """Return the results, and copies of those of other nodes."""
-        found = self._find(session)
+        found = self.find(session)
         contents = found.session.call(lambda live: live.contents())
         directory, copies = found.directory, served_copies(found)
         if not copies:
@@ -213,19 +289,19 @@ class SessionQueries(SessionTimes):
 
     def _copy(self, session: str, drop: str) -> Handle | None:
         """Return the copy that this node has of the content of a drop on another node, by its whole id."""
-        found = self._find(session)
+        found = self.find(session)
         copies = served_copies(found)
         row = row_of(found.graph(), drop) if copies else None
         return copies[row].handle if row is not None and row in copies else None
 
     def journal(self, session: str) -> Download:
         """Return the journal."""
-        found = self._find(session)
+        found = self.find(session)
         return file_download(found.directory.journal, f"{session}.dfj", "application/octet-stream")
 
     def times(self, session: str, query: TimesQuery = ALL_TIMES) -> Download:
         """Return the times of the attempts on this node."""
-        found = self._find(session)
+        found = self.find(session)
         now, running = found.session.call(_write_times) if isinstance(found.session, Session) else (0.0, [])
         path = found.directory.path / TIMES_FILE
         known = query.known.get(self.name, 0)
@@ -246,26 +322,69 @@ class SessionQueries(SessionTimes):
 
     def graph(self, session: str) -> PhysicalGraph:
         """Return the whole graph."""
-        return self._find(session).graph()
+        return self.find(session).graph()
 
-    def remains(self, session: str, *, ignore_damage: bool = False) -> tuple[bytes, ...]:
+    def remains(self, session: str, *, ignore_damage: bool) -> tuple[bytes, ...]:
         """Return what this node has of a session."""
         return (msgspec.msgpack.encode(self.part_of(session, ignore_damage=ignore_damage)),)
 
     def part_of(self, session: str, *, ignore_damage: bool) -> StoppedPart:
         """Return what this node has of a session, for its continuation."""
-        found = self._find(session)
+        found = self.find(session)
         return stopped_part(found, self.name, ignore_damage=ignore_damage)
 
     def _row(self, session: str, drop: str) -> int:
         """Return the row in the slice of the drop that `drop` names."""
-        piece = self._find(session).piece
+        piece = self.find(session).piece
         row = row_of(piece.graph, drop)
         if row is None:
             row = row_of(piece.graph, find_drop(partial(self.drops, session), drop, session=session).oid)
         if row is None or not piece.is_own[row]:
             raise NotFoundError(f"drop {drop!r} is not on node {self.name}", where=session)
         return row
+
+
+def release_contents(found: NodeSession, rows: Sequence[int]) -> None:
+    """Remove results of a session, and copies of those of other nodes, by the rows of their drops in the whole graph.
+
+    Rows that have neither here are left out, and so are contents outside of the directory of the session.
+
+    Raises
+    ------
+    ConflictError
+        The session is not FINISHED.
+    StorageError
+        The directory cannot be written.
+    """
+    if isinstance(found, DamagedSession) or found.state is not SessionState.FINISHED:
+        raise ConflictError(
+            f"session {found.name!r} is {found.state.name}, and not FINISHED: its results are not released"
+        )
+    piece, directory = found.piece, found.directory.path
+    local = {row: here for row in rows if (here := piece.local(row)) is not None and piece.is_own[here]}
+    contents: dict[int, Handle | None] = found.session.call(
+        lambda live: {row: live.content(here) for row, here in local.items()}
+    )
+    own = {row: content for row, content in contents.items() if content is not None and _is_inside(content, directory)}
+    if own:
+        # Recorded first: if this process ends in between, the files go with the session, and are not results.
+        ReleasedContents(directory, found.epoch).add(own)
+        forgotten = {local[row] for row in own}
+        if isinstance(found, FinishedSession):
+            found.forget(forgotten)
+        else:
+            found.session.call(lambda live: live.handover.forget(forgotten))
+    for content in own.values():
+        remove_part(content.location)
+    copies = served_copies(found)
+    for copy in (copies[row].handle for row in rows if row in copies):
+        if _is_inside(copy, directory):
+            CopyRecords(directory).forget(copy.location)
+            remove_part(copy.location)
+
+
+def _is_inside(content: Handle, directory: Path) -> bool:
+    return content.kind in ("file", "directory") and Path(content.location).is_relative_to(directory)
 
 
 def _pause(found: NodeSession, *, is_paused: bool) -> SessionInfo:
