@@ -430,6 +430,8 @@ class GraphBlocks(GraphNodes):
         node = next(link.source for link in self.drawing.links if link.target is found[0].node)
         node.category = "Branch"
         node.set("dropclass", BRANCH)
+        for port in ("true", "false"):  # as in the palette; EAGLE warns of arguments
+            node.field(port, parameter_type="ComponentParameter")
         for one in found:
             one.annotation = getattr(data, "annotation", ANY)
         yes, no = found
