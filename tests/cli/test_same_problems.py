@@ -93,7 +93,7 @@ COMPONENTS: dict[str, tuple[bytes, str]] = {
     ),
     "argument without a value": (graph("PyFuncApp", func_name="f", func_code="def f(a, b=1): return a"), "DF105"),
     "defaults that are no object": (graph("PyFuncApp", func_name="len", func_defaults="[1]"), "DF104"),
-    "Docker": (graph("Docker", image="x", command="ls"), "DF106"),
+    "shared library": (graph("DynlibApp", libpath="libx.so"), "DF106"),
     "class of a module that is missing": (graph("DALiuGEApp", dropclass="no.such.Class"), "DF103"),
     "class that its module does not have": (graph("DALiuGEApp", dropclass="json.decoder.Nothing"), "DF103"),
     "module that its package does not have": (graph("DALiuGEApp", dropclass="json.nosuch.Thing"), "DF103"),

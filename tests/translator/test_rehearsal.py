@@ -19,18 +19,18 @@ REHEARSAL = UnrollOptions(rehearsal=True)
 
 
 def drawn(precious: Path, touched: Path) -> bytes:
-    """A scatter of shell applications, a container and a function, which write a file that is there already."""
+    """A scatter of shell applications, a shared library and a function, which write a file that is there already."""
     nodes = [
         node("start", "Memory"),
         node("s", "Scatter", num_of_copies=3),
         node("shell", "BashShellApp", parent="s", command=f"touch {touched}; false"),
         node("each", "File", parent="s", filepath=str(precious)),
-        node("container", "Docker", parent="s", image="x", command="ls"),
+        node("library", "DynlibApp", parent="s", libpath="libx.so"),
         node("stored", "S3", parent="s"),
         node("function", "PyFuncApp", func_name="nosuchmodule.f"),
         node("file", "File", filepath=str(precious)),
     ]
-    names = ("start", "shell", "each", "container", "stored", "function", "file")
+    names = ("start", "shell", "each", "library", "stored", "function", "file")
     return document(nodes, [link(one, other) for one, other in pairwise(names)])
 
 

@@ -47,7 +47,7 @@ def test_a_post_of_eagle_redirects_to_a_page(served: Served, hello: Path) -> Non
 
 def test_the_test_button_of_eagle_gives_a_rehearsal(served: Served) -> None:
     """A graph with unknown components is refused, but translated for a test, and the page shows that."""
-    nodes = [graph_documents.node("c", "Docker", image="x", command="ls"), graph_documents.node("d", "Memory")]
+    nodes = [graph_documents.node("c", "DynlibApp", libpath="libx.so"), graph_documents.node("d", "Memory")]
     graph = graph_documents.document(nodes, [graph_documents.link("c", "d")])
 
     assert "DF106" in served.page(served.eagle(graph))
