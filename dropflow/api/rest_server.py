@@ -8,10 +8,13 @@ Closing takes two seconds at most: the port is freed first, requests on open con
 streams end, and requests that still run after that are abandoned.
 """
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
+
+import msgspec
 
 from dropflow.api.error_body import is_loopback
 from dropflow.api.openapi import StreamSlots
@@ -21,6 +24,7 @@ from dropflow.errors import ConflictError, HttpError, UsageError
 
 __all__ = [
     "RestServer",
+    "prepare_records",
 ]
 
 
@@ -68,6 +72,7 @@ class RestServer:
                 f"a server without a token may only listen on loopback, not on {host}",
                 hint="leave out --no-auth, or leave out --host",
             )
+        prepare_records()
         self._streams = streams
         self._socket = _bound(host, port)
         self.host = host
@@ -109,6 +114,20 @@ class RestServer:
         while server.is_busy() and clock.monotonic() < end:
             server.step(timeout=0.05)
         server.abandon()
+
+
+def prepare_records() -> None:
+    """Prepare all classes of records that are imported, before several threads decode them.
+
+    msgspec 0.22 prepares a class when it is decoded first. If a second thread decodes it meanwhile, the process ends
+    with a segmentation fault.
+    """
+    waiting: list[type[msgspec.Struct]] = [msgspec.Struct]
+    while waiting:
+        for record in waiting.pop().__subclasses__():
+            waiting.append(record)
+            with contextlib.suppress(TypeError, NameError):  # of a class that is never decoded
+                msgspec.json.Decoder(record)
 
 
 class _WaitressServer(Protocol):

@@ -1,6 +1,6 @@
 // The picture of a physical graph: its canvas, and what is around it.
 
-import { fetchColumns, octets, refusal } from "./graph_columns.js";
+import { fetchAgain, fetchColumns, octets, refusal } from "./graph_columns.js";
 import { Camera } from "./graph_camera.js";
 import { BoxList } from "./graph_list.js";
 import { LogicalGraph } from "./graph_logical.js";
@@ -83,7 +83,7 @@ const logical = new LogicalGraph(root.querySelector("#graph-logical"), (key) => 
 
 async function loadLogical() {
   try {
-    const answer = await fetch(`${base}/logical`);
+    const answer = await fetchAgain(`${base}/logical`);
     if (!answer.ok) throw new Error(await refusal(answer));
     logical.show(await answer.json());
     if (!model) return;

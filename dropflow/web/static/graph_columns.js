@@ -16,6 +16,26 @@ export function unpack(buffer) {
   return { head, columns };
 }
 
+const PAUSES = [300, 1_000, 3_000];
+
+/**
+ * Fetch an address. If the connection breaks before there is an answer, it is tried again.
+ *
+ * @param {string} address
+ * @param {RequestInit} options of a request that changes nothing
+ */
+export async function fetchAgain(address, options = {}) {
+  for (const pause of PAUSES) {
+    try {
+      return await fetch(address, options);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
+  return fetch(address, options);
+}
+
 /**
  * Fetch columns.
  *
@@ -23,7 +43,7 @@ export function unpack(buffer) {
  * @throws {Error} with the text of the server's refusal
  */
 export async function fetchColumns(address) {
-  const answer = await fetch(address, { headers: { Accept: "application/json" } });
+  const answer = await fetchAgain(address, { headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error(await refusal(answer));
   return unpack(await answer.arrayBuffer());
 }
