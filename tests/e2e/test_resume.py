@@ -23,6 +23,7 @@ from dropflow.errors import NotFoundError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.templates import Argument
+from dropflow.sessions.again import Again
 from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import DropState
 from tests.e2e.cluster import until
@@ -121,7 +122,7 @@ class Run:
             return None
         if stopped.is_over:
             return set()
-        continuation = stopped.plan(reason="test").continuation
+        continuation = stopped.plan(Again(stopped.graph, reason="test")).continuation
         if continuation is None:
             return None
         states = continuation.known.states
