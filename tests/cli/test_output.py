@@ -56,7 +56,7 @@ def test_a_broken_pipe_is_no_error(tmp_path: Path, form: str) -> None:
 @pytest.mark.slow
 def test_a_closed_standard_output_is_no_internal_error() -> None:
     """The exit status is that of the command: 0, or 2 for a bad graph."""
-    for arguments, status in (("version", 0), ("check nothing.graph", 2)):
+    for arguments, status in (("--version", 0), ("check nothing.graph", 2)):
         command = f"{sys.executable} -m dropflow {arguments} >&-"
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
 
