@@ -72,7 +72,7 @@ _SHOWN_HOSTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class RunHooks:
-    """Who takes part in a run on this machine: a clock, who cancels it, and who is told how far it is.
+    """The clock of a run on this machine, what cancels it, and what is told how far it is.
 
     `on_session` is called with the session before it runs, `on_statistics` with new statistics at intervals.
     """
