@@ -27,7 +27,7 @@ from dropflow.data.read import open_content
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import Handle
 from dropflow.engine.events import Event, Failed
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Instrument, Session, Watch
 from dropflow.errors import InternalError
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
@@ -209,7 +209,7 @@ class WorkerProcesses:
             runner = make_runner(
                 graph, repository.workspace, "processes", self.workers, pool=self._pool, folder=_working_directory()
             )
-            session = make_session(graph, repository, runner, clock=clock, instruments=instruments)
+            session = make_session(graph, repository, runner, clock=clock, watch=Watch(instruments=instruments))
             failed.session = session
             if instrument is not None:
                 instrument.content, instrument.on_error = session.content, failed.end

@@ -36,7 +36,7 @@ from dropflow.dask.values import ValueMemory, value_of
 from dropflow.dask_tasks.fused_blocks import run_node
 from dropflow.engine.api import AttemptResult, Handle, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import host_memory
-from dropflow.engine.session import Session
+from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.errors import BadParameterError, InternalError
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
@@ -165,15 +165,12 @@ class Computation:
         executor = TaskExecutor(tasks, clock, contextvars.copy_context(), self._note_error, memory)
         place: Runner = InlineRunner(executor) if runner == "inline" else ThreadRunner(executor, threads=workers)
         self._error: BaseException | None = None
+        chains = follower_column(tasks.graph, [1] * len(tasks.graph.templates))
+        contents = ObjectRepository(tasks.results.values(), _nothing if memory is None else memory.release)
         self._session = Session(
-            tasks.graph,
-            ObjectRepository(tasks.results.values(), _nothing if memory is None else memory.release),
-            place,
-            session=tasks.graph.name,
-            directory="",
-            clock=clock,
-            chains=follower_column(tasks.graph, [1] * len(tasks.graph.templates)),
-            instruments=() if instrument is None else (instrument,),
+            Execution(graph=tasks.graph, session=tasks.graph.name, directory="", chains=chains),
+            Resources(repository=contents, runner=place, clock=clock),
+            watch=Watch(instruments=() if instrument is None else (instrument,)),
         )
         if instrument is not None:
             instrument.content = self._session.content

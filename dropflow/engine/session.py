@@ -17,6 +17,7 @@ import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -65,10 +66,13 @@ from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
+    "Execution",
     "Instrument",
     "Instruments",
+    "Resources",
     "Session",
     "StatisticsPublisher",
+    "Watch",
 ]
 
 
@@ -177,32 +181,52 @@ class Instruments:
                 self._complain(f"instrument {type(instrument).__name__} was removed, it raised {error!r}")
 
 
-T = TypeVar("T")
-_CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """What a session executes.
 
-
-class Session:
-    """Executes one graph.
-
-    Parameters
+    Attributes
     ----------
     graph : PhysicalGraph
-        What is executed.
-    repository : ContentRepository
-        Owner of the contents of data drops.
-    runner : Runner
-        Where attempts run.
+        The graph.
     session : str
         Name of the session.
     directory : str
         Its directory, for reports.
-    clock : Clock
-        For durations.
     streams : collection of int
         Links whose data can be read by their consumers while it is written, see `dropflow.apps.template_cache`.
     chains : int32 array, shape (drops,), or None
         The application that follows each one in a chain that runs as one unit, from
         `dropflow.graph.physical.follower_column`.
+    infrastructure_retries : int
+        How many infrastructure faults each drop may have.
+    until : float
+        Walltime of the session, in seconds since the epoch; 0 for none. The runner starts nothing that ends later.
+    """
+
+    graph: PhysicalGraph
+    session: str
+    directory: str
+    streams: Collection[int] = ()
+    chains: IntColumn | None = None
+    infrastructure_retries: int = INFRASTRUCTURE_RETRIES
+    until: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Where a session executes it, and where it writes.
+
+    Attributes
+    ----------
+    repository : ContentRepository
+        Owner of the contents of data drops.
+    runner : Runner
+        Where attempts run.
+    clock : Clock
+        For durations.
+    inbox : Inbox or None
+        Queue of the events of runner, exchange and other threads; a new one by default.
     exchange : Exchange or None
         Where the other nodes of the session are; None when it has this one only.
     journal : Journal or None
@@ -210,23 +234,58 @@ class Session:
         session does not fail: results do not depend on the journal.
     times : AttemptTimes or None
         Where the times of attempts are recorded.
+    """
+
+    repository: ContentRepository
+    runner: Runner
+    clock: Clock
+    inbox: Inbox[SessionInput] | None = None
+    exchange: Exchange | None = None
+    journal: Journal | None = None
+    times: AttemptTimes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What observes a session.
+
+    Attributes
+    ----------
     instruments : sequence of Instrument
         Observers.
     on_statistics : callable or None
         Called in the session's thread with fresh `Statistics` now and then, and once at the end.
-    inbox : Inbox or None
-        Queue of the events of runner, exchange and other threads; a new one by default.
-    infrastructure_retries : int
-        How many infrastructure faults each drop may have.
-    continuation : Continuation or None
-        What is known of a session that continues.
-    until : float
-        Walltime of the session, in seconds since the epoch; 0 for none. The runner starts nothing that ends later.
     on_idle : callable or None
         Called once, in the session's thread, when nothing runs and what is left cannot end by the walltime, or the
         walltime has passed. The session goes on, because other nodes may settle drops. Without it, it pauses and stops.
     check_invariants : bool
         Walk the whole state after each batch; slow.
+    """
+
+    instruments: Sequence[Instrument] = ()
+    on_statistics: Callable[[Statistics], None] | None = None
+    on_idle: Callable[[], None] | None = None
+    check_invariants: bool = False
+
+
+T = TypeVar("T")
+_CANCELLED_STATES = (SessionState.CANCELLING, SessionState.CANCELLED)
+_UNWATCHED = Watch()
+
+
+class Session:
+    """Executes one graph.
+
+    Parameters
+    ----------
+    work : Execution
+        What it executes.
+    resources : Resources
+        Where.
+    watch : Watch
+        What observes it.
+    continuation : Continuation or None
+        What is known of a session that continues.
 
     Raises
     ------
@@ -241,7 +300,6 @@ class Session:
         "_clock",
         "_contents",
         "_continuation",
-        "_directory",
         "_exchange",
         "_followers",
         "_has_begun",
@@ -250,7 +308,6 @@ class Session:
         "_is_owned",
         "_journal",
         "_left_over",
-        "_name",
         "_on_idle",
         "_outgoing",
         "_owner_lock",
@@ -259,7 +316,7 @@ class Session:
         "_statistics",
         "_stops_frozen",
         "_streams",
-        "_until",
+        "_work",
         "core",
         "failure_table",
         "graph",
@@ -277,33 +334,19 @@ class Session:
 
     def __init__(
         self,
-        graph: PhysicalGraph,
-        repository: ContentRepository,
-        runner: Runner,
+        work: Execution,
+        resources: Resources,
         *,
-        session: str,
-        directory: str,
-        clock: Clock,
-        streams: Collection[int] = (),
-        chains: IntColumn | None = None,
-        exchange: Exchange | None = None,
-        journal: Journal | None = None,
-        times: AttemptTimes | None = None,
-        instruments: Sequence[Instrument] = (),
-        on_statistics: Callable[[Statistics], None] | None = None,
-        inbox: Inbox[SessionInput] | None = None,
-        infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
+        watch: Watch = _UNWATCHED,
         continuation: Continuation | None = None,
-        until: float = 0.0,
-        on_idle: Callable[[], None] | None = None,
-        check_invariants: bool = False,
     ) -> None:
+        graph, exchange, runner = work.graph, resources.exchange, resources.runner
         self.graph = graph
         self.core = Core(
             graph,
             remote=() if exchange is None else exchange.remote.tolist(),
-            streams=streams,
-            infrastructure_retries=infrastructure_retries,
+            streams=work.streams,
+            infrastructure_retries=work.infrastructure_retries,
         )
         self.is_over = False
         """Whether nothing is left to do; then `step` does nothing more."""
@@ -311,35 +354,34 @@ class Session:
         """Whether `advance` returns after its present step, see `freeze`."""
         self.notes: list[str] = []
         """Problems that did not put a drop in ERROR."""
-        self._name = session
-        self._directory = directory
-        self._clock = clock
-        self._repository = repository
+        self._work = work
+        self._clock = resources.clock
+        self._repository = resources.repository
         self.runner = runner
         """Where attempts run."""
         self._exchange = exchange
-        self._journal = journal
-        self._instruments = Instruments(instruments, self.notes.append)
+        self._journal = resources.journal
+        self._instruments = Instruments(watch.instruments, self.notes.append)
         self._continuation = continuation
         self.known = None if continuation is None else continuation.known
         """The states with which it continues another session; None if it does not."""
-        self._until, self._on_idle, self.is_idle = until, on_idle, False
+        self._on_idle, self.is_idle = watch.on_idle, False
         """The last one is whether `on_idle` was called."""
-        self._check_invariants = check_invariants
-        self.inbox: Inbox[SessionInput] = Inbox() if inbox is None else inbox
+        self._check_invariants = watch.check_invariants
+        self.inbox: Inbox[SessionInput] = Inbox() if resources.inbox is None else resources.inbox
         """Queue of what comes in."""
         kept = kept_drops(graph)
-        self._contents = ContentTable(graph, repository, self.core.drops.remote, kept)
-        if instruments:
+        self._contents = ContentTable(graph, resources.repository, self.core.drops.remote, kept)
+        if watch.instruments:
             self._contents.keep_seconds()
         if exchange is not None:
             exchange.attach(self.inbox.put, partial(self._contents.needs, self.core.drops))
-        self._streams = OpenStreams(repository.discard)
+        self._streams = OpenStreams(resources.repository.discard)
         self._outgoing = OutgoingEvents(exchange, self.core, self._contents, self._streams)
-        self.failure_table = FailureTable(graph, self.core, directory, exchange)
-        self.times = times
+        self.failure_table = FailureTable(graph, self.core, work.directory, exchange)
+        self.times = resources.times
         """Where the times of attempts are recorded; for the session's thread."""
-        self._followers = Followers(self.core, chains, runner.window)
+        self._followers = Followers(self.core, work.chains, runner.window)
         self._inputs = SessionInputs(
             self.core,
             self._contents,
@@ -347,10 +389,12 @@ class Session:
             self._outgoing,
             self.failure_table,
             followers=self._followers,
-            times=times,
+            times=resources.times,
         )
         self._statistics = (
-            None if on_statistics is None else StatisticsPublisher(clock, on_statistics, len(graph.templates))
+            None
+            if watch.on_statistics is None
+            else StatisticsPublisher(resources.clock, watch.on_statistics, len(graph.templates))
         )
         self._owner_lock, self._is_owned = threading.Lock(), False
         self._ready = ReadyRuns(
@@ -359,10 +403,10 @@ class Session:
             self._streams,
             self._inputs,
             followers=self._followers,
-            tasks=TaskBuilder(graph, streams, kept),
+            tasks=TaskBuilder(graph, work.streams, kept),
             runner=runner,
-            clock=clock,
-            times=times,
+            clock=resources.clock,
+            times=resources.times,
             # The last statistics count the attempts that are submitted as ready.
             on_submit=None if self._statistics is None else self._statistics.note_change,
         )
@@ -528,7 +572,7 @@ class Session:
             self.runner.submit(())  # a runner in this thread starts what it kept
         self._ready.submit()
         if self._on_idle is not None and not self.is_idle and not self.is_over:
-            is_late = bool(self._inputs.postponed) or self._clock.now() >= self._until
+            is_late = bool(self._inputs.postponed) or self._clock.now() >= self._work.until
             if is_late and not self._inputs.in_flight and not self._ready:
                 self.is_idle = True
                 self._on_idle()
@@ -536,7 +580,7 @@ class Session:
     def deadline(self) -> float:
         """Return when `step` is to be called though nothing came in, in monotonic seconds; inf for never."""
         due = min(self._ready.stop_by, self._ready.next_due)
-        left = 0.0 if self._on_idle is None else self._until - self._clock.now()
+        left = 0.0 if self._on_idle is None else self._work.until - self._clock.now()
         if left > 0.0:
             due = min(due, self._clock.monotonic() + left)
         return due if self._statistics is None else min(self._statistics.deadline, due)
@@ -588,19 +632,19 @@ class Session:
         try:
             self._repository.confirm()
         except DropflowError as error:
-            self.failure_table.lost.append(Lost(self._directory, Failure.of(error)))
+            self.failure_table.lost.append(Lost(self._work.directory, Failure.of(error)))
         status = self.core.status
         if status is SessionState.FINISHED and self.failure_table.lost:
             status = SessionState.FAILED
         return SessionResult(
-            session=self._name,
+            session=self._work.session,
             status=status,
             drops=self.graph.drops,
             states=totals(self.core.drops.counts),
             counts=snapshot(self.core, 0.0).drop_counts,
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
-            directory=self._directory,
+            directory=self._work.directory,
             notes=(*self.notes, note) if (note := self.fault_note()) else tuple(self.notes),
             infrastructure_faults=self.failure_table.fault_count,
         )

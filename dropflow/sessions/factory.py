@@ -1,7 +1,7 @@
 """The session of a graph on this machine: with a runner, a journal, and the repository of its contents."""
 
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,8 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.journal import Journal, JournalHeader
 from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.engine.session_inputs import SessionInput
-from dropflow.engine.statistics import Statistics
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column
 from dropflow.times.octets import TIMES_FILE
@@ -26,6 +25,8 @@ from dropflow.times.octets import TIMES_FILE
 __all__ = [
     "make_session",
 ]
+
+_UNWATCHED = Watch()
 
 
 def make_session(
@@ -37,14 +38,11 @@ def make_session(
     exchange: Exchange | None = None,
     epoch: int = 0,
     view: int = 0,
-    instruments: Sequence[Instrument] = (),
-    on_statistics: Callable[[Statistics], None] | None = None,
     inbox: Inbox[SessionInput] | None = None,
     infrastructure_retries: int = INFRASTRUCTURE_RETRIES,
     continuation: Continuation | None = None,
     until: float = 0.0,
-    on_idle: Callable[[], None] | None = None,
-    check_invariants: bool = False,
+    watch: Watch = _UNWATCHED,
 ) -> Session:
     """Return a session that has not started, in the directory of its repository.
 
@@ -64,20 +62,16 @@ def make_session(
         Deployment of the session, where managers deployed it.
     view : int
         View of the session, where managers deployed it.
-    instruments : sequence of Instrument
-        Observers.
-    on_statistics : callable, optional
-        Called with new statistics at intervals.
     inbox : Inbox, optional
         Queue of the events of runner, exchange and other threads; a new one by default.
     infrastructure_retries : int
         How many infrastructure faults each drop may have.
     continuation : Continuation, optional
         What is known of a session that continues. Its journal is replaced.
-    until, on_idle :
-        See `Session`.
-    check_invariants : bool
-        Walk the whole state of the core after each step; slow.
+    until : float
+        See `dropflow.engine.session.Execution`.
+    watch : Watch
+        What observes it.
 
     Raises
     ------
@@ -90,7 +84,7 @@ def make_session(
     streams = streaming_links(graph)
     if continuation is not None and continuation.outdated:
         remove = RemoveOutdated(repository.workspace, continuation.outdated, continuation.contents.values())
-        instruments = (*instruments, remove)
+        watch = replace(watch, instruments=(*watch.instruments, remove))
     header = JournalHeader(name, digest(graph), clock.now(), streams, epoch, infrastructure_retries, view)
     with ExitStack() as undo:
         journal = Journal(
@@ -102,27 +96,25 @@ def make_session(
         undo.callback(journal.close)
         times = AttemptTimes(directory / TIMES_FILE, graph.drops, clock, None if exchange is None else exchange.rows)
         undo.callback(times.close)
-        session = Session(
-            graph,
-            repository,
-            runner,
+        work = Execution(
+            graph=graph,
             session=name,
             directory=str(directory),
-            clock=clock,
             streams=streams,
             chains=_chains(graph, exchange),
+            infrastructure_retries=infrastructure_retries,
+            until=until,
+        )
+        resources = Resources(
+            repository=repository,
+            runner=runner,
+            clock=clock,
+            inbox=inbox,
             exchange=exchange,
             journal=journal,
             times=times,
-            instruments=instruments,
-            on_statistics=on_statistics,
-            inbox=inbox,
-            infrastructure_retries=infrastructure_retries,
-            continuation=continuation,
-            until=until,
-            on_idle=on_idle,
-            check_invariants=check_invariants,
         )
+        session = Session(work, resources, watch=watch, continuation=continuation)
         undo.pop_all()
     return session
 

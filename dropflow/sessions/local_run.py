@@ -19,7 +19,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
-from dropflow.engine.session import Session
+from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, NotFoundError, StorageError
 from dropflow.failure import refuse_errors
@@ -174,10 +174,9 @@ def execute(
             repository,
             make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until),
             clock=time,
-            on_statistics=hooks.on_statistics,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
-            check_invariants=options.check,
+            watch=Watch(on_statistics=hooks.on_statistics, check_invariants=options.check),
         )
         capacity = capacity_notes(graph, options.runner, options.workers)
         session.notes += [*placement_notes(graph, options.runner), *capacity, *notes]

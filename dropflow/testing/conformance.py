@@ -15,7 +15,7 @@ import msgspec
 from dropflow.clock import SystemClock
 from dropflow.data.read import read
 from dropflow.engine.api import AttemptResult, ExecutorSpec, Handle, Runner, StreamOpened, Task
-from dropflow.engine.session import Session
+from dropflow.engine.session import Execution, Resources, Session, Watch
 from dropflow.engine.statistics import SessionResult
 from dropflow.errors import AppError, UsageError
 from dropflow.graph.physical import PhysicalGraph, follower_column
@@ -363,16 +363,11 @@ class RunnerConformance:
 
     def _session(self, graph: PhysicalGraph, directory: Path, factory: str = FACTORY) -> Session:
         """Return a session with real time and a fake repository, which gives up a drop at its second fault."""
+        chains = follower_column(graph, [1] * len(graph.templates))
         return Session(
-            graph,
-            FakeRepository(),
-            self._runner(graph, directory, factory),
-            session="s",
-            directory=str(directory),
-            clock=SystemClock(),
-            chains=follower_column(graph, [1] * len(graph.templates)),
-            infrastructure_retries=1,
-            check_invariants=True,
+            Execution(graph=graph, session="s", directory=str(directory), chains=chains, infrastructure_retries=1),
+            Resources(repository=FakeRepository(), runner=self._runner(graph, directory, factory), clock=SystemClock()),
+            watch=Watch(check_invariants=True),
         )
 
     def _left(self, graph: PhysicalGraph, directory: Path) -> Iterator[str]:

@@ -22,7 +22,7 @@ from dropflow.engine.api import ContentRecord, Handle
 from dropflow.engine.continuation import Continuation, continuation_of
 from dropflow.engine.events import Lost
 from dropflow.engine.recovery import recomputed_drops
-from dropflow.engine.session import Session
+from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import Attempts, SessionResult, Statistics, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
@@ -395,15 +395,20 @@ class HostedSession:
             self._repository,
             exchange,
             self.deployment,
-            instruments=(
-                FailureLog(piece.graph, self.name),
-                ContentWatch(self.deployment, piece, exchange, copied=self.copied, report=self._report, drains=drains),
-                *([NextViewBegins(self.directory)] if continuation else []),
+            watch=Watch(
+                instruments=(
+                    FailureLog(piece.graph, self.name),
+                    ContentWatch(
+                        self.deployment, piece, exchange, copied=self.copied, report=self._report, drains=drains
+                    ),
+                    *([NextViewBegins(self.directory)] if continuation else []),
+                ),
+                on_statistics=self._progress.count,
+                on_idle=partial(self._report_part, exchange.view, is_idle=True) if self.deployment.until else None,
+                check_invariants=self.deployment.check,
             ),
-            on_statistics=self._progress.count,
             continuation=continuation,
             before=before,
-            on_idle=lambda: self._report_part(exchange.view, is_idle=True),
         )
 
     # For the owner of the node's sessions.

@@ -1,7 +1,7 @@
 """What hosted sessions need of the process that they are in: links, threads, and a place where applications run."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,8 +14,7 @@ from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import Workspace
 from dropflow.engine.continuation import Continuation
-from dropflow.engine.session import Instrument, Session
-from dropflow.engine.statistics import Statistics
+from dropflow.engine.session import Session, Watch
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.runners.choice import capacity_notes, make_runner
@@ -73,11 +72,9 @@ class SessionResources(Protocol):
         exchange: NodeExchange,
         deployment: Deployment,
         *,
-        instruments: Sequence[Instrument],
-        on_statistics: Callable[[Statistics], None],
+        watch: Watch,
         continuation: Continuation | None,
         before: Session | None,
-        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session that has not begun.
 
@@ -85,8 +82,6 @@ class SessionResources(Protocol):
         ----------
         before : Session or None
             The session in the view before, which is frozen: its runner and inbox are used further.
-        on_idle : callable
-            See `Session`.
         """
         ...
 
@@ -174,11 +169,9 @@ class ProcessResources:
         exchange: NodeExchange,
         deployment: Deployment,
         *,
-        instruments: Sequence[Instrument],
-        on_statistics: Callable[[Statistics], None],
+        watch: Watch,
         continuation: Continuation | None,
         before: Session | None,
-        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session that has not begun."""
         if before is None:
@@ -201,14 +194,11 @@ class ProcessResources:
             exchange=exchange,
             epoch=deployment.epoch,
             view=exchange.view,
-            instruments=instruments,
-            on_statistics=on_statistics,
+            watch=watch,
             infrastructure_retries=deployment.infrastructure_retries,
             inbox=None if before is None else before.inbox,
             continuation=continuation,
             until=deployment.until,
-            on_idle=on_idle if deployment.until else None,
-            check_invariants=deployment.check,
         )
         if before is None:
             session.notes += capacity_notes(graph, self.runner, self.pool.size)

@@ -2,7 +2,8 @@
 
 import math
 import select
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import Handle, Output, Task
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.inbox import Inbox
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Session, Watch
 from dropflow.engine.session_inputs import SessionInput
-from dropflow.engine.statistics import Statistics
 from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -437,11 +437,9 @@ class _SimulatedResources:
         exchange: NodeExchange,
         deployment: Deployment,
         *,
-        instruments: Sequence[Instrument],
-        on_statistics: Callable[[Statistics], None],
+        watch: Watch,
         continuation: Continuation | None,
         before: Session | None,
-        on_idle: Callable[[], None],
     ) -> Session:
         """Return a session whose attempts take virtual time."""
         inbox = SessionInbox() if before is None else self._parts[id(before)][0]
@@ -485,13 +483,10 @@ class _SimulatedResources:
             exchange=exchange,
             epoch=deployment.epoch,
             view=exchange.view,
-            instruments=instruments,
-            on_statistics=on_statistics,
+            watch=replace(watch, check_invariants=True),
             infrastructure_retries=deployment.infrastructure_retries,
             continuation=continuation,
             until=deployment.until,
-            on_idle=on_idle if deployment.until else None,
-            check_invariants=True,
         )
         self._parts[id(session)] = inbox, exchange
         return session

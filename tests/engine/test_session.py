@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dropflow.engine.api import AttemptResult, Handle, Task
 from dropflow.engine.events import Action, Event, Finished
 from dropflow.engine.journal import Journal, JournalHeader, read, replay
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Instrument
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import BadFileError, StorageError
 from dropflow.failure import Failure
@@ -24,6 +24,7 @@ from dropflow.testing.conformance import FakeRepository, FakeRunner
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.strategies import graphs
+from tests.engine.sessions import build_session
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", hint="correct it")
 
@@ -36,12 +37,10 @@ def success(task: Task) -> AttemptResult:
 
 def run(graph: PhysicalGraph, repository: FakeRepository, runner: FakeRunner, **options: object) -> SessionResult:
     """Run a session with checks after every step."""
-    session = Session(
+    session = build_session(
         graph,
         repository,
         runner,
-        session="s",
-        directory="/nowhere",
         clock=VirtualClock(),
         check_invariants=True,
         **options,  # type: ignore[arg-type]
@@ -156,7 +155,7 @@ def test_parts_are_assembled_in_the_order_of_the_producers() -> None:
     """The content of a shared drop is in the order of its producers, whichever finishes first."""
     graph = draw("A -> x, B -> x")
     repository, runner = FakeRepository(), FakeRunner()
-    session = Session(graph, repository, runner, session="s", directory="/nowhere", clock=VirtualClock())
+    session = build_session(graph, repository, runner, clock=VirtualClock())
     owner = threading.Thread(target=session.run)
     submitted = threading.Event()
     runner.submit = lambda tasks: (runner.tasks.extend(tasks), submitted.set())  # type: ignore[method-assign,assignment,return-value]
@@ -210,7 +209,7 @@ def test_a_cancel_ends_a_session_whose_work_never_ends() -> None:
     """Cancelling from another thread ends the session, and aborts what runs."""
     graph = draw("A -> x")
     runner = FakeRunner()
-    session = Session(graph, FakeRepository(), runner, session="s", directory="/nowhere", clock=VirtualClock())
+    session = build_session(graph, FakeRepository(), runner, clock=VirtualClock())
     results: list[SessionResult] = []
     owner = threading.Thread(target=lambda: results.append(session.run()))
     owner.start()
@@ -288,12 +287,10 @@ def test_a_journal_replays_to_the_same_state(
     def answer(task: Task) -> AttemptResult:
         return AttemptResult(task.drop, task.attempt, failure=BOOM) if task.drop in failing else success(task)
 
-    session = Session(
+    session = build_session(
         graph,
         FakeRepository(),
         FakeRunner(answer),
-        session="s",
-        directory="/nowhere",
         clock=VirtualClock(),
         journal=journal,
     )

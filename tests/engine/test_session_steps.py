@@ -8,19 +8,21 @@ from collections.abc import Callable, Collection, Mapping
 import pytest
 
 from dropflow.engine.api import Handle, Task
+from dropflow.engine.core import Core
 from dropflow.engine.events import Event
 from dropflow.engine.inbox import Inbox
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Instrument, StatisticsPublisher
 from dropflow.engine.session_inputs import SessionInput
-from dropflow.engine.statistics import SessionResult, Statistics
+from dropflow.engine.statistics import Attempts, SessionResult, Statistics
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
 from dropflow.stopping import kill_after, stopped_after
 from dropflow.testing.conformance import FakeRepository
-from dropflow.testing.drawing import draw, row
+from dropflow.testing.drawing import draw, fan, row
 from dropflow.testing.fake_manager import VirtualClock
 from dropflow.testing.virtual import SimulatedRunner
+from tests.engine.sessions import build_session
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 
@@ -38,12 +40,10 @@ class Driver:
         self._order = itertools.count()
         self.due: list[tuple[float, int, Callable[[], None]]] = []
         self.runner = SimulatedRunner(self.clock, self.call_at, **options)  # type: ignore[arg-type]
-        self.session = Session(
+        self.session = build_session(
             graph,
             self.repository,
             self.runner,
-            session="s",
-            directory="/nowhere",
             clock=self.clock,
             on_statistics=self.statistics.append,
             inbox=self.inbox,
@@ -257,3 +257,20 @@ def test_a_paused_session_is_cancelled() -> None:
     driver.call_at(10.0, lambda: driver.session.cancel("enough"))
 
     assert driver.run().seconds == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(("nodes", "published"), [(2, 5), (500, 4), (100_000, 2)])
+def test_statistics_of_many_nodes_are_published_less_often(nodes: int, published: int) -> None:
+    """Five times a second for small graphs, once a second for those with thousands of logical nodes; always last."""
+    clock, found, core = VirtualClock(), list[Statistics](), Core(fan(2))
+    publisher = StatisticsPublisher(clock, found.append, nodes)
+    for _ in range(65):
+        publisher.update(core, 0.0, Attempts)
+        clock.advance(1 / 64)
+    assert len(found) == published
+
+    publisher.note_change()
+    publisher.update(core, 0.0, Attempts, is_last=True)
+
+    assert publisher.deadline == float("inf")
+    assert found[-1].seconds == pytest.approx(clock.monotonic())

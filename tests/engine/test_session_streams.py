@@ -6,7 +6,7 @@ import pytest
 
 from dropflow.engine.api import AttemptResult, Handle, StreamOpened, Task
 from dropflow.engine.events import Event, Failed, Finished
-from dropflow.engine.session import Instrument, Session
+from dropflow.engine.session import Instrument
 from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
@@ -14,6 +14,7 @@ from dropflow.states import DropState, SessionState
 from dropflow.testing.conformance import FakeRepository, FakeRunner
 from dropflow.testing.drawing import draw, row
 from dropflow.testing.fake_manager import VirtualClock
+from tests.engine.sessions import build_session
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 Said = StreamOpened | AttemptResult
@@ -72,12 +73,10 @@ def stream_of(attempt: int) -> Handle:
 
 def run(graph: PhysicalGraph, stage: Stage, repository: FakeRepository, *instruments: Instrument) -> SessionResult:
     """Run a graph whose links all stream, with checks after every step."""
-    session = Session(
+    session = build_session(
         graph,
         repository,
         stage,
-        session="s",
-        directory="/nowhere",
         clock=VirtualClock(),
         streams=range(len(graph.links)),
         instruments=instruments,

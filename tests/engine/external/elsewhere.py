@@ -12,7 +12,7 @@ from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.engine.api import ExecutorSpec, Runner
-from dropflow.engine.session import Session
+from dropflow.engine.session import Session, Watch
 from dropflow.errors import StorageError, WorkerStartError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -185,7 +185,7 @@ def session_elsewhere(
         waits=[template.kind is Kind.DATA for template in graph.templates],
     )
     return make_session(
-        graph, repository, runner, clock=clock, infrastructure_retries=retries, check_invariants=True
+        graph, repository, runner, clock=clock, infrastructure_retries=retries, watch=Watch(check_invariants=True)
     ), repository
 
 

@@ -22,6 +22,7 @@ from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
+from tests.engine.sessions import build_session
 
 T = TypeVar("T")
 
@@ -47,11 +48,10 @@ def _session(
     for name in ("files", "logs"):
         (directory / name).mkdir(parents=True)
     spec = ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
-    return Session(
+    return build_session(
         graph,
         FakeRepository(),
         runner or pool.runner(spec),
-        session="s",
         directory=str(directory),
         clock=SystemClock(),
         on_statistics=on_statistics,

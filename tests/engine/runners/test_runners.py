@@ -20,6 +20,7 @@ from dropflow.states import SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
+from tests.engine.sessions import build_session
 
 FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
@@ -34,11 +35,10 @@ def spec_of(graph: PhysicalGraph, directory: Path) -> ExecutorSpec:
 
 def session_of(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session:
     """Return a session with real time and a fake repository, which gives up a drop at its second fault."""
-    return Session(
+    return build_session(
         graph,
         FakeRepository(),
         runner,
-        session="s",
         directory=str(directory),
         clock=SystemClock(),
         infrastructure_retries=1,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dropflow.data.repository import LocalRepository
+from dropflow.engine.session import Watch
 from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import slice_by_place
@@ -69,7 +70,7 @@ class Node:
             clock=simulation,
             exchange=self.exchange,
             inbox=inbox,
-            check_invariants=True,
+            watch=Watch(check_invariants=True),
         )
         self.driver = SessionDriver(self.links.process, self._session, inbox, self.exchange, self._on_stop)
 
