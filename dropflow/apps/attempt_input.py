@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from dropflow.apps.encodings import canonical, decode, decode_all
 from dropflow.apps.template_cache import effective
 from dropflow.data.read import EMPTY, open_content, read, view
+from dropflow.data.remote import download, url_of
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle, Input
-from dropflow.errors import AppError, UsageError
+from dropflow.errors import AppError
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
@@ -111,7 +112,7 @@ class AttemptInput:
 
     @property
     def path(self) -> Path:
-        """A file or directory with the content. Content in memory is first written to a temporary file."""
+        """A file or directory with the content. Content in memory or at a URL is first written to a temporary file."""
         if self._path is None:
             content = self._content
             if content.kind == "null":
@@ -119,10 +120,7 @@ class AttemptInput:
             elif content.kind == "bytes":
                 self._path = self._written(content)
             elif content.kind == "url":
-                raise UsageError(
-                    f"the content is at {content.location}, and not on this machine",
-                    hint="give the port the encoding 'dataurl'",
-                )
+                self._path = self._fetched(content)
             else:
                 self._path = Path(content.location)
         return self._path
@@ -131,7 +129,7 @@ class AttemptInput:
     def url(self) -> str:
         """URL of the content."""
         content = self._content
-        return content.location if content.kind == "url" else self.path.as_uri()
+        return url_of(content.location) if content.kind == "url" else self.path.as_uri()
 
     def close(self) -> None:
         """Close open streams; nothing to do for a complete input."""
@@ -148,6 +146,16 @@ class AttemptInput:
                 hint="an application that tolerates failed inputs must look at their state first",
             )
         return self._handle or EMPTY
+
+    def _fetched(self, content: Handle) -> Path:
+        name = url_of(content.location).rstrip("/").rpartition("/")[2]
+        # In a directory of its own: programs recognise files by their names, and other inputs may have the same.
+        folder = Path(self._attempt.scratch(), f"url-{len(os.listdir(self._attempt.scratch()))}")  # noqa: PTH208 - short
+        with storage_errors("make the directory", folder):
+            folder.mkdir()
+        path = folder / safe_name(name, fallback="content")
+        download(content, path)
+        return path
 
     def _written(self, content: Handle) -> Path:
         path = Path(self._attempt.scratch(), safe_name(self.name, fallback="content"))

@@ -10,10 +10,12 @@ May import `dropflow.engine` and what is below it.
 `workspace`       The directory of a session, with uncommitted and committed contents
 `file`            File drops: content in a file with a chosen name
 `directory`       Directory drops: content in a directory that a program fills
+`url`             URL and S3 drops: content in a store outside of this machine
 `memory`          Memory drops: small contents are in the `Handle`, large ones in shared memory
 `parameter_set`   Parameter set drops: the parameters of the node as a configuration for a program
 `streams`         Contents that are read while they are written: the files of a stream, and its writing end
 `read`            Reading the contents of handles (`dropflow.engine.api.Handle`)
+`remote`          Access to contents at URLs, by fsspec
 `survival`        Which contents of an earlier process are still there
 `shm_directory`   The directory of a session in shared memory, and the removal of directories that dead sessions left
 `storage_errors`  Errors of the operating system as `StorageError`, with the path and what to do

@@ -42,6 +42,7 @@ __all__ = [
     "JsonStore",
     "RemoveOutdated",
     "check_name",
+    "fill_name",
     "final_path",
     "found",
     "is_blank",
@@ -129,8 +130,7 @@ def final_path(
     made = drop_file_name(oid) + suffix
     if is_blank(value):
         return f"{base}/{made}"
-    text = _fill(_variables(value.strip(), environment), oid, now, suffix)
-    _refuse_unwritable(text)
+    text = fill_name(value, oid=oid, now=now, suffix=suffix, environment=environment)
     if text.endswith("/") or os.path.normpath(text) == ".":
         text = f"{text}/{made}"
     if os.path.isabs(text):  # noqa: PTH117 - text, and normpath has no Path twin
@@ -142,6 +142,21 @@ def final_path(
             hint="use an absolute path to write outside of it",
         )
     return f"{base}/{path}"
+
+
+def fill_name(
+    value: str, *, oid: str, now: float, suffix: str = "", environment: Mapping[str, str] | None = None
+) -> str:
+    """Return the name of a content with its variables and placeholders replaced, as `final_path` does.
+
+    Raises
+    ------
+    BadParameterError
+        There is an unknown placeholder, a variable that is not set, or a character that names cannot have.
+    """
+    text = _fill(_variables(value.strip(), environment), oid, now, suffix)
+    _refuse_unwritable(text)
+    return text
 
 
 def shared_name(value: str) -> str:

@@ -8,6 +8,7 @@ import stat
 import zlib
 from typing import BinaryIO
 
+from dropflow.data.remote import open_remote
 from dropflow.data.storage_errors import refuse_reading, storage_error
 from dropflow.engine.api import Handle
 from dropflow.errors import StorageError, UsageError
@@ -35,7 +36,7 @@ _IN_PLACE = ("bytes", "null")
 
 
 def view(handle: Handle) -> memoryview:
-    """Return the whole content without a copy: a view of the body, or of the mapped file.
+    """Return the whole content: a view of the body, or of the mapped file, without a copy; or what is at its URL.
 
     Raises
     ------
@@ -46,6 +47,9 @@ def view(handle: Handle) -> memoryview:
     """
     if handle.kind in _IN_PLACE:
         return memoryview(handle.body)
+    if handle.kind == "url":
+        with open_remote(handle) as remote:
+            return memoryview(remote.read())
     path = _path(handle)
     try:
         with open_file(path) as stream:
@@ -81,6 +85,8 @@ def open_content(handle: Handle) -> BinaryIO:
     """
     if handle.kind in _IN_PLACE:
         return io.BytesIO(handle.body)
+    if handle.kind == "url":
+        return open_remote(handle)
     path = _path(handle)
     try:
         return open_file(path)
@@ -166,10 +172,5 @@ def _path(handle: Handle) -> str:
         raise UsageError(
             f"{handle.location} is a directory, which cannot be read as bytes",
             hint="use its path: give the port the encoding 'path'",
-        )
-    if handle.kind == "url":
-        raise UsageError(
-            f"the content is at {handle.location}, and not on this machine",
-            hint="give the port the encoding 'dataurl' and fetch it",
         )
     return handle.location

@@ -18,6 +18,7 @@ from dropflow.data.memory import (
 from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
 from dropflow.data.repository import KEPT_CONTENT, KeptContentStore
 from dropflow.data.store import Store
+from dropflow.data.url import S3, URL, S3Store, UrlStore
 from dropflow.engine.parameters import Component
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Template
@@ -31,6 +32,8 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (FILE, FileStore),
     (DIRECTORY, DirectoryStore),
     (JSON, JsonStore),
+    (URL, UrlStore),
+    (S3, S3Store),
     (PARAMETER_SET, ParameterSetStore),
     (NULL_DROP, NullStore),
     (END, NullStore),
@@ -40,7 +43,7 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
 """The definitions of the data classes that users choose, for the palette and the reference."""
 
-_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, KEPT_CONTENT)
+_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, URL, S3, KEPT_CONTENT)
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
@@ -55,6 +58,7 @@ _BY_CATEGORY: Mapping[str, Component] = {
     "file": FILE,
     "directory": DIRECTORY,
     "json": JSON,
+    "s3": S3,
     "parameterset": PARAMETER_SET,
     "null": NULL_DROP,
     "nulldrop": NULL_DROP,
@@ -62,7 +66,6 @@ _BY_CATEGORY: Mapping[str, Component] = {
 }
 _DALIUGE_PACKAGES = ("dlg", "dfms")
 _UNSUPPORTED: Mapping[str, str] = {
-    "s3": "an S3 object",
     "ngas": "an NGAS file",
     "rdbms": "a database table",
     "plasma": "a Plasma object",

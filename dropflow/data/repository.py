@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from dropflow.data import shm_directory as segments
 from dropflow.data.file import FileOwners, remove_part, remove_part_folder
 from dropflow.data.memory import MemoryWriter
 from dropflow.data.read import EMPTY, open_content, view
+from dropflow.data.remote import commit_remote, remove_remote, url_of
 from dropflow.data.shm_directory import discard_directory, remove_rest
 from dropflow.data.storage_errors import refuse_special, storage_error, storage_errors
 from dropflow.data.store import ContentWriter, Slot
@@ -133,6 +134,11 @@ def join(parts: Sequence[Handle], slot: Slot) -> Handle:
         return parts[0] if parts else EMPTY
     if len(contents) == 1:
         return contents[0]
+    if any(part.kind == "url" for part in contents):
+        raise StorageError(
+            f"{len(contents)} producers wrote {slot.oid} to {url_of(contents[0].final)}, which takes one content",
+            hint="let them write a Memory node, and copy that to the store with a CopyApp",
+        )
     folders = sum(part.kind == "directory" for part in contents)
     if folders and folders < len(contents):
         raise StorageError(
@@ -248,15 +254,17 @@ def _is_json(content: memoryview) -> bool:
 _TAG_BYTES = 4
 
 
-def remove_uncommitted(workspace: Workspace) -> None:
-    """Remove ``tmp`` of a session, and the parts beside targets elsewhere that its register names."""
+def remove_uncommitted(workspace: Workspace, settled: Collection[str] = ()) -> None:
+    """Remove ``tmp`` of a session, and the parts elsewhere that its register names, but for the `settled` ones."""
     try:
         noted = workspace.outside.read_text(encoding="utf-8").splitlines()
     except OSError:
         noted = []
-    for path in noted:
-        # A crash can cut a line short: it must not name something else.
-        if Path(path).name.startswith(BESIDE):
+    # A crash can cut a line short: it must not name something else.
+    parts = [path for path in noted if path.partition("#")[0].rpartition("/")[2].startswith(BESIDE)]
+    remove_remote(path for path in parts if "://" in path and path not in settled)
+    for path in parts:
+        if "://" not in path:
             remove_part(path)
     discard_directory(workspace.tmp)
     remove_rest(Path(workspace.directory))
@@ -310,6 +318,8 @@ class LocalRepository:
             segments.sweep(shared_memory)
         self._claim(shared_memory)
         self._open_directories = self._hold_directories()
+        self._settled: set[str] = set()
+        """Parts in stores that are committed or removed."""
 
     def set_graph(self, graph: PhysicalGraph | None) -> None:
         """Use another graph from now on. The contents of its drops must be adopted again."""
@@ -346,6 +356,8 @@ class LocalRepository:
         """
         if not part.final:
             return part
+        if part.kind == "url":
+            return self._commit_remote(part)
         try:
             refuse_special(part.final)
             beside = self._owners.before(drop, part)
@@ -388,7 +400,10 @@ class LocalRepository:
 
     def discard(self, part: Handle) -> None:
         """Remove an uncommitted part; never raises. Contents that existed before the session stay."""
-        if part.location and (part.final or self._is_temporary(part)):
+        if part.kind == "url":
+            if part.final and part.final != part.location:
+                self._remove_remote(part.location)
+        elif part.location and (part.final or self._is_temporary(part)):
             remove_part(part.location)
 
     def discard_attempt(self, drop: int, attempt: int) -> None:
@@ -480,6 +495,9 @@ class LocalRepository:
 
         Contents that existed before the session stay.
         """
+        if handle.kind == "url":
+            self._remove_remote(handle.location)
+            return
         is_result = handle.location.startswith(self._results)
         if is_result or self._is_temporary(handle) or self._owners.is_only(handle.location, drop):
             remove_part(handle.location)
@@ -506,13 +524,27 @@ class LocalRepository:
 
     def close(self) -> None:
         """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
-        remove_uncommitted(self.workspace)
+        remove_uncommitted(self.workspace, self._settled)
         for descriptor in self._open_directories.values():
             os.close(descriptor)
         self._open_directories.clear()
         if self._segment is not None:
             segments.release(self._segment)
             self._segment = None
+
+    def _commit_remote(self, part: Handle) -> Handle:
+        if part.final != part.location:
+            try:
+                commit_remote(part.location, part.final)
+            except DropflowError:
+                self._remove_remote(part.location)
+                raise
+            self._settled.add(part.location)
+        return msgspec.structs.replace(part, location=part.final, final="")
+
+    def _remove_remote(self, location: str) -> None:
+        remove_remote([location])
+        self._settled.add(location)
 
     def _hold_directories(self) -> dict[str, int]:
         """Open the directories of the session: while they are open, no other directory gets the same inode."""

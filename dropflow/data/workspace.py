@@ -9,7 +9,7 @@
                 tmp/<drop>-<attempt>-<tag>-<n>    uncommitted contents
                 tmp/<drop>-<attempt>-<tag>-<n>.part/   those that programs write, with their final base name
                 tmp/shm           link to the session's directory in shared memory
-                tmp/outside       list of private directories beside targets elsewhere
+                tmp/outside       list of private directories beside targets elsewhere, and of objects in stores
 
 Contents with a final path outside the session directory are written beside it, because a rename is atomic only within
 one file system. Other users may be able to write there, too: therefore each such content is in its own directory, which
@@ -163,12 +163,22 @@ class Workspace:
         folder = f"{parent}/{BESIDE}{safe_name(self.session)}-{token}{PART_FOLDER}"
         with storage_errors("make the directory", parent):
             Path(parent or "/").mkdir(parents=True, exist_ok=True)
-        self._make_tmp()
+        self.note_outside(folder)
         with storage_errors("write beside", final):
-            with self.outside.open("a", encoding="utf-8") as register:
-                register.write(f"{folder}\n")
             os.mkdir(folder, _PRIVATE)  # noqa: PTH102 - as in part_directory
         return f"{folder}/{name}"
+
+    def note_outside(self, place: str) -> None:
+        """Record an uncommitted content elsewhere before it is made, so that it is removed if this process is killed.
+
+        Raises
+        ------
+        StorageError
+            It cannot be recorded.
+        """
+        self._make_tmp()
+        with storage_errors("write", self.outside), self.outside.open("a", encoding="utf-8") as register:
+            register.write(f"{place}\n")
 
     def part_directory(self, name: str) -> str:
         """Make a directory for the temporary path `name`, for programs that use the base name of a file.

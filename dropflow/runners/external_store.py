@@ -3,59 +3,23 @@
 import contextlib
 import logging
 import secrets
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from dropflow.errors import BadParameterError, MissingDependencyError, StorageError, install_hint
-from dropflow.failure import summary_of
+from dropflow.data.remote import file_system, reach
+from dropflow.errors import StorageError
 
 __all__ = [
     "ContentStore",
-    "check_store",
     "read_blob",
     "remove_blobs",
     "write_blob",
 ]
 
 
-_HINT = "see that this host reaches the store, and has its credentials, in the environment or in fsspec's configuration"
-
 _SECONDS = 100.0
 """How long a store may take for one blob: less than a worker of an engine may take for one message."""
-
-
-def check_store(url: str) -> None:
-    """Raise if contents cannot go by a URL. Does not try it.
-
-    Raises
-    ------
-    BadParameterError
-        It has no protocol, or one that fsspec does not know.
-    MissingDependencyError
-        fsspec, or its package for the protocol, is not installed.
-    """
-    protocol, separator, rest = url.partition("://")
-    hint = "give a URL that all workers reach, such as s3://bucket/directory"
-    if not (protocol and separator and rest):
-        raise BadParameterError(f"{url!r} is not the URL of a store for contents", hint=hint)
-    try:
-        import fsspec  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingDependencyError(
-            "contents by a URL need the package fsspec, which is not installed", hint=install_hint("fsspec")
-        ) from error
-    try:
-        fsspec.get_filesystem_class(protocol)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"fsspec cannot use {protocol}:// yet: {summary_of(error)}",
-            hint="install that package here and in the environment of the workers",
-        ) from error
-    except ValueError as error:
-        raise BadParameterError(f"fsspec has no protocol {protocol!r} (in {url})", hint=hint) from error
 
 
 def write_blob(url: str, data: bytes) -> None:
@@ -98,27 +62,11 @@ def remove_blobs(url: str) -> None:
 
 
 def _done(url: str, what: str, action: Callable[[Any, str], Any]) -> Any:
-    """Return what an action gives with the file system of a URL, and the path there. fsspec keeps file systems.
-
-    It runs in another thread: clients of stores have timeouts of several minutes, and different ones, or none.
-    """
-    answer: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            import fsspec  # noqa: PLC0415 - an extra
-
-            found = fsspec.url_to_fs(url, **({"auto_mkdir": True} if url.startswith("file:") else {}))
-            answer.set_result(action(*found))
-        except BaseException as error:  # noqa: BLE001 - it is raised below
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="store", daemon=True).start()
+    """Return what an action gives with the file system of a URL, and the path there."""
     try:
-        return answer.result(_SECONDS)
-    except Exception as error:
-        reason = summary_of(error) if answer.done() else f"the store did not answer in {_SECONDS:g} s"
-        raise StorageError(f"it cannot be {what}: {reason}", where=url, hint=_HINT) from error
+        return reach(url, what, lambda: action(*file_system(url)), seconds=_SECONDS)
+    except StorageError as error:
+        raise StorageError(error.text.removeprefix(f"{url} "), where=url, hint=error.hint) from error
 
 
 _LOG = logging.getLogger(__name__)

@@ -82,9 +82,9 @@ class RunnerChoice(msgspec.Struct, frozen=True):
                     hint=install_hint(extra),
                 )
         if self.contents:
-            from dropflow.runners.external_store import check_store  # noqa: PLC0415 - imports the engine
+            from dropflow.data.remote import check_url  # noqa: PLC0415 - imports the engine
 
-            check_store(self.contents)
+            check_url(self.contents)
         if self.is_engine and (rows := streaming_links(graph)):
             link = graph.links[rows[0]]
             reader, data = graph.templates[link.target].name, graph.templates[link.source].name

@@ -1,0 +1,426 @@
+"""Contents at URLs, outside of this machine: objects in buckets, pages of web servers, files in archives, tables.
+
+The location of such a content is its URL. If options are needed to reach it, such as the address of the server, they
+follow as JSON after the last ``#``. Neither has secrets, because graphs, journals and pages show them: each host has
+its credentials in its environment, or where the libraries of the store look for them.
+
+fsspec reaches most stores. The protocols of `_SERVICES` have modules of their own.
+
+A content is written under a temporary name beside its final one, and is renamed when it is committed. Readers compare
+what they read with the size and checksum of the time when it was written.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
+
+from dropflow.data.storage_errors import storage_errors
+from dropflow.engine.api import Handle
+from dropflow.errors import (
+    BadFileError,
+    BadParameterError,
+    DropflowError,
+    MissingDependencyError,
+    StorageError,
+    install_hint,
+)
+from dropflow.failure import summary_of
+
+__all__ = [
+    "COMMIT_SECONDS",
+    "RemoteService",
+    "check_url",
+    "commit_remote",
+    "download",
+    "existing",
+    "file_system",
+    "location_of",
+    "open_remote",
+    "reach",
+    "remove_remote",
+    "split_location",
+    "upload",
+    "url_of",
+]
+
+COMMIT_SECONDS = 100.0
+"""How long a store may take to rename or remove one content: the session waits meanwhile."""
+
+_BLOCK = 1 << 20
+_HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
+_SECRETS = ("password", "secret", "token", "credential", "key")
+"""Parts of the names of options that have secrets."""
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class RemoteService(Protocol):
+    """What is done with the contents of one protocol. Each method takes locations, and may raise anything."""
+
+    def check(self, url: str) -> None:
+        """Raise a `DropflowError` if the URL is not valid, or a package for it is missing. Reaches nothing."""
+        ...
+
+    def size(self, location: str) -> int:
+        """Return the bytes of a content; 0 if the store does not tell. Raises FileNotFoundError if there is none."""
+        ...
+
+    def open(self, location: str) -> BinaryIO:
+        """Return a stream over a content."""
+        ...
+
+    def put(self, path: str, location: str) -> None:
+        """Write a file there."""
+        ...
+
+    def rename(self, part: str, final: str) -> None:
+        """Make what was written at `part` the content at `final`."""
+        ...
+
+    def remove(self, location: str) -> None:
+        """Remove a content. Raises FileNotFoundError if there is none."""
+        ...
+
+
+_SERVICES: Mapping[str, str] = {}
+"""The modules whose `SERVICE` has a protocol of its own."""
+
+
+# Locations.
+
+
+def location_of(url: str, options: Mapping[str, Any]) -> str:
+    """Return the location of a content.
+
+    Parameters
+    ----------
+    url : str
+        Where it is.
+    options : mapping of str to object
+        How to reach it; without secrets.
+
+    Raises
+    ------
+    BadParameterError
+        There is a password in the URL, or an option that has a secret by its name.
+
+    Examples
+    --------
+    >>> location_of("s3://bucket/name", {"endpoint_url": "http://localhost:9000"})
+    's3://bucket/name#{"endpoint_url":"http://localhost:9000"}'
+    """
+    hint = "remove it from the graph: each host takes credentials from its environment, or from files such as "
+    hint += "~/.aws/credentials and ~/.pgpass"
+    if urlsplit(url).password is not None:
+        raise BadParameterError(f"there is a password in the URL of {url.rpartition('@')[2]}", hint=hint)
+    for name, value in options.items():
+        if value and any(part in name.lower() for part in _SECRETS):
+            raise BadParameterError(f"the option '{name}' of {url} is a secret", hint=hint)
+    if not options and "#" not in url:
+        return url
+    # The last "#" is the one before the options.
+    return f"{url}#{json.dumps(dict(options), separators=(',', ':')).replace('#', chr(92) + 'u0023')}"
+
+
+def split_location(location: str) -> tuple[str, dict[str, Any]]:
+    """Return the URL and the options of a location."""
+    url, separator, options = location.rpartition("#")
+    return (url, json.loads(options)) if separator else (location, {})
+
+
+def url_of(location: str) -> str:
+    """Return the URL of a location."""
+    return split_location(location)[0]
+
+
+# Access, with errors that name the URL.
+
+
+def check_url(url: str) -> None:
+    """Raise if there can be no content at a URL. Reaches nothing.
+
+    Raises
+    ------
+    BadParameterError
+        It has no protocol, or one that fsspec does not know.
+    MissingDependencyError
+        fsspec, or its package for the protocol, is not installed.
+    """
+    protocol, separator, rest = url.partition("://")
+    if not (protocol and separator and rest):
+        raise BadParameterError(f"{url!r} is not the URL of a store", hint="give one such as s3://bucket/name")
+    _service(url).check(url)
+
+
+def reach(url: str, what: str, action: Callable[[], T], *, seconds: float = 0.0) -> T:
+    """Return what an action on a content gives.
+
+    Parameters
+    ----------
+    url : str
+        For the error.
+    what : str
+        What cannot be done to it if the action fails, such as "read".
+    action : callable
+        It may raise anything.
+    seconds : float
+        After how long to give up, as the libraries of stores have limits of minutes, or none; 0 for never. The action
+        then runs in another thread, which goes on.
+
+    Raises
+    ------
+    StorageError
+        The action failed.
+    DropflowError
+        As the action raised it.
+    """
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(action())
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            answer.set_exception(error)
+
+    try:
+        if not seconds:
+            return action()
+        threading.Thread(target=run, name="store", daemon=True).start()
+        return answer.result(seconds)
+    except DropflowError:
+        raise
+    except Exception as error:
+        gave_up = bool(seconds) and not answer.done()
+        reason = f"the store did not answer in {seconds:g} s" if gave_up else summary_of(error)
+        raise StorageError(f"{url_of(url)} cannot be {what}: {reason}", hint=_HINT) from error
+
+
+def existing(location: str, node: str) -> Handle:
+    """Return a handle for what is at a location already.
+
+    Parameters
+    ----------
+    location : str
+        Of the content.
+    node : str
+        Name of the node in the graph.
+
+    Raises
+    ------
+    BadFileError
+        There is nothing.
+    StorageError
+        It cannot be reached.
+    """
+
+    def measure() -> int:
+        try:
+            return _service(location).size(location)
+        except FileNotFoundError as error:
+            raise BadFileError(
+                f"there is nothing at {url_of(location)}, and no application of the graph writes it",
+                where=node,
+                hint=f"put it there, or correct the fields of node '{node}'",
+            ) from error
+
+    return Handle(kind="url", location=location, size=reach(location, "found", measure))
+
+
+def open_remote(handle: Handle) -> BinaryIO:
+    """Return a stream over a content, which cannot seek. It fails at the end if the content is not as it was committed.
+
+    Raises
+    ------
+    StorageError
+        It cannot be opened. Reading raises it, too.
+    """
+    location = handle.location
+    source = reach(location, "read", lambda: _service(location).open(location))
+    return cast(BinaryIO, io.BufferedReader(_ComparedStream(source, handle), _BLOCK))
+
+
+def download(handle: Handle, path: Path) -> None:
+    """Write a content to a new file.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read, is not as it was committed, or the file cannot be written.
+    """
+    with open_remote(handle) as source, storage_errors("write", path), path.open("xb") as target:
+        while block := source.read(_BLOCK):
+            target.write(block)
+
+
+def upload(path: str, location: str) -> None:
+    """Write a file to a location.
+
+    Raises
+    ------
+    StorageError
+        The store does not take it.
+    """
+    reach(location, "written", lambda: _service(location).put(path, location))
+
+
+def commit_remote(part: str, final: str) -> None:
+    """Make what was written at one location the content of another one.
+
+    Raises
+    ------
+    StorageError
+        The store does not do it, or does not answer.
+    """
+    reach(final, "committed", lambda: _service(final).rename(part, final), seconds=COMMIT_SECONDS)
+
+
+def remove_remote(locations: Iterable[str]) -> None:
+    """Remove what is at the locations; never raises. What cannot be removed is left, with a warning in the log."""
+    given = list(locations)
+
+    def remove() -> None:
+        for location in given:
+            with contextlib.suppress(FileNotFoundError):
+                _service(location).remove(location)
+
+    try:
+        if given:
+            reach(given[0], "removed", remove, seconds=COMMIT_SECONDS)
+    except DropflowError as error:
+        _LOG.warning("what was not committed may be left in a store: %s", error)
+
+
+class _ComparedStream(io.RawIOBase):
+    """Reads a content, and compares it at its end with its size and checksum."""
+
+    def __init__(self, source: BinaryIO, handle: Handle) -> None:
+        self._source = source
+        self._handle = handle
+        self._size = self._checksum = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        block = reach(self._handle.location, "read", lambda: self._source.read(len(target)))
+        target[: len(block)] = block
+        self._size += len(block)
+        self._checksum = zlib.crc32(block, self._checksum)
+        if not block and len(target):
+            self._compare()
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            with contextlib.suppress(Exception):  # nothing is written, and libraries raise anything
+                self._source.close()
+        super().close()
+
+    def _compare(self) -> None:
+        handle = self._handle
+        if handle.size and self._size != handle.size:
+            found = f"{self._size} bytes where there were {handle.size}"
+        elif handle.checksum and self._checksum != handle.checksum:
+            found = f"CRC-32 {self._checksum:08x} where {handle.checksum:08x} was written"
+        else:
+            return
+        raise StorageError(
+            f"{url_of(handle.location)} has {found}", hint="it was changed since, or the connection ended too early"
+        )
+
+
+def _service(location: str) -> RemoteService:
+    module = _SERVICES.get(location.partition("://")[0])
+    if module is None:
+        return _FSSPEC
+    return cast(RemoteService, importlib.import_module(module).SERVICE)
+
+
+# Stores that fsspec reaches.
+
+
+class _Fsspec:
+    """The `RemoteService` of all protocols of fsspec, which keeps the file systems that it has made."""
+
+    def check(self, url: str) -> None:
+        protocol = url.partition("://")[0]
+        try:
+            _fsspec().get_filesystem_class(protocol)
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"fsspec cannot use {protocol}:// yet: {summary_of(error)}",
+                hint="install that package here and in the environment of the workers",
+                of_host=True,
+            ) from error
+        except ValueError as error:
+            hint = "give the URL of a store that all workers reach, such as s3://bucket/directory"
+            raise BadParameterError(f"fsspec has no protocol {protocol!r} (in {url})", hint=hint) from error
+
+    def size(self, location: str) -> int:
+        system, path = file_system(location)
+        info = system.info(path)
+        if info["type"] == "directory":
+            raise BadFileError(
+                f"{url_of(location)} is a directory", hint="name one object: directories of stores are not supported"
+            )
+        return int(info["size"] or 0)
+
+    def open(self, location: str) -> BinaryIO:
+        system, path = file_system(location)
+        return cast(BinaryIO, system.open(path, "rb"))
+
+    def put(self, path: str, location: str) -> None:
+        system, target = file_system(location)
+        system.put_file(path, target)
+
+    def rename(self, part: str, final: str) -> None:
+        system, path = file_system(part)
+        system.mv(path, file_system(final)[1])
+
+    def remove(self, location: str) -> None:
+        system, path = file_system(location)
+        system.rm_file(path)
+
+
+_FSSPEC = _Fsspec()
+
+
+def file_system(location: str) -> tuple[Any, str]:
+    """Return the file system of fsspec for a location, and the path there.
+
+    Raises
+    ------
+    Exception
+        Anything that fsspec and its packages raise.
+    """
+    url, options = split_location(location)
+    protocol = url.partition("://")[0]
+    if protocol == "file":
+        options = {"auto_mkdir": True, **options}
+    elif protocol in ("s3", "s3a"):
+        options = {"use_listings_cache": False, **options}  # other processes write there, too
+    found: tuple[Any, str] = _fsspec().url_to_fs(url, **options)
+    return found
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingDependencyError(
+            "contents at URLs need the package fsspec, which is not installed",
+            hint=install_hint("stores"),
+            of_host=True,
+        ) from error
+    return fsspec

@@ -1,0 +1,298 @@
+"""Contents in stores outside of this machine: S3 by moto's server, HTTP by the server of the standard library."""
+
+import http.server
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from dropflow.clock import SystemClock
+from dropflow.data.read import open_content, read
+from dropflow.data.registry import store_for
+from dropflow.data.remote import download, file_system, location_of, remove_remote, split_location, url_of
+from dropflow.data.repository import LocalRepository
+from dropflow.data.store import Slot
+from dropflow.engine.api import Handle
+from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
+from dropflow.graph.build import GraphBuilder
+from dropflow.graph.templates import Argument, Template
+from dropflow.sessions import local_run
+from dropflow.states import SessionState
+
+pytest.importorskip("s3fs", reason="needs the extra stores")
+moto_server = pytest.importorskip("moto.server", reason="needs moto[s3,server]")
+
+Node = Callable[..., Template]
+Slots = Callable[..., Slot]
+S3_CLASS = "dlg.data.drops.s3_drop.S3DROP"
+URL_CLASS = "dropflow.data.url.UrlStore"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a server of S3."""
+    found = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    found.start()
+    host, port = found.get_host_and_port()
+    yield f"http://{host}:{port}"
+    found.stop()
+
+
+@pytest.fixture
+def endpoint(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of the server, which has an empty bucket called ``bucket``."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",  # what moto takes
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_MAX_ATTEMPTS": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    _ask(server, "reset", b"")
+    import s3fs  # noqa: PLC0415 - an extra
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    system, _ = file_system(location_of("s3://bucket", {"endpoint_url": server}))
+    system.mkdir("bucket")
+    return server
+
+
+def _ask(server: str, action: str, body: bytes) -> None:
+    """Call the control interface of moto."""
+    request = urllib.request.Request(f"{server}/moto-api/{action}", data=body, headers={"Content-Type": "text/plain"})  # noqa: S310 - ours
+    urllib.request.urlopen(request).close()  # noqa: S310
+
+
+def _objects(endpoint: str) -> dict[str, bytes]:
+    """All that is in the bucket."""
+    system, path = file_system(location_of("s3://bucket", {"endpoint_url": endpoint}))
+    return {name.partition("/")[2]: system.cat_file(name) for name in system.find(path)}
+
+
+def _put(endpoint: str, name: str, body: bytes) -> None:
+    system, path = file_system(location_of(f"s3://bucket/{name}", {"endpoint_url": endpoint}))
+    system.pipe_file(path, body)
+
+
+def _s3(node: Node, endpoint: str, key: str = "sub/x.dat", **fields: object) -> Template:
+    return node(S3_CLASS, category="S3", Bucket="bucket", Key=key, endpoint_url=endpoint, **fields)
+
+
+def _write(template: Template, slot: Slot, body: bytes) -> Handle:
+    part = store_for(template).part(slot)
+    part.write(body)
+    return part.finish()
+
+
+def test_a_content_is_committed_once(node: Node, slot: Slots, repository: LocalRepository, endpoint: str) -> None:
+    """Under its final name it is there after the commit only, whole; its size and checksum are known."""
+    template = _s3(node, endpoint)
+    part = _write(template, slot(drop=1), b"0123456789")
+    assert all(name.startswith("sub/.dropflow-trial-") for name in _objects(endpoint))
+    content = repository.commit(1, 1, template, part)
+
+    assert _objects(endpoint) == {"sub/x.dat": b"0123456789"}
+    assert (content.kind, url_of(content.location), content.size) == ("url", "s3://bucket/sub/x.dat", 10)
+    assert read(content) == b"0123456789"
+    with open_content(content) as stream:
+        assert [stream.read(4), stream.read()] == [b"0123", b"456789"]
+
+
+def test_what_is_not_committed_is_removed(
+    node: Node, slot: Slots, repository: LocalRepository, endpoint: str, tmp_path: Path
+) -> None:
+    """A late attempt and one whose process was killed leave nothing, and do not change what another one committed."""
+    template = _s3(node, endpoint)
+    repository.commit(1, 2, template, _write(template, slot(drop=1, attempt=2), b"right"))
+    late, lost = (_write(template, slot(drop=1, attempt=number), b"wrong") for number in (1, 3))
+    repository.discard(late)
+    assert len(_objects(endpoint)) == 2
+    assert lost.location in repository.workspace.outside.read_text()
+    LocalRepository(tmp_path / "session", "trial", SystemClock()).close()
+
+    assert _objects(endpoint) == {"sub/x.dat": b"right"}
+
+
+def test_a_content_is_read_where_it_is(node: Node, slot: Slots, endpoint: str, tmp_path: Path) -> None:
+    """A drop without producers has what is in the bucket; a file gets the name and bytes of the object."""
+    _put(endpoint, "a#b/in.fits", b"SIMPLE")
+    handle = store_for(_s3(node, endpoint, "a#b/in.fits")).initial(slot())
+    download(handle, tmp_path / "copy")
+
+    assert split_location(handle.location) == ("s3://bucket/a#b/in.fits", {"endpoint_url": endpoint})
+    assert (handle.size, (tmp_path / "copy").read_bytes()) == (6, b"SIMPLE")
+
+
+def test_what_is_not_there_is_named(node: Node, slot: Slots, endpoint: str) -> None:
+    """A missing object and a missing bucket are errors with the URL and the node."""
+    for fields in ({"Key": "none"}, {"Bucket": "nowhere", "Key": "none"}):
+        given = {"Bucket": "bucket", "endpoint_url": endpoint} | fields
+        with pytest.raises(BadFileError, match=f"nothing at s3://{given['Bucket']}/none") as caught:
+            store_for(node(S3_CLASS, **given)).initial(slot())
+        assert "the data" in caught.value.hint
+    with pytest.raises(StorageError, match=r"s3://nowhere/.*cannot be written.*bucket does not exist"):
+        _write(node(S3_CLASS, Bucket="nowhere", Key="x", endpoint_url=endpoint), slot(), b"x")
+
+
+def test_a_content_that_changes_is_an_error(
+    node: Node, slot: Slots, repository: LocalRepository, endpoint: str
+) -> None:
+    """Readers get what was committed, or an error with the URL: after another writer, and without the bucket."""
+    template = _s3(node, endpoint)
+    content = repository.commit(1, 1, template, _write(template, slot(drop=1), b"0123456789"))
+    _put(endpoint, "sub/x.dat", b"0123456780")
+    with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat has CRC-32 \w+ where \w+ was written"):
+        read(content)
+    _put(endpoint, "sub/x.dat", b"01")
+    with pytest.raises(StorageError, match="has 2 bytes where there were 10"):
+        read(content)
+    part = _write(template, slot(drop=2), b"again")
+    _ask(endpoint, "reset", b"")
+    with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat cannot be read: FileNotFoundError"):
+        read(content)
+    with pytest.raises(StorageError, match=r"s3://bucket/sub/x.dat cannot be committed"):
+        repository.commit(2, 1, template, part)
+
+
+def test_refused_credentials_are_an_error(node: Node, slot: Slots, endpoint: str) -> None:
+    """With the URL and where to look; to read and to write."""
+    _put(endpoint, "sub/x.dat", b"x")
+    template = _s3(node, endpoint)
+    _ask(endpoint, "reset-auth", b"0")
+    try:
+        for action in (lambda: store_for(template).initial(slot()), lambda: _write(template, slot(), b"x")):
+            with pytest.raises(StorageError, match=r"s3://bucket/sub/.*cannot be \w+: PermissionError") as caught:
+                action()
+            assert "credentials" in caught.value.hint
+    finally:
+        _ask(endpoint, "reset-auth", b"1000000000")
+
+
+def test_secrets_are_refused(node: Node) -> None:
+    """They would be in journals and on pages: each host has its own."""
+    for template in (
+        node(S3_CLASS, Bucket="b", Key="x", aws_secret_access_key="xyz"),  # noqa: S106 - no secret
+        node(URL_CLASS, url="s3://b/x", options={"secret": "xyz"}),
+        node(URL_CLASS, url="sftp://me:xyz@host/x"),
+    ):
+        with pytest.raises(BadParameterError, match=r"password|secret") as caught:
+            store_for(template).check()
+        assert "xyz" not in str(caught.value)
+        assert "~/.aws/credentials" in caught.value.hint
+
+
+def test_urls_are_checked_before_anything_runs(node: Node, slot: Slots) -> None:
+    """An empty URL, one without protocol, one of an unknown protocol, and bad options; and HTTP is not written."""
+    for fields, text in (
+        ({}, "does not name its url"),
+        ({"url": "name.txt"}, "'name.txt' is not the URL"),
+        ({"url": "nosuch://x/y"}, "no protocol 'nosuch'"),
+        ({"url": "s3://b/{nonsense}"}, "unknown placeholder"),
+        ({"url": "s3://b/x", "options": "[1]"}, "'options'"),
+    ):
+        with pytest.raises(BadParameterError, match=text):
+            store_for(node(URL_CLASS, **fields)).check()
+    with pytest.raises(BadParameterError, match="does not name its Bucket"):
+        store_for(node(S3_CLASS)).check()
+    with pytest.raises(BadParameterError, match="by HTTP"):
+        store_for(node(URL_CLASS, url="https://host/x")).part(slot())
+
+
+def test_a_missing_package_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint has the extra, and another host may have it."""
+    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
+    with pytest.raises(MissingDependencyError, match="fsspec") as caught:
+        store_for(node(S3_CLASS, Bucket="b", Key="x")).check()
+
+    assert "[stores]" in caught.value.hint
+    assert caught.value.of_host
+
+
+def test_a_directory_is_refused(node: Node, slot: Slots, endpoint: str) -> None:
+    """A program that makes a directory in place of a file gets an error, and nothing is written."""
+    part = store_for(_s3(node, endpoint)).part(slot())
+    Path(part.path()).mkdir()
+    with pytest.raises(AppError, match=r"a directory, which cannot be written to s3://bucket/sub/x.dat"):
+        part.finish()
+
+    assert _objects(endpoint) == {}
+
+
+def test_names_are_filled_in(node: Node, slot: Slots, repository: LocalRepository) -> None:
+    """A URL has the placeholders of file names, and drops of a template with the same one share it."""
+    memory = file_system("memory://x")[0]
+    memory.store.clear()
+    for url, shared in (("memory://x/{uid}.txt", ""), ("memory://x/y/", ""), ("memory://x/z", "memory://x/z")):
+        store = store_for(node(URL_CLASS, url=url))
+        part = store.part(slot(drop=1))
+        part.write(b"x")
+        content = repository.commit(1, 1, node(), part.finish())
+        assert store.shared_name == shared
+        assert read(content) == b"x"
+    assert min(memory.store) == "/x/g_k_0.txt"
+    assert len(memory.store) == 3
+    remove_remote(["memory://x/none", content.location])
+    assert len(memory.store) == 2
+
+
+def test_a_file_on_a_web_server_is_read(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """Over HTTP, by its URL."""
+    (tmp_path / "in.txt").write_bytes(b"text" * 1000)
+    handler = partial(_Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{found.server_port}"
+        handle = store_for(node(URL_CLASS, url=f"{url}/in.txt")).initial(slot())
+        assert read(handle) == b"text" * 1000
+        with pytest.raises(BadFileError, match=r"nothing at http://.*/none"):
+            store_for(node(URL_CLASS, url=f"{url}/none")).initial(slot())
+        found.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["inline", "processes"])
+def test_a_graph_reads_and_writes_a_bucket(tmp_path: Path, endpoint: str, runner: str) -> None:
+    """Programs get files with the names of the objects; the session removes what it did not commit."""
+    _put(endpoint, "raw/in.txt", b"hello\n" * 100_000)
+    builder = GraphBuilder("g")
+
+    def field(name: str, value: str) -> Argument:
+        return Argument(name=name, value=value, parameter_type="ComponentParameter")
+
+    def data(name: str, key: str) -> None:
+        fields = (field("Bucket", "bucket"), field("Key", key), field("endpoint_url", endpoint))
+        builder.data(name, component=S3_CLASS, category="S3", arguments=fields)
+
+    def app(name: str, command: str) -> None:
+        arguments = (field("command", command),)
+        builder.app(
+            name, component="dlg.apps.bash_shell_app.BashShellApp", category="BashShellApp", arguments=arguments
+        )
+
+    data("in", "raw/in.txt")
+    app("Upper", "test $(basename %i[0]) = in.txt && tr a-z A-Z < %i[0] > %o[0]")
+    data("out", "done/out.txt")
+    app("Count", "wc -l < %i[0] > %o[0]")
+    data("count", "done/count.txt")
+    for one, other in (("in", "Upper"), ("Upper", "out"), ("out", "Count"), ("Count", "count")):
+        builder.connect(one, other)
+    status = local_run.run(
+        builder.build(), directory=local_run.prepare_directory(tmp_path / "run"), runner=runner
+    ).status
+
+    assert status is SessionState.FINISHED
+    assert {name: len(body) for name, body in _objects(endpoint).items()} == {
+        "raw/in.txt": 600_000,
+        "done/out.txt": 600_000,
+        "done/count.txt": 7,
+    }
+    assert list((tmp_path / "run" / "files").iterdir()) == []
