@@ -313,8 +313,9 @@ def submit_fitted(
 ) -> tuple[SessionInfo, "PhysicalGraph"]:
     """Fit `graph` to the nodes of a manager, and submit it with `weight`; return the session and what was submitted.
 
-    Nodes may be lost while the graph is fitted and sent. If the manager refuses it, and a node that was chosen here
-    cannot be used any more, the graph is fitted to the nodes that are left. Nodes that the user has chosen stay.
+    Nodes may be lost while the graph is fitted and sent. If the manager refuses it, the graph is fitted to the nodes
+    that are left. If none is missing any more, or in the last turn, the manager chooses the nodes: it may have refused
+    one whose last answer, from before its end, came late. Nodes that the user has chosen stay.
     """
     from dropflow.api.submission import submit_once
 
@@ -324,14 +325,16 @@ def submit_fitted(
         parted = replace(fitted, weight=weight)
         try:
             return submit_once(asked, parted, query), parted
-        except BadGraphError:
-            if fitted is graph or turn == _FITS:
+        except BadGraphError as error:
+            # One with problems is about the graph, and so is one after which the manager chose the nodes.
+            if fitted is graph or error.problems or query.anew or turn == _FITS:
                 raise
             nodes = usable_nodes(output, asked.client)
             lost = sorted(set(fitted.places) - {node.name for node in nodes.nodes})
-            if not lost:
-                raise
-            output.note(f"the graph is placed again, without {few(lost)}")
+            if not lost or turn + 1 == _FITS:
+                query = msgspec.structs.replace(query, anew=True)
+            why = f"without {few(lost)}" if lost else f"on nodes that the manager chooses: {error.text}"
+            output.note(f"the graph is placed again, {why}")
     raise AssertionError  # the last turn returns or raises
 
 

@@ -20,6 +20,7 @@ from dropflow.testing.fake_manager import FakeManager
 from managers.planning import assign
 from managers.service import Service
 from tests.cli.answers import Command
+from tests.e2e.cluster import until
 from translator.options import PartitionOptions
 from translator.plan.live_machines import live_machines
 from translator.plan.registry import partition
@@ -47,9 +48,21 @@ def test_random_parts_depend_on_the_seed(ask: Command, manager: FakeManager) -> 
     assert set(first) == set(range(5))
 
 
+def end_when_submitted(manager: FakeManager, session: str, *, error: str = "") -> None:
+    """Complete a session as soon as it is there, after its first drop has failed with an error if one is given."""
+
+    def end() -> None:
+        assert until(lambda: any(one.session == session for one in manager.sessions()))
+        if error:
+            manager.fail(session, 0, error)
+        manager.complete(session)
+
+    threading.Thread(target=end).start()
+
+
 def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
     """With --wait, the answer comes at the end of the session and has the fields of `run`."""
-    threading.Timer(0.5, lambda: manager.complete("mine")).start()
+    end_when_submitted(manager, "mine")
     answer = ask("submit", EXAMPLES / "hello.graph", "--name", "mine", "--wait", "--output", "json")
     wanted = {"ok", "session", "status", "drops", "states", "seconds", "failures", "notes", "output"}
 
@@ -60,7 +73,7 @@ def test_wait_answers_like_run(ask: Command, manager: FakeManager) -> None:
 
 def test_wait_for_a_failed_session(ask: Command, manager: FakeManager) -> None:
     """With --wait, the exit status is 1 if the session FAILED."""
-    threading.Timer(0.5, lambda: (manager.fail("mine", 0, "no sky"), manager.complete("mine"))).start()
+    end_when_submitted(manager, "mine", error="no sky")
     answer = ask("submit", EXAMPLES / "hello.graph", "--name", "mine", "--wait")
 
     assert answer.status == 1
@@ -198,6 +211,27 @@ def test_a_node_lost_while_the_graph_is_planned_is_left_out(
 
     assert answer.status == 0
     assert "the graph is placed again, without node-2" in answer.err
+    assert set(manager.graph("mine").places) == {"node-1"}
+
+
+def test_a_node_that_only_the_manager_knows_to_be_lost_is_left_out(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the nodes are all alive when they are looked up again, the manager chooses those that it can use."""
+    submit = manager.submit
+    known = (
+        NodeInfo(name="node-1", state="alive"),
+        NodeInfo(name="node-2", state="suspect", text="nothing listens there"),
+    )
+
+    def refuse(graph: PhysicalGraph, query: SubmitQuery) -> SessionInfo:
+        return submit(replace(graph, places=assign(graph, known, anew=query.anew).places), query)
+
+    monkeypatch.setattr(manager, "submit", refuse)
+    answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine")
+
+    assert answer.status == 0
+    assert "on nodes that the manager chooses" in answer.err
     assert set(manager.graph("mine").places) == {"node-1"}
 
 
