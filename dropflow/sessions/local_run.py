@@ -21,7 +21,7 @@ from dropflow.data.storage_errors import storage_error
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
-from dropflow.errors import ConflictError, NotFoundError, StorageError
+from dropflow.errors import ConflictError, NotFoundError, StorageError, UsageError
 from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
 from dropflow.graph.codec import is_unfinished, save
@@ -277,12 +277,16 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
 
     Raises
     ------
+    UsageError
+        It is a file.
     ConflictError
         There are other files than those of a session, or an earlier session, or another process is at work there.
     StorageError
         It cannot be created or emptied.
     """
     path = directory.absolute()
+    if path.exists() and not path.is_dir():
+        raise UsageError("a file, not a directory", where=str(directory), hint="name a new or an empty directory")
     try:
         path.mkdir(parents=True, exist_ok=True)
         found = sorted(entry.name for entry in path.iterdir())

@@ -107,6 +107,16 @@ def test_a_directory_with_other_files_is_refused(dropflow: Command, examples: Pa
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 
+def test_a_file_in_place_of_the_directory_is_bad_input(dropflow: Command, examples: Path, tmp_path: Path) -> None:
+    """--keep FILE is refused, and the file stays."""
+    (tmp_path / "mine").write_text("precious")
+    done = dropflow("run", examples / "hello.graph", "--keep", "mine")
+
+    assert done.status == 2
+    assert "a file, not a directory" in done.err
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
 @pytest.mark.parametrize("runner", ["inline", "threads", "processes"])
 def test_a_failed_run_names_the_drop_the_reason_and_the_log(
     dropflow: Command, graph: Callable[[str], Path], runner: str

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -356,6 +357,16 @@ def test_an_imbalance_that_cannot_be_kept_is_reported() -> None:
     )
     assert promised_imbalance(PartitionOptions(algorithm="heft")) is None
     assert promised_imbalance(PartitionOptions(algorithm="heft", imbalance=3.0)) == 3.0
+
+
+def test_an_imbalance_that_is_just_exceeded_is_shown_as_larger() -> None:
+    """The number in the message has as many digits as it takes to be above what was allowed."""
+    builder = GraphBuilder().app("A", weight=130.44).app("B", weight=69.56)
+    graph = replace(builder.build(), part=np.array([0, 1], dtype=np.int32))
+
+    (found,) = judge(graph, equal_machines(2), imbalance=30.4).violations
+
+    assert found.startswith("the imbalance is 30.44 %, more than 30.4 %")
 
 
 def test_data_that_no_application_makes_decides_last() -> None:

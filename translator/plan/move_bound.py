@@ -269,7 +269,7 @@ def _unbalanced(
     """Return in words what exceeds an imbalance in percent, and why, if a single application does."""
     found, almost = [], 1e-6 * (100 + allowed)
     if verdict.imbalance > allowed + almost:
-        text = f"the imbalance is {verdict.imbalance:.3g} %, more than {allowed:g} %"
+        text = f"the imbalance is {_above(verdict.imbalance, allowed)} %, more than {allowed:g} %"
         heaviest = int(work.work.argmax())
         share = float(work.work.sum()) * max(node.cores * node.speed for node in machines.nodes) / machines.power
         alone = 100 * (float(work.work[heaviest]) / share - 1) if share else 0.0
@@ -278,8 +278,15 @@ def _unbalanced(
             text += f": {name!r} alone is {alone:.3g} % above the share of a node"
         found.append(text)
     if verdict.island_imbalance > allowed + almost:
-        found.append(f"the loads of two islands differ by {verdict.island_imbalance:.3g} %, more than {allowed:g} %")
+        differ = _above(verdict.island_imbalance, allowed)
+        found.append(f"the loads of two islands differ by {differ} %, more than {allowed:g} %")
     return found
+
+
+def _above(value: float, limit: float) -> str:
+    """Return a number in at least three digits, and in as many as it takes to be above a limit in a text with both."""
+    texts = (f"{value:.{digits}g}" for digits in range(3, 18))
+    return next((text for text in texts if float(text) > float(f"{limit:g}")), f"{value!r}")
 
 
 def verdict_of(work: GraphWork, machines: Machines, part: IntColumn, run: Timeline, bound: float) -> Verdict:
