@@ -14,10 +14,12 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+import psutil
 
 from dropflow.errors import WorldError
 
@@ -28,6 +30,9 @@ _CHUNK = 64 * 1024
 """Bytes of one read: all that a pipe can hold."""
 _LONGEST_LINE = 1024 * 1024
 _HINT = "see what it wrote to the log"
+_MOST_WAITS = 10
+_STARTING = 0.01
+"""Share of a processor that a process uses while it starts, at least: one of a hundred that do gets as much."""
 
 Command = Callable[[int], Sequence[str]]
 """Returns a command line, given the file descriptor of the pipe that closes when this process ends."""
@@ -108,6 +113,13 @@ class ChildProcess:
             self.error = WorldError(f"the {self.role} cannot be started: {reason}", where=self.name, hint=hint or _HINT)
             self._changed(self)
             self.ready.set_exception(self.error)
+
+    def processor_seconds(self) -> float:
+        """Return the processor time that it has used; 0 if it has ended."""
+        try:
+            return sum(psutil.Process(self.pid).cpu_times()[:2])
+        except psutil.Error:
+            return 0.0
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process; no error if it has ended."""
@@ -206,18 +218,25 @@ class ChildProcesses:
     def wait_ready(self, process: ChildProcess, seconds: float) -> str:
         """Wait until a process is ready and return its URL.
 
+        On a busy machine a start takes long. The wait goes on while the process uses processor time, for at most ten
+        times `seconds`.
+
         Raises
         ------
         WorldError
-            It ended, printed something else, or is not ready within `seconds`.
+            It ended, printed something else, or is not ready within `seconds` and does nothing.
         CancelledError
             See `cancel`.
         """
-        try:
-            return process.ready.result(seconds)
-        except TimeoutError:
-            self.call(partial(process.fail, f"it was not ready within {seconds:g} s"))
-            return process.ready.result()
+        used = 0.0
+        for turn in range(1, _MOST_WAITS + 1):
+            with suppress(TimeoutError):
+                return process.ready.result(seconds)
+            before, used = used, process.processor_seconds()
+            if used - before <= _STARTING * seconds or turn == _MOST_WAITS:
+                self.call(partial(process.fail, f"it was not ready within {turn * seconds:g} s"))
+                break
+        return process.ready.result()
 
     def stop(self, *processes: ChildProcess) -> None:
         """Stop processes, the first one first, and wait for their ends; those that do not end in time are killed."""

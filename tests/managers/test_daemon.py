@@ -135,11 +135,11 @@ def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
 
 
 def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
-    """The error names the time limit."""
+    """The error names how long it was waited for."""
     program = "import threading; threading.Event().wait(600)"
     daemon = Daemon("d", command=_fake(program), start_seconds=0.2, stop_seconds=5.0)
 
-    with pytest.raises(WorldError, match=r"not ready within 0\.2 s"):
+    with pytest.raises(WorldError, match=r"not ready within \d"):
         daemon.start("node")
     assert daemon.manager("node").state == "failed"
     assert not [child for child in psutil.Process().children() if program in child.cmdline()]
