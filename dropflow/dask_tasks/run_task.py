@@ -27,6 +27,7 @@ __all__ = ["TaskRunner"]
 _SHOWN = 5
 _HOST = socket.gethostname()
 _ABSOLUTE = "give absolute paths that lead to the same directory on all nodes, or return the data"
+_READABLE = "give the absolute path of a file that all nodes have, or read it before and pass what is in it"
 
 
 class TaskRunner:
@@ -107,7 +108,7 @@ class _OwnFolder:
             value = run_node(node, values)
         except FileNotFoundError as error:
             if error.filename is None or not os.path.isabs(error.filename):  # noqa: PTH117 - it may be bytes, or a number
-                error.add_note(f"a relative path leads to {self._path} on {_HOST}, where the task ran; {_ABSOLUTE}")
+                _explain(error, _called(node))
             raise
         finally:
             os.chdir(self._files)  # noqa: TID251
@@ -130,6 +131,15 @@ class _OwnFolder:
         shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(exist_ok=True)
         return found
+
+
+def _explain(error: FileNotFoundError, call: str) -> None:
+    """Add to the text of an error why a relative path leads nowhere; it stays what the function has raised."""
+    why = f"{call} ran on {_HOST}, where a relative path leads to an empty temporary directory: {_READABLE}"
+    *before, text = error.args[:2] or ("",)
+    error.args = *before, f"{text} ({why})"
+    if before:
+        error.strerror = error.args[1]
 
 
 def _own_folder(context: Context) -> _OwnFolder | None:

@@ -356,7 +356,8 @@ def test_exceptions_come_back_as_themselves() -> None:
 def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) -> None:
     """On nodes, what a task writes with relative paths would be lost: it fails, and names the call and the files.
 
-    A relative path that is not there is explained; what a task removes itself does not count.
+    The error of a file that is not there names the call and the path, and tells what to do; it stays a
+    FileNotFoundError. What a task removes itself does not count.
     """
 
     def write(name: str) -> None:
@@ -367,7 +368,10 @@ def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) ->
         Path("part").touch()
         Path("part").unlink()
 
-    tasks = _translated({"w": (write, "a"), "r": (lambda: Path("cfg").read_bytes(),), "t": (tidy,)}, ["w", "r", "t"])
+    def read() -> bytes:
+        return Path("cfg").read_bytes()
+
+    tasks = _translated({"w": (write, "a"), "r": (read,), "t": (tidy,)}, ["w", "r", "t"])
 
     result = local_run.run(portable(tasks), directory=tmp_path / "run", runner="processes", workers=1)
 
@@ -376,5 +380,7 @@ def test_a_task_in_the_directory_of_a_session_leaves_no_files(tmp_path: Path) ->
     assert (
         "write() has written parts/a with a relative path: it is in a temporary directory on" in texts["dask_w.task_0"]
     )
-    assert "a relative path leads to" in texts["dask_r.task_0"]
+    assert "FileNotFoundError: [Errno 2] No such file or directory (read() ran on" in texts["dask_r.task_0"]
+    assert "give the absolute path of a file that all nodes have" in texts["dask_r.task_0"]
+    assert "'cfg'" in texts["dask_r.task_0"]
     assert [*(tmp_path / "run" / "files").iterdir()] == []
