@@ -144,7 +144,7 @@ def failure_lines(
 ) -> Iterator[str]:
     """Yield the first ten root causes: the drop, its node, the error, a hint, and where its log is.
 
-    Drops of one logical node whose texts are equal but for numbers are one entry. The causes that are not printed are
+    Failures that `Cause` puts together are one entry. The causes that are not printed are
     counted, with the place that lists all of them.
 
     Parameters
@@ -183,7 +183,7 @@ def _cause_lines(cause: Cause, log: str) -> Iterator[str]:
     first = cause.first
     if first.drop:
         others = f", took {plural(first.took_along, 'drop')} along" if first.took_along else ""
-        what = f"failed: {first.name} ({first.drop})"
+        what = f"failed: {cause.name} ({first.drop})"
         if cause.rest:
             others = f" and {plural(len(cause.rest), 'other')} alike"
             others += f", took {plural(cause.took_along, 'drop')} along" if cause.took_along else ""

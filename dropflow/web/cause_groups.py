@@ -31,7 +31,9 @@ _ANY = "{n}"
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Failures of one logical node whose texts are equal but for numbers.
+    """Failures whose texts are equal but for numbers, and so are the names of their logical nodes.
+
+    A physical graph that was written by a program has a logical node for each drop: ``antenna 1``, ``antenna 2``.
 
     Attributes
     ----------
@@ -53,9 +55,12 @@ class Cause(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """What failed; where the failures have different numbers, ``{n}`` stands for them."""
-        columns = zip(*(_NUMBER.findall(one.text) for one in (self.first, *self.rest)), strict=False)
-        varies = iter([len(set(column)) > 1 for column in columns])
-        return _NUMBER.sub(lambda found: _ANY if next(varies, False) else found[0], self.first.text)
+        return _common([one.text for one in (self.first, *self.rest)])
+
+    @property
+    def name(self) -> str:
+        """The name of the logical node, or of the lost node; ``{n}`` stands for numbers in which the names differ."""
+        return _common([one.name for one in (self.first, *self.rest)])
 
     @property
     def is_varied(self) -> bool:
@@ -108,11 +113,18 @@ def without_numbers(text: str) -> str:
     return _NUMBER.sub(_ANY, text)
 
 
+def _common(texts: Sequence[str]) -> str:
+    """Return the first of texts that are equal but for numbers, with ``{n}`` for the numbers that differ."""
+    columns = zip(*(_NUMBER.findall(text) for text in texts), strict=False)
+    varies = iter([len(set(column)) > 1 for column in columns])
+    return _NUMBER.sub(lambda found: _ANY if next(varies, False) else found[0], texts[0])
+
+
 def _words(failure: FailureInfo) -> tuple[str, ...]:
     # Each lost node is a separate cause, even with the same text.
-    place = failure.node if not failure.drop else ""
+    name, place = (without_numbers(failure.name), "") if failure.drop else (failure.name, failure.node)
     text, hint = without_numbers(failure.text), without_numbers(failure.hint)
-    return (failure.name, failure.code, failure.kind, text, hint, place)
+    return (name, failure.code, failure.kind, text, hint, place)
 
 
 # Orders in which a list of drops can be shown: the same on a node and merged from several.

@@ -336,7 +336,7 @@ def _failures(first: Sequence[Cause], second: Sequence[Cause]) -> Iterator[Diffe
 
 
 def _kind(cause: Cause) -> tuple[str, ...]:
-    return cause.first.name, cause.first.code, cause.first.kind
+    return without_numbers(cause.first.name), cause.first.code, cause.first.kind
 
 
 def _without_numbers(cause: Cause) -> str:
@@ -350,7 +350,7 @@ _PATH = re.compile(r"\S*/\S*")
 def _failure(cause: Cause, left: int | None, right: int | None, before: str = "") -> Difference:
     shown = cause.first
     text = _text(f"{shown.code} {shown.text}{before}".strip())
-    return Difference(subject=shown.name, what=text, left=left, right=right, unit="count")
+    return Difference(subject=cause.name, what=text, left=left, right=right, unit="count")
 
 
 def _warnings(report: SessionReport) -> Iterator[str]:

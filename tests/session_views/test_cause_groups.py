@@ -50,6 +50,18 @@ def test_texts_that_differ_in_numbers_are_one_cause() -> None:
     assert found.is_varied
 
 
+def test_failures_of_logical_nodes_that_are_numbered_are_one_cause() -> None:
+    """A program that writes a physical graph names a node per drop: the cause has the name without its number."""
+    found = causes(
+        [failure(n, name, f"antenna {n} flagged", 2) for n, name in enumerate(["flag 1 of x", "flag 2 of x", "fit"])]
+    )
+
+    assert [(cause.name, cause.text, cause.count) for cause in found] == [
+        ("flag {n} of x", "antenna {n} flagged", 4),
+        ("fit", "antenna 2 flagged", 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "are_alike"),
     [

@@ -57,7 +57,7 @@
 % if causes:
 <section aria-labelledby="failures"><h2 id="failures">Failures by root cause</h2>
 % for cause in causes[:most_causes]:
-<article class="note error"><header><h3><bdi>{{shown_name(cause.first.name, 120)}}</bdi></h3><span class="muted small">{{cause.first.code}} <bdi>{{shown_name(cause.first.kind, 80)}}</bdi>{{f" on {shown_name(cause.first.node, 80)}" if cause.first.node else ""}}</span><span class="count">{{cause.harm}}</span></header>
+<article class="note error"><header><h3><bdi>{{shown_name(cause.name, 120)}}</bdi></h3><span class="muted small">{{cause.first.code}} <bdi>{{shown_name(cause.first.kind, 80)}}</bdi>{{f" on {shown_name(cause.first.node, 80)}" if cause.first.node else ""}}</span><span class="count">{{cause.harm}}</span></header>
 <p><bdi>{{single_line(cause.text, 4000)}}</bdi></p>
 % if cause.first.hint:
 <p class="hint"><bdi>{{single_line(cause.first.hint, 2000)}}</bdi></p>

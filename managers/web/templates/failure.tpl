@@ -3,7 +3,7 @@
 <article class="note error" data-row="{{cause.row}}" data-causes="{{cause.keys}}">
 <header><h3>
 % if failure.drop:
-<a href="{{failure_url(session, failure)}}"><bdi>{{shown_name(failure.name, 120)}}</bdi></a>\\
+<a href="{{failure_url(session, failure)}}"><bdi>{{shown_name(cause.name, 120)}}</bdi></a>\\
 % if alike > 1:
  <span class="muted">and {{format_count(alike - 1)}} alike</span>\\
 % end
