@@ -248,6 +248,12 @@ class AppFunction(Generic[Arguments, Result]):
             self.signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):
             self.signature = None  # many functions written in C
+        parameters = {} if self.signature is None else self.signature.parameters
+        self.written = tuple(port for port in self.outputs if port in parameters)
+        """Outputs that the function writes itself, to the paths that it gets as arguments of these names."""
+        if self.signature is not None and self.written:
+            given_by_graph = [one for one in parameters.values() if one.name not in self.written]
+            self.signature = self.signature.replace(parameters=given_by_graph)
         self.annotations = annotations_of(function)
 
     def options(
@@ -327,8 +333,10 @@ def app(
     name : str
         Name of the node; by default made from that of the function.
     outputs : tuple of str
-        Names of several outputs. The function then returns a dictionary with exactly these keys, and a call in a graph
-        a tuple of data.
+        Names of outputs. A function that has a parameter of this name writes the output itself: the parameter is the
+        path of a file or directory to make, and calls in graphs leave it out. Of several other outputs, the function
+        returns a dictionary with exactly these keys. A call in a graph returns the data of the outputs: a tuple if
+        there are several.
     imported : bool
         Have the graph name the function, and not contain its code: its module must be installed where the graph runs.
     **settings

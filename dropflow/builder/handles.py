@@ -210,14 +210,16 @@ class Data:
             Below the files of the session, unless it is absolute. Inside constructs, ``{auto}`` in it is a different
             text for each copy.
         encoding : str
-            How the value is written (`docs/reference/data.md`). By default it follows from the ending of the path.
+            How the value is written (`docs/reference/data.md`). By default it follows from the ending of the path; what
+            a function writes itself stays a path.
 
         Raises
         ------
         UsageError
             The encoding does not follow from the path.
         """
-        chosen = encoding or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
+        written = "path" if self.node.encoding == "path" else ""
+        chosen = encoding or written or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
         if not chosen:
             raise UsageError(
                 f"how to write {self.name!r} does not follow from the name {str(path)!r}",
@@ -251,6 +253,8 @@ class Data:
             )
         self.node.category = category
         self.node.set("dropclass", component.dropclass)
+        if category == "Directory":
+            self.node.encoding = "path"
         return self.set(**fields)
 
     def set(self, **fields: Any) -> "Data":

@@ -357,7 +357,10 @@ class GraphNodes:
                 where=self.name,
                 hint="rename one of them",
             )
-        return tuple(self.output(node, port, ANY, inside=inside) for port in function.outputs)
+        encodings = {port: "path" if port in function.written else "pickle" for port in function.outputs}
+        return _one_or_all(
+            [self.output(node, port, ANY, inside=inside, encoding=each) for port, each in encodings.items()]
+        )
 
     def _component_node(
         self,

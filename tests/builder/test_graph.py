@@ -223,6 +223,40 @@ def _ends(values: list[int]) -> dict[str, int]:
     return {"low": min(values), "high": max(values)}
 
 
+def test_a_function_writes_files_and_directories_itself(run: Run) -> None:
+    """A parameter with the name of an output is the path to write to; other functions and commands get the path."""
+    with Graph("paths") as graph:
+        tree = _write_tree(3).store("Directory")
+        names = graph.command("ls {tree} > {names}", tree=tree, outputs="names").save("names.txt")
+        copied = _copy_first(tree).save("first.txt")
+        size = graph.call(_size_of, copied)
+
+    ended = run(graph)
+
+    assert ended.value(names) == "part-0\npart-1\npart-2\n"
+    assert (ended.result.directory / "files" / "first.txt").read_text() == "00"
+    assert ended.value(size) == 2
+    with pytest.raises(dropflow.UsageError, match="missing a required argument: 'parts'"), Graph("lacks"):
+        _write_tree()
+
+
+@app(outputs=("tree",))
+def _write_tree(parts: int, tree: str) -> None:
+    folder = Path(tree)
+    folder.mkdir()
+    for part in range(parts):
+        (folder / f"part-{part}").write_text(f"0{part}")
+
+
+@app(outputs=("first",))
+def _copy_first(tree: str, first: str) -> None:
+    Path(first).write_bytes((Path(tree) / "part-0").read_bytes())
+
+
+def _size_of(path: str) -> int:
+    return Path(path).stat().st_size
+
+
 def test_commands_read_and_write_files(run: Run, tmp_path: Path) -> None:
     """An input is a path if it is a file or comes from a command, else its text."""
     (tmp_path / "words.txt").write_text("pear\napple\n")
