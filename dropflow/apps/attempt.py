@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -593,6 +594,11 @@ def _finish_outputs(outputs: Sequence[AttemptOutput], skipped: Collection[int]) 
 
 
 def _environment(oid: str, session: str, cpus: int) -> dict[str, str]:
-    """Return the environment of commands: that of this process, limits of threads, and the variables of DALiuGE."""
+    """Return the environment of commands: that of this process, limits of threads, and the variables of DALiuGE.
+
+    Programs that are installed beside this Python are found last, so that a virtual environment need not be active.
+    """
     threads = thread_variables(cpus, os.environ)
-    return {"DLG_ROOT": str(Path.home() / "dlg"), **threads, **os.environ, "DLG_UID": oid, "DLG_SESSION_ID": session}
+    path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
+    own = {"PATH": path, "DLG_UID": oid, "DLG_SESSION_ID": session}
+    return {"DLG_ROOT": str(Path.home() / "dlg"), **threads, **os.environ, **own}

@@ -491,6 +491,15 @@ def test_commands_run_in_the_session(bench: Bench) -> None:
     assert "EXTRA" not in os.environ
 
 
+def test_commands_find_programs_beside_this_python(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment need not be active; a program of the same name in PATH has priority."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    program = Path(sys.executable).name
+    bench.run(lambda ctx: ctx.command(f"type -a {program}", {}))
+
+    assert bench.log().splitlines()[-1] == f"{program} is {sys.executable}"
+
+
 def test_commands_end_with_the_session(bench: Bench) -> None:
     """An abort stops a running command, and one that was to start after it."""
     executor = bench.build()
