@@ -8,7 +8,7 @@ SLOW = slow or corpus or browser or netns or exhaustive
 # Tests start thousands of processes. With this variable, each would compile all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: pictures demo quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
+.PHONY: pictures demo radio quick test exhaustive simulate simulate-forever torture coverage check lint format changelog clean
 
 # What running needs, without tools for development.
 $(VENV)/.runs: pyproject.toml
@@ -27,6 +27,18 @@ demo: $(VENV)/.runs  ## translate and run a small radio-imaging pipeline, and sh
 	$(BIN)/dropflow run examples/imaging.graph --keep demo-output --overwrite
 	@cat demo-output/files/catalogue.txt
 	@echo "Look at the picture: $(CURDIR)/demo-output/files/sky.png"
+
+$(VENV)/.radio: pyproject.toml | $(VENV)/.runs
+	@echo "Installing DP3, casacore and PyBDSF: about 500 MB"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[radio]'
+	@touch $@
+
+radio: $(VENV)/.radio  ## flag, calibrate and image a simulated radio observation with DP3 and WSClean; docs/tutorial/radio.md
+	@examples/radio/bring_tools.sh
+	$(BIN)/dropflow run examples/radio/radio.graph --keep radio-output --overwrite
+	@cat radio-output/files/report.txt
+	@echo "The sources: $(CURDIR)/radio-output/files/catalogue.csv"
+	@echo "Look at the picture: $(CURDIR)/radio-output/files/sky.png"
 
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
@@ -78,4 +90,4 @@ pictures: $(VENV)/.installed  ## take the pictures of pages in the documents fro
 	$(BIN)/python docs/execute_notebook.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output radio-output

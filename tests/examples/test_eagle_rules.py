@@ -14,7 +14,7 @@ from dropflow.builder.draft import WantedPlace, circles
 from tests.eagle_rules import far_edges, near_nodes, wrong_edges, wrong_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
-GRAPHS = sorted((ROOT / "examples").glob("*.graph"))
+GRAPHS = sorted((ROOT / "examples").rglob("*.graph"))
 PALETTES = sorted((ROOT / "palettes").glob("*.palette"))
 
 
