@@ -26,6 +26,7 @@ from dropflow.version import __version__
 if TYPE_CHECKING:
     from dropflow import testing
     from dropflow.apps.api import App, Context, InputData, OutputData, component
+    from dropflow.apps.formats import FitsPath, InputPath, MeasurementSet, OutputPath
     from dropflow.builder.functions import AppFunction, app
     from dropflow.builder.graph import Graph
     from dropflow.builder.handles import Data
@@ -76,18 +77,22 @@ __all__ = [
     "DropState",
     "DropflowError",
     "FailureReport",
+    "FitsPath",
     "Graph",
     "GraphBuilder",
     "GraphRun",
     "InputData",
+    "InputPath",
     "InternalError",
     "Interrupted",
     "Kind",
     "Link",
     "LogicalGraph",
+    "MeasurementSet",
     "MissingDependencyError",
     "NotFoundError",
     "OutputData",
+    "OutputPath",
     "Parameter",
     "PhysicalGraph",
     "Port",
@@ -115,6 +120,7 @@ __all__ = [
 
 _MODULES = {
     "dropflow.apps.api": ("App", "Context", "InputData", "OutputData", "component"),
+    "dropflow.apps.formats": ("FitsPath", "InputPath", "MeasurementSet", "OutputPath"),
     "dropflow.builder.functions": ("AppFunction", "app"),
     "dropflow.builder.graph": ("Graph",),
     "dropflow.builder.handles": ("Data",),

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO, cast
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command
-from dropflow.apps.encodings import canonical, encode, is_text, separator
+from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
+from dropflow.apps.formats import FORMATS, write_format
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
 from dropflow.data.storage_errors import storage_errors
@@ -106,7 +107,8 @@ class AttemptOutput:
     def put(self, value: Any, encoding: str | None = None) -> None:
         """Write `value` encoded with `encoding`, by default the encoding of the port.
 
-        With the encoding ``path``, a file drop gets a copy of the file that `value` names.
+        With the encoding ``path``, a file drop gets a copy of the file that `value` names; with that of a format, the
+        library of the format writes the file or directory.
         """
         self._attempt.check()
         name = canonical(encoding) if encoding else self._attempt.plan.encoding(self.port)
@@ -115,6 +117,9 @@ class AttemptOutput:
             self._take(value)
             return
         try:
+            if name in FORMATS:
+                self._write_format(name, value)
+                return
             body = encode(name, value)
         except AppError as error:
             error.where = error.where or f"output '{self.port or self.name}'"
@@ -194,6 +199,15 @@ class AttemptOutput:
         for stream in self._streams:
             if not stream.closed:
                 stream.flush()
+
+    def _write_format(self, name: str, value: Any) -> None:
+        if self._attempt.plans.may_be_shared(self._edge.template):
+            raise AppError(
+                f"'{self.name}' has several producers, and a content in the format '{name}' has one value",
+                hint="give each producer data of its own",
+            )
+        with cannot_hold(name, value):
+            write_format(name, value, self.path)
 
     def _take(self, value: Any) -> None:
         """Copy the file or directory that `value` names, unless it is already at the path of the output."""

@@ -16,6 +16,8 @@ encoding      value -> content                       content -> value
 ``dataurl``   a URL, as text                         the URL of the content
 ============  =====================================  ========================================================
 
+`dropflow.apps.formats` has more, for files and directories: ``fits``, ``hdf5``, ``zarr``, ``ms`` and others.
+
 Each encoding reads back what it wrote. A value that it cannot hold is an error, and so is a content that it cannot
 read.
 
@@ -41,11 +43,13 @@ import os
 import pickle
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.formats import FORMATS, CannotHoldError, read_format
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
@@ -57,9 +61,9 @@ __all__ = [
     "SEVERAL",
     "SINGLE",
     "URL",
-    "CannotHoldError",
     "EncodedSource",
     "array_of",
+    "cannot_hold",
     "canonical",
     "decode",
     "decode_all",
@@ -82,10 +86,6 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 _PROTOCOL = 5
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-
-
-class CannotHoldError(ValueError):
-    """A value or a content that does not fit an encoding. `dropflow.apps.encodings` turns it into an `AppError`."""
 
 
 def _pickled(value: Any) -> bytes:
@@ -485,8 +485,8 @@ SINGLE: Mapping[str, Callable[[EncodedSource], Any]] = {
 DEFAULT = "dill"
 """Encoding of a port that names none."""
 
-ENCODINGS: tuple[str, ...] = tuple(ENCODERS)
-"""All encodings."""
+ENCODINGS: tuple[str, ...] = (*ENCODERS, *FORMATS)
+"""All encodings, formats of files included."""
 
 _ENCODINGS_SHOWN = 16
 _ALIASES: Mapping[str, str] = {"utf8": "utf-8", "text": "utf-8", "numpy": "npy", "bytes": "binary", "url": "dataurl"}
@@ -533,11 +533,18 @@ def encode(encoding: str | None, value: Any) -> bytes:
         The encoding cannot hold the value.
     """
     name = canonical(encoding)
-    try:
+    with cannot_hold(name, value):
         return ENCODERS[name](value)
+
+
+@contextmanager
+def cannot_hold(encoding: str, value: Any) -> Iterator[None]:
+    """Turn a `CannotHoldError` of writing `value` into an `AppError`."""
+    try:
+        yield
     except CannotHoldError as problem:
         raise AppError(
-            f"encoding '{name}' cannot hold {_describe(value)}: {problem}",
+            f"encoding '{encoding}' cannot hold {_describe(value)}: {problem}",
             hint="change the encoding of the output port ('pickle' holds any value), or what is returned",
         ) from problem.__cause__
 
@@ -586,11 +593,14 @@ def decode_all(encoding: str | None, source: EncodedSource) -> list[Any]:
     """
     name = canonical(encoding)
     try:
+        if name in FORMATS:
+            return [read_format(name, source.path)]
         return SEVERAL[name](source) if name in SEVERAL else [SINGLE[name](source)]
     except CannotHoldError as problem:
         where = f"port '{source.port}'" if source.port else "a port without name"
+        begin = "" if name in FORMATS else f"; {_begin(source)}"
         raise AppError(
-            f"input '{source.name}' at {where} is not in encoding '{name}': {problem}; {_begin(source)}",
+            f"input '{source.name}' at {where} is not in encoding '{name}': {problem}{begin}",
             hint="give the port the encoding that the producer writes",
         ) from problem.__cause__
 

@@ -4,8 +4,8 @@
 goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one
 exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
 gets its own entry.
-If the function has an argument named after an output port with ``path`` encoding, the argument is a path, and the
-function writes the content there itself. Outputs of type ``Event`` complete empty.
+If the function has an argument named after an output port with ``path`` encoding, or that of a format, the argument is
+a path, and the function writes the content there itself. Outputs of type ``Event`` complete empty.
 """
 
 import inspect
@@ -20,6 +20,7 @@ from typing import Any
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.check import signature_of
 from dropflow.apps.encodings import canonical
+from dropflow.apps.formats import FORMATS, CannotHoldError, refuse_other_format
 from dropflow.apps.load_function import (
     compile_source,
     import_object,
@@ -88,6 +89,8 @@ _OF_THE_DROP = frozenset(
 an application argument."""
 
 _PARSED = frozenset({"integer", "int", "float", "boolean", "bool", "json", "complex", "list", "dict", "tuple"})
+_PATHS = frozenset({"path", *FORMATS})
+"""Encodings of outputs that a function writes itself, if it has an argument of the port's name."""
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -210,7 +213,7 @@ def refuse_missing(
     data = [port for port in inputs if not is_event(arguments, port)]
     if signature.takes_more or signature.takes_named or any(port not in signature.names for port in data):
         return  # an input whose port has no argument may become the value of any of them
-    paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") == "path"]
+    paths = [port for port in outputs if encoding_of(arguments, port, "output_parser") in _PATHS]
     fields = [
         name
         for name, argument in arguments.items()
@@ -317,12 +320,12 @@ class _ArgumentCollector:
         self.written: dict[str, OutputData] = {}
 
     def take_paths(self, without: Sequence[str]) -> None:
-        """Pass the paths of output ports with path encoding: the function writes there itself."""
+        """Pass the paths of output ports for paths and formats: the function writes there itself."""
         for output in self.context.outputs:
             port = output.port
             if port not in self.signature.names or port in self.written or port in without:
                 continue
-            if encoding_of(self.arguments, port, "output_parser") == "path":
+            if encoding_of(self.arguments, port, "output_parser") in _PATHS:
                 self.written[port] = output
                 self.set(port, str(output.path))
 
@@ -594,7 +597,7 @@ def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[Out
         Where to write; by default all outputs.
     """
     written = bound.written
-    values = _by_port(context, value)
+    values = _by_port(context, value, written)
     for output in context.outputs if outputs is None else outputs:
         if is_event(context.arguments, output.port):
             continue
@@ -603,10 +606,12 @@ def deliver(context: Context, value: Any, bound: Bound, *, outputs: Sequence[Out
             _put(context, output, values.get(output.port, value) if values else value)
         elif source is not output:
             _copy(source.path, output.path)
+        else:
+            _refuse_other_format(context, output)
 
 
-def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
-    """Return `value` if it is a dictionary with an entry for each output port, else None."""
+def _by_port(context: Context, value: Any, written: Collection[str]) -> Mapping[str, Any] | None:
+    """Return `value` if it is a dictionary with an entry for each output port that is not written, else None."""
     if not isinstance(value, dict):
         return None
     ports = {
@@ -614,6 +619,7 @@ def _by_port(context: Context, value: Any) -> Mapping[str, Any] | None:
         for argument in context.arguments.values()
         if argument.usage in ("OutputPort", "InputOutput") and not is_event(context.arguments, argument.name)
     } or {output.port for output in context.outputs}
+    ports -= set(written)
     return value if len(ports) > 1 and set(value) == ports else None
 
 
@@ -622,6 +628,20 @@ def _put(context: Context, output: OutputData, value: Any) -> None:
     if encoding == "path" and isinstance(value, str | Path) and (context.directory / value).exists():
         value = str(context.directory / value)  # base of the relative paths of a session
     output.put(value, encoding)
+
+
+def _refuse_other_format(context: Context, output: OutputData) -> None:
+    """Raise if the function wrote a content of another format than that of the port."""
+    encoding = encoding_of(context.arguments, output.port, "output_parser")
+    if encoding is not None and encoding in FORMATS:
+        try:
+            refuse_other_format(encoding, output.path)
+        except CannotHoldError as problem:
+            raise AppError(
+                f"the function wrote another format than '{encoding}': {problem}",
+                where=f"output '{output.port}'",
+                hint="write this format, or correct the encoding of the output port",
+            ) from None
 
 
 def _copy(source: Path, target: Path) -> None:

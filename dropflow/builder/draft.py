@@ -54,6 +54,8 @@ class DraftNode:
         How the value of data is written.
     fields : dict
         Parameters and ports by name.
+    reads : dict
+        Of an application: the encodings of input ports that do not follow from the data, by port.
     """
 
     id: str
@@ -66,6 +68,7 @@ class DraftNode:
     description: str = ""
     encoding: str = "pickle"
     fields: dict[str, Field] = field(default_factory=dict)
+    reads: dict[str, str] = field(default_factory=dict)
 
     def field(self, name: str, **attributes: Any) -> Field:
         """Return the field of this name with these attributes; a new one is an argument that is pickled."""
@@ -507,7 +510,9 @@ class _Fields:
 
 
 def _encoding(data: DraftNode, app: DraftNode, link: DraftLink) -> str:
-    """Return the encoding of an application's port: commands read files by their paths."""
+    """Return the encoding of an application's port: commands read files by their paths, functions as they say."""
     is_read = link.target is app
+    if is_read and link.target_port in app.reads:
+        return app.reads[link.target_port]
     by_path = data.category in _FILES or data.encoding != "pickle"
     return "path" if is_read and app.category in _COMMANDS and by_path else data.encoding

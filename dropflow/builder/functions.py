@@ -25,6 +25,7 @@ from dropflow.builder.handles import (
     GroupedData,
     annotations_of,
     fits,
+    format_path,
     list_of,
     port_type,
     shown,
@@ -248,13 +249,22 @@ class AppFunction(Generic[Arguments, Result]):
             self.signature: inspect.Signature | None = inspect.signature(function)
         except (TypeError, ValueError):
             self.signature = None  # many functions written in C
+        self.annotations = annotations_of(function)
         parameters = {} if self.signature is None else self.signature.parameters
-        self.written = tuple(port for port in self.outputs if port in parameters)
-        """Outputs that the function writes itself, to the paths that it gets as arguments of these names."""
+        marks = {name: format_path(self.annotations.get(name)) for name in parameters}
+        self.paths = {name: mark.encoding for name, mark in marks.items() if mark is not None and not mark.is_output}
+        """Encodings of arguments that are paths of inputs."""
+        self.written = {port: "path" for port in self.outputs if port in parameters}
+        self.written |= {name: mark.encoding for name, mark in marks.items() if mark is not None and mark.is_output}
+        """Encodings of outputs that the function writes itself, to the paths that it gets as arguments of these names."""
         if self.signature is not None and self.written:
             given_by_graph = [one for one in parameters.values() if one.name not in self.written]
             self.signature = self.signature.replace(parameters=given_by_graph)
-        self.annotations = annotations_of(function)
+        if self.written and not self.outputs and self.annotations.get("return") not in (None, type(None)):
+            raise UsageError(
+                f"{self.title} writes to {', '.join(self.written)}, and what it returns goes nowhere",
+                hint='name an output for it, as in @app(outputs=("table",)), or return None',
+            )
 
     def options(
         self, *, name: str = "", outputs: tuple[str, ...] | None = None, **settings: Any
@@ -333,8 +343,9 @@ def app(
     name : str
         Name of the node; by default made from that of the function.
     outputs : tuple of str
-        Names of outputs. A function that has a parameter of this name writes the output itself: the parameter is the
-        path of a file or directory to make, and calls in graphs leave it out. Of several other outputs, the function
+        Names of outputs. A function that has a parameter of this name, or one that is annotated as
+        `dropflow.OutputPath`, writes the output itself: the parameter is the path of a file or directory to make, and
+        calls in graphs leave it out. Of several other outputs, the function
         returns a dictionary with exactly these keys. A call in a graph returns the data of the outputs: a tuple if
         there are several.
     imported : bool
@@ -441,6 +452,7 @@ def connect(
         An argument is missing, unknown or of the wrong type, or comes from where the node cannot read it.
     """
     bound = _bound(graph, node, function, args, kwargs)
+    node.reads |= function.paths
     parameters = {} if function.signature is None else function.signature.parameters
     for name, value in bound.items():
         if fold(name) in _NO_ARGUMENTS:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dropflow.apps.formats import FORMATS, FormatPath
 from dropflow.builder.draft import DraftNode
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
@@ -21,6 +22,7 @@ __all__ = [
     "GroupedData",
     "annotations_of",
     "fits",
+    "format_path",
     "list_of",
     "port_type",
     "shown",
@@ -44,10 +46,16 @@ _WIDER: Mapping[type, tuple[type, ...]] = {bool: (int, float, complex), int: (fl
 def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the annotations of a function, evaluated as far as possible; the others are left out."""
     try:
-        return typing.get_type_hints(function)
+        return typing.get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - an annotation may be any expression, and is not needed
         found = getattr(function, "__annotations__", {})
         return {name: value for name, value in found.items() if not isinstance(value, str)}
+
+
+def format_path(annotation: Any) -> FormatPath | None:
+    """Return what an annotation such as `dropflow.OutputPath` says; None for others."""
+    marks = getattr(annotation, "__metadata__", ())
+    return next((one for one in marks if isinstance(one, FormatPath)), None)
 
 
 def port_type(annotation: Any) -> str:
@@ -86,8 +94,10 @@ def _class_of(annotation: Any) -> type | None:
     """Return the class of an annotation; None if it has none, such as a type variable, or says nothing."""
     if annotation is None:
         return type(None)
+    if hasattr(annotation, "__metadata__"):  # Annotated: a path of any content, or a plain type with a remark
+        return None if format_path(annotation) else _class_of(annotation.__origin__)
     found = typing.get_origin(annotation) or annotation
-    if not isinstance(found, type) or found in (ANY, object) or getattr(found, "_is_protocol", False):
+    if not isinstance(found, type) or found in (ANY, Any, object) or getattr(found, "_is_protocol", False):
         return None
     return found
 
@@ -105,7 +115,13 @@ if TYPE_CHECKING:
 
 _BY_SUFFIX = {
     **dict.fromkeys((".txt", ".csv", ".md", ".log", ".dat", ".html", ".svg", ".xml"), "utf-8"),
-    **dict.fromkeys((".png", ".jpg", ".fits", ".pdf", ".gz", ".zip"), "binary"),
+    **dict.fromkeys((".png", ".jpg", ".pdf", ".gz", ".zip"), "binary"),
+    **dict.fromkeys((".h5", ".hdf5"), "hdf5"),
+    ".fits": "fits",
+    ".ms": "ms",
+    ".nc": "xarray",
+    ".parquet": "parquet",
+    ".zarr": "zarr",
     ".npy": "npy",
     ".json": "json",
     ".pkl": "pickle",
@@ -211,15 +227,16 @@ class Data:
             text for each copy.
         encoding : str
             How the value is written (`docs/reference/data.md`). By default it follows from the ending of the path; what
-            a function writes itself stays a path.
+            a function writes itself stays a path, or in the format of its annotation.
 
         Raises
         ------
         UsageError
             The encoding does not follow from the path.
         """
-        written = "path" if self.node.encoding == "path" else ""
-        chosen = encoding or written or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
+        if not encoding and (self.node.encoding == "path" or self.node.encoding in FORMATS):
+            encoding = self.node.encoding  # as the function that writes it says
+        chosen = encoding or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
         if not chosen:
             raise UsageError(
                 f"how to write {self.name!r} does not follow from the name {str(path)!r}",
@@ -253,7 +270,7 @@ class Data:
             )
         self.node.category = category
         self.node.set("dropclass", component.dropclass)
-        if category == "Directory":
+        if category == "Directory" and self.node.encoding not in FORMATS:
             self.node.encoding = "path"
         return self.set(**fields)
 

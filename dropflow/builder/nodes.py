@@ -348,19 +348,21 @@ class GraphNodes:
         set_parameters(node, _COMMON, dict(function.settings))
 
     def _outputs(self, node: DraftNode, function: AppFunction[..., Any], *, inside: DraftNode | None) -> Any:
-        if not function.outputs:
+        if not function.outputs and not function.written:
             return self.output(node, _output_port(node), function.returned, inside=inside)
-        taken = [port for port in function.outputs if port in node.fields]
+        taken = [port for port in (*function.outputs, *function.written) if port in node.fields]
         if taken:
             raise UsageError(
                 f"{taken[0]!r} is an argument and an output of {node.name!r}",
                 where=self.name,
                 hint="rename one of them",
             )
-        encodings = {port: "path" if port in function.written else "pickle" for port in function.outputs}
-        return _one_or_all(
-            [self.output(node, port, ANY, inside=inside, encoding=each) for port, each in encodings.items()]
-        )
+        made = []
+        for port in dict.fromkeys((*function.outputs, *function.written)):
+            encoding = function.written.get(port)
+            data = self.output(node, port, ANY, inside=inside, encoding=encoding or "pickle")
+            made.append(data.store("File") if encoding else data)
+        return _one_or_all(made)
 
     def _component_node(
         self,

@@ -1,0 +1,322 @@
+"""Formats of files and directories at the ports of functions: pictures, cubes, tables, arrays, measurement sets.
+
+===========  =======================================  =======================================================
+format       value that a function gets               values that it may return
+===========  =======================================  =======================================================
+``fits``     `astropy.io.fits.HDUList`, in memory     the same, one HDU, a table of astropy, an array
+``hdf5``     `h5py.File`, open for reading            arrays by name, also nested
+``zarr``     a group or array of zarr, for reading    arrays by name, also nested; an array
+``xarray``   `xarray.Dataset`, in memory (NetCDF)     the same, a DataArray
+``parquet``  `pandas.DataFrame`                       the same, columns by name
+``csv``      `pandas.DataFrame`                       the same, columns by name
+``image``    `PIL.Image.Image`                        the same, an array of bytes
+``ms``       path of a measurement set, as text       a path
+===========  =======================================  =======================================================
+
+Instead of a value, a function may return the path of a file in the format, which is copied. If it has an argument named
+after the output port, that is a path to which it writes itself. What is written and what is read is looked at: a
+content of another format is an error that names the file, the format expected and what was found.
+
+The libraries (the extra ``formats``) are imported when a port needs them.
+"""
+
+import importlib
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from dropflow.data.storage_errors import storage_errors
+from dropflow.errors import MissingDependencyError, install_hint
+from dropflow.failure import summary_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "FORMATS",
+    "CannotHoldError",
+    "FitsPath",
+    "FormatPath",
+    "InputPath",
+    "MeasurementSet",
+    "OutputPath",
+    "read_format",
+    "refuse_other_format",
+    "what_is",
+    "write_format",
+]
+
+
+class CannotHoldError(ValueError):
+    """A value or a content that does not fit an encoding. `dropflow.apps.encodings` turns it into an `AppError`."""
+
+
+@dataclass(frozen=True)
+class FormatPath:
+    """In an annotation: an argument of a function is the path of a content, as text.
+
+    Attributes
+    ----------
+    encoding : str
+        ``path`` for any content, else a format.
+    is_output : bool
+        Whether the function writes there.
+    """
+
+    encoding: str = "path"
+    is_output: bool = False
+
+
+InputPath = Annotated[str, FormatPath()]
+"""Annotation of an argument: the path of an input, whatever it holds."""
+
+OutputPath = Annotated[str, FormatPath(is_output=True)]
+"""Annotation of an argument: a path to which the function writes an output, as ``savefig`` does."""
+
+FitsPath = Annotated[str, FormatPath("fits", is_output=True)]
+"""Annotation of an argument: a path to which the function writes a FITS file."""
+
+MeasurementSet = Annotated[str, FormatPath("ms")]
+"""Annotation of an argument: the path of a measurement set, to be read."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How one format is recognised, read and written.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        What `what_is` returns for contents in the format.
+    package : str
+        The module that reads and writes it.
+    read : callable
+        Returns the value of a file or directory; gets the module and the path.
+    write : callable
+        Writes a value to a path that does not exist; gets the module, the value and the path.
+    """
+
+    kinds: tuple[str, ...]
+    package: str
+    read: Callable[[Any, str], Any]
+    write: Callable[[Any, Any, str], None]
+
+
+def read_format(name: str, path: Path) -> Any:
+    """Return the value of a file or directory in a format.
+
+    Raises
+    ------
+    CannotHoldError
+        It is not in this format, or damaged.
+    MissingDependencyError
+        The library for the format is not installed.
+    """
+    refuse_other_format(name, path)
+    library = _library(name)
+    try:
+        return FORMATS[name].read(library, str(path))
+    except Exception as problem:  # libraries raise nearly anything for damaged files
+        raise CannotHoldError(f"{path} is damaged: {summary_of(problem)}") from problem
+
+
+def write_format(name: str, value: Any, path: Path) -> None:
+    """Write a value in a format to a path that does not exist. A text or path that names a file: a copy of that.
+
+    Raises
+    ------
+    CannotHoldError
+        The format cannot hold the value, or the named file is not in this format.
+    MissingDependencyError
+        The library for the format is not installed.
+    StorageError
+        The disk is full, for example.
+    """
+    if isinstance(value, str | os.PathLike):
+        refuse_other_format(name, Path(value))
+        if not (path.exists() and path.samefile(value)):
+            with storage_errors("copy to", path):
+                shutil.copytree(value, path, symlinks=True) if Path(value).is_dir() else shutil.copyfile(value, path)
+        return
+    try:
+        with storage_errors("write", path):
+            if isinstance(value, bytes):
+                path.write_bytes(value)
+            else:
+                FORMATS[name].write(_library(name), value, str(path))
+    except (MissingDependencyError, CannotHoldError):
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as problem:
+        raise CannotHoldError(summary_of(problem)) from problem
+    refuse_other_format(name, path)
+
+
+def refuse_other_format(name: str, path: Path) -> None:
+    """Raise if a file or directory is certainly not in a format.
+
+    Raises
+    ------
+    CannotHoldError
+        Names the path, the format and what was found.
+    """
+    form, found = FORMATS[name], what_is(path)
+    if found not in form.kinds:
+        raise CannotHoldError(f"{path} is {found}, expected {' or '.join(form.kinds)}")
+
+
+_STARTS = (
+    (b"SIMPLE  =", "a FITS file"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (b"CDF\x01", "a NetCDF 3 file"),
+    (b"CDF\x02", "a NetCDF 3 file"),
+    (b"CDF\x05", "a NetCDF 3 file"),
+    (b"PAR1", "a Parquet file"),
+    (b"\x89PNG\r\n", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"GIF8", "a picture"),
+    (b"II*\x00", "a picture"),
+    (b"MM\x00*", "a picture"),
+    (b"\x93NUMPY", "an npy array"),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x80\x04\x95", "a pickle"),
+    (b"\x80\x05\x95", "a pickle"),
+)
+_ZARR = ("zarr.json", ".zgroup", ".zarray")
+_LOOK = 4096
+
+
+def what_is(path: Path) -> str:
+    """Return what a path holds, in words, by its first bytes or the names in the directory."""
+    if path.is_dir():
+        return _what_directory(path)
+    if not path.exists():
+        return "missing"
+    with storage_errors("read", path), path.open("rb") as stream:
+        head = stream.read(_LOOK)
+    kind = next((kind for start, kind in _STARTS if head.startswith(start)), "")
+    if kind or not head:
+        return kind or "empty"
+    try:
+        head.decode()
+    except UnicodeDecodeError as problem:
+        if problem.start < len(head) - 3:  # a character may be cut
+            return "a file of an unknown format"
+    return "text"
+
+
+def _what_directory(path: Path) -> str:
+    if (path / "table.dat").is_file():
+        is_set = (path / "ANTENNA").is_dir() and (path / "SPECTRAL_WINDOW").is_dir()
+        return "a measurement set" if is_set else "a casacore table"
+    return "a zarr directory" if any((path / name).is_file() for name in _ZARR) else "a directory"
+
+
+def _library(name: str) -> Any:
+    """Import and return what reads and writes a format."""
+    package = FORMATS[name].package
+    try:
+        return importlib.import_module(package)
+    except ImportError as problem:
+        raise MissingDependencyError(
+            f"the format '{name}' needs the package {package.partition('.')[0]}, which is not installed",
+            hint=install_hint("formats"),
+        ) from problem
+
+
+def _array(value: Any) -> "NDArray[Any]":
+    import numpy as np  # noqa: PLC0415 - only for arrays
+
+    return np.asarray(value)
+
+
+def _arrays(value: Any, above: str = "") -> Iterator[tuple[str, "NDArray[Any]"]]:
+    """Yield the arrays of nested mappings, with their paths."""
+    if not isinstance(value, Mapping):
+        raise CannotHoldError("it is no mapping of names to arrays")
+    for name, one in value.items():
+        if isinstance(one, Mapping):
+            yield from _arrays(one, f"{above}{name}/")
+        else:
+            yield f"{above}{name}", _array(one)
+
+
+def _read_fits(fits: Any, path: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a file that was cut: it is an error below
+        units = fits.open(path, memmap=False, lazy_load_hdus=False)
+    with units:
+        for place, unit in enumerate(units):
+            where = units.fileinfo(place)
+            if where["datLoc"] + where["datSpan"] > Path(path).stat().st_size:
+                raise CannotHoldError(f"it ends in the data of unit {place}")
+            _ = unit.data  # read before the file is closed
+        return units
+
+
+def _write_fits(fits: Any, value: Any, path: str) -> None:
+    if type(value).__module__.startswith("astropy.table"):
+        value = fits.table_to_hdu(value)
+    (value if hasattr(value, "writeto") else fits.PrimaryHDU(_array(value))).writeto(path)
+
+
+def _write_hdf5(h5py: Any, value: Any, path: str) -> None:
+    with h5py.File(path, "x") as file:
+        for name, array in _arrays(value):
+            file[name] = array
+
+
+def _write_zarr(zarr: Any, value: Any, path: str) -> None:
+    if not isinstance(value, Mapping):
+        zarr.save_array(path, _array(value))
+        return
+    group = zarr.open_group(path, mode="w-")
+    for name, array in _arrays(value):
+        group.create_array(name, data=array)
+
+
+def _read_image(image: Any, path: str) -> Any:
+    with image.open(path) as found:
+        found.load()
+        return found
+
+
+def _write_image(image: Any, value: Any, path: str) -> None:
+    picture = value if isinstance(value, image.Image) else image.fromarray(_array(value))
+    picture.save(path, format=image.registered_extensions().get(Path(path).suffix.lower(), "PNG"))
+
+
+def _write_ms(library: Any, value: Any, path: str) -> None:  # noqa: ARG001 - one signature
+    raise CannotHoldError("only a path names a measurement set")
+
+
+FORMATS: Mapping[str, _Format] = {
+    "fits": _Format(("a FITS file",), "astropy.io.fits", _read_fits, _write_fits),
+    "hdf5": _Format(("an HDF5 file",), "h5py", lambda h5py, path: h5py.File(path, "r"), _write_hdf5),
+    "zarr": _Format(("a zarr directory",), "zarr", lambda zarr, path: zarr.open(path, mode="r"), _write_zarr),
+    "xarray": _Format(
+        ("an HDF5 file", "a NetCDF 3 file"),
+        "xarray",
+        lambda xarray, path: xarray.load_dataset(path),
+        lambda _, value, path: value.to_netcdf(path),
+    ),
+    "parquet": _Format(
+        ("a Parquet file",),
+        "pandas",
+        lambda pandas, path: pandas.read_parquet(path),
+        lambda pandas, value, path: pandas.DataFrame(value).to_parquet(path),
+    ),
+    "csv": _Format(
+        ("text",),
+        "pandas",
+        lambda pandas, path: pandas.read_csv(path),
+        lambda pandas, value, path: pandas.DataFrame(value).to_csv(path, index=False),
+    ),
+    "image": _Format(("a picture",), "PIL.Image", _read_image, _write_image),
+    "ms": _Format(("a measurement set",), "os", lambda _, path: path, _write_ms),
+}
+"""The formats by name."""
