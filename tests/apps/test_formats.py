@@ -54,7 +54,7 @@ def test_a_format_reads_what_it_wrote(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_format_cannot_hold_is_refused(name: str, tmp_path: Path) -> None:
     """An object that is none of the values of a format is refused, whatever its library raises."""
-    with pytest.raises(CannotHoldError):
+    with pytest.raises(CannotHoldError, match="."):
         write_format(name, object(), tmp_path / "content")
 
 
@@ -99,9 +99,8 @@ def test_a_measurement_set_is_a_path(tmp_path: Path) -> None:
 def test_a_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A format whose library is not installed is an error that says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(MissingDependencyError) as caught:
+    with pytest.raises(MissingDependencyError, match="the format 'hdf5' needs the package h5py") as caught:
         write_format("hdf5", {"x": ARRAY}, tmp_path / "x.h5")
-    assert "h5py" in str(caught.value)
     assert "formats" in caught.value.hint
 
 

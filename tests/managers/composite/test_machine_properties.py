@@ -234,4 +234,4 @@ class Island(RuleBasedStateMachine):
 
 
 TestIsland = pytest.mark.slow(Island.TestCase)
-TestIsland.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestIsland.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
