@@ -256,7 +256,7 @@ class AppFunction(Generic[Arguments, Result]):
         """Encodings of arguments that are paths of inputs."""
         self.written = {port: "path" for port in self.outputs if port in parameters}
         self.written |= {name: mark.encoding for name, mark in marks.items() if mark is not None and mark.is_output}
-        """Encodings of outputs that the function writes itself, to the paths that it gets as arguments of these names."""
+        """Encodings of outputs that the function writes itself, to paths that it gets as arguments of these names."""
         if self.signature is not None and self.written:
             given_by_graph = [one for one in parameters.values() if one.name not in self.written]
             self.signature = self.signature.replace(parameters=given_by_graph)
