@@ -152,6 +152,6 @@ def test_check_finds_all_problems() -> None:
 
     problems = check(nodes, ())
 
-    assert [problem.code for problem in problems] == ["DF106", "DF104", "DF103", "DF104"]
+    assert [problem.code for problem in problems] == ["DF104", "DF104", "DF103", "DF104"]
     assert {problem.severity for problem in problems} == {Severity.ERROR}
     assert check(nodes[1:2], ()) == []
