@@ -50,8 +50,6 @@ UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
     "DynlibStreamApp": ("a shared library", _COMPILED),
     "DynlibProcApp": ("a shared library", _COMPILED),
     "ScpApp": ("a copy by scp", "run scp in a BashShellApp node"),
-    "NgasArchivingApp": ("an NGAS archive", "write a File and archive it with a BashShellApp node"),
-    "ExternalStoreApp": ("an external store", "write a File and store it with a BashShellApp node"),
     "SubGraphLocal": ("a subgraph at run time", "draw the subgraph with the SubGraph construct, which is unrolled"),
     "MSPlasmaReader": ("a Plasma store", "use SharedMemory nodes, which need no store"),
     "MSPlasmaWriter": ("a Plasma store", "use SharedMemory nodes, which need no store"),
@@ -103,6 +101,8 @@ APPLICATIONS: Mapping[str, str] = {
     "PickOne": "dropflow.apps.builtin.scatter_gather:PickOne",
     "CRCApp": "dropflow.apps.builtin.copy:CRCApp",
     "UrlRetrieveApp": "dropflow.apps.builtin.io:UrlRetrieveApp",
+    "ExternalStoreApp": "dropflow.apps.builtin.io:ExternalStoreApp",
+    "NgasArchivingApp": "dropflow.apps.builtin.io:NgasArchivingApp",
     "SocketListenerApp": "dropflow.apps.builtin.io:SocketListenerApp",
     "ListAppendThrashingApp": "dropflow.apps.builtin.testing:ListAppendThrashingApp",
 }

@@ -11,6 +11,8 @@ May import `dropflow.engine` and what is below it.
 `file`            File drops: content in a file with a chosen name
 `directory`       Directory drops: content in a directory that a program fills
 `url`             URL and S3 drops: content in a store outside of this machine
+`ngas`            NGAS drops: files in an archive
+`database`        RDBMS drops: the rows of a table
 `memory`          Memory drops: small contents are in the `Handle`, large ones in shared memory
 `parameter_set`   Parameter set drops: the parameters of the node as a configuration for a program
 `streams`         Contents that are read while they are written: the files of a stream, and its writing end

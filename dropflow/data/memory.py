@@ -417,8 +417,14 @@ SHARED_MEMORY = Component(
     kind=Kind.DATA,
     category="SharedMemory",
     dropclass="dlg.data.drops.memory.SharedMemoryDROP",
-    aliases=("dlg.data.drops.SharedMemoryDROP", "dlg.drop.SharedMemoryDROP"),
-    description="Content in shared memory, which programs on the same machine can map by its path.",
+    aliases=(
+        "dlg.data.drops.SharedMemoryDROP",
+        "dlg.drop.SharedMemoryDROP",
+        "dlg.data.drops.plasma.PlasmaDROP",
+        "dlg.data.drops.plasma.PlasmaFlightDROP",
+    ),
+    description="Content in shared memory, which programs on the same machine can map by its path. Plasma drops of "
+    "older graphs are these, too: there is no Plasma store any more.",
     parameters=(
         Parameter(
             name="pydata",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
+from dropflow.data.database import RDBMS, DatabaseStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
 from dropflow.data.file import FILE, JSON, FileStore, JsonStore
 from dropflow.data.memory import (
@@ -15,6 +16,7 @@ from dropflow.data.memory import (
     NullStore,
     SharedMemoryStore,
 )
+from dropflow.data.ngas import NGAS, NgasStore
 from dropflow.data.parameter_set import PARAMETER_SET, ParameterSetStore
 from dropflow.data.repository import KEPT_CONTENT, KeptContentStore
 from dropflow.data.store import Store
@@ -34,6 +36,8 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (JSON, JsonStore),
     (URL, UrlStore),
     (S3, S3Store),
+    (NGAS, NgasStore),
+    (RDBMS, DatabaseStore),
     (PARAMETER_SET, ParameterSetStore),
     (NULL_DROP, NullStore),
     (END, NullStore),
@@ -43,7 +47,7 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
 """The definitions of the data classes that users choose, for the palette and the reference."""
 
-_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, URL, S3, KEPT_CONTENT)
+_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, URL, S3, NGAS, RDBMS, KEPT_CONTENT)
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)
@@ -54,11 +58,15 @@ _BY_LAST: Mapping[str, int] = {name.rpartition(".")[2].lower(): row for name, ro
 _BY_CATEGORY: Mapping[str, Component] = {
     "memory": MEMORY,
     "sharedmemory": SHARED_MEMORY,
+    "plasma": SHARED_MEMORY,
+    "plasmaflight": SHARED_MEMORY,
     "pythonobject": PYTHON_OBJECT,
     "file": FILE,
     "directory": DIRECTORY,
     "json": JSON,
     "s3": S3,
+    "ngas": NGAS,
+    "rdbms": RDBMS,
     "parameterset": PARAMETER_SET,
     "null": NULL_DROP,
     "nulldrop": NULL_DROP,
@@ -66,10 +74,6 @@ _BY_CATEGORY: Mapping[str, Component] = {
 }
 _DALIUGE_PACKAGES = ("dlg", "dfms")
 _UNSUPPORTED: Mapping[str, str] = {
-    "ngas": "an NGAS file",
-    "rdbms": "a database table",
-    "plasma": "a Plasma object",
-    "plasmaflight": "a Plasma object",
     "container": "a container of other drops",
     "icebergtable": "an Iceberg table",
 }

@@ -15,6 +15,7 @@ import importlib
 import io
 import json
 import logging
+import secrets
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from dropflow.data.storage_errors import storage_errors
+from dropflow.data.workspace import BESIDE
 from dropflow.engine.api import Handle
 from dropflow.errors import (
     BadFileError,
@@ -34,10 +36,12 @@ from dropflow.errors import (
     install_hint,
 )
 from dropflow.failure import summary_of
+from dropflow.ids import safe_name
 
 __all__ = [
     "COMMIT_SECONDS",
     "RemoteService",
+    "beside",
     "check_url",
     "commit_remote",
     "download",
@@ -56,6 +60,7 @@ COMMIT_SECONDS = 100.0
 """How long a store may take to rename or remove one content: the session waits meanwhile."""
 
 _BLOCK = 1 << 20
+_RANDOM_BYTES = 8
 _HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
 _SECRETS = ("password", "secret", "token", "credential", "key")
 """Parts of the names of options that have secrets."""
@@ -67,6 +72,9 @@ T = TypeVar("T")
 
 class RemoteService(Protocol):
     """What is done with the contents of one protocol. Each method takes locations, and may raise anything."""
+
+    is_exact: bool
+    """Whether the bytes that are read are those that were written."""
 
     def check(self, url: str) -> None:
         """Raise a `DropflowError` if the URL is not valid, or a package for it is missing. Reaches nothing."""
@@ -93,7 +101,7 @@ class RemoteService(Protocol):
         ...
 
 
-_SERVICES: Mapping[str, str] = {}
+_SERVICES: Mapping[str, str] = {"ngas": "dropflow.data.ngas", "rdbms": "dropflow.data.database"}
 """The modules whose `SERVICE` has a protocol of its own."""
 
 
@@ -137,6 +145,13 @@ def split_location(location: str) -> tuple[str, dict[str, Any]]:
     """Return the URL and the options of a location."""
     url, separator, options = location.rpartition("#")
     return (url, json.loads(options)) if separator else (location, {})
+
+
+def beside(final: str, session: str) -> str:
+    """Return a new location beside another one, for what a session has not committed."""
+    url, options = split_location(final)
+    parent, _, name = url.rpartition("/")
+    return location_of(f"{parent}/{BESIDE}{safe_name(session)}-{secrets.token_hex(_RANDOM_BYTES)}-{name}", options)
 
 
 def url_of(location: str) -> str:
@@ -202,7 +217,7 @@ def reach(url: str, what: str, action: Callable[[], T], *, seconds: float = 0.0)
         raise
     except Exception as error:
         gave_up = bool(seconds) and not answer.done()
-        reason = f"the store did not answer in {seconds:g} s" if gave_up else summary_of(error)
+        reason = f"the store did not answer in {seconds:g} s" if gave_up else summary_of(error).partition("\n")[0]
         raise StorageError(f"{url_of(url)} cannot be {what}: {reason}", hint=_HINT) from error
 
 
@@ -263,15 +278,15 @@ def download(handle: Handle, path: Path) -> None:
             target.write(block)
 
 
-def upload(path: str, location: str) -> None:
-    """Write a file to a location.
+def upload(path: str, part: str, final: str) -> None:
+    """Write a file to a location, from which `commit_remote` brings it to the final one.
 
     Raises
     ------
     StorageError
         The store does not take it.
     """
-    reach(location, "written", lambda: _service(location).put(path, location))
+    reach(final, "written", lambda: _service(part).put(path, part))
 
 
 def commit_remote(part: str, final: str) -> None:
@@ -329,6 +344,8 @@ class _ComparedStream(io.RawIOBase):
 
     def _compare(self) -> None:
         handle = self._handle
+        if not _service(handle.location).is_exact:
+            return
         if handle.size and self._size != handle.size:
             found = f"{self._size} bytes where there were {handle.size}"
         elif handle.checksum and self._checksum != handle.checksum:
@@ -341,7 +358,7 @@ class _ComparedStream(io.RawIOBase):
 
 
 def _service(location: str) -> RemoteService:
-    module = _SERVICES.get(location.partition("://")[0])
+    module = _SERVICES.get(location.partition(":")[0])
     if module is None:
         return _FSSPEC
     return cast(RemoteService, importlib.import_module(module).SERVICE)
@@ -352,6 +369,8 @@ def _service(location: str) -> RemoteService:
 
 class _Fsspec:
     """The `RemoteService` of all protocols of fsspec, which keeps the file systems that it has made."""
+
+    is_exact = True
 
     def check(self, url: str) -> None:
         protocol = url.partition("://")[0]

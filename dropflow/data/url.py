@@ -1,20 +1,18 @@
 """URL and S3 drops: content in a store outside of this machine."""
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from dropflow.data.file import FileWriter, fill_name, is_blank
-from dropflow.data.remote import check_url, existing, location_of, split_location, upload, url_of
+from dropflow.data.remote import beside, check_url, existing, location_of, upload, url_of
 from dropflow.data.store import IO, ContentWriter, Slot, common
-from dropflow.data.workspace import BESIDE
 from dropflow.engine.api import Handle
 from dropflow.engine.parameters import Component, Parameter, read
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Kind, Template
-from dropflow.ids import drop_file_name, safe_name
+from dropflow.ids import drop_file_name
 
-__all__ = ["S3", "URL", "S3Store", "UrlStore"]
+__all__ = ["S3", "URL", "S3Store", "UrlStore", "named_location", "refuse_read_only"]
 
 URL = Component(
     name="URL",
@@ -79,7 +77,6 @@ S3 = Component(
 )
 
 _READ_ONLY = ("http", "https")
-_RANDOM_BYTES = 8
 
 
 class UrlWriter:
@@ -132,7 +129,7 @@ class UrlWriter:
                 )
             if self._part != self._final:
                 self._workspace.note_outside(self._part)
-            upload(made.location, self._part)
+            upload(made.location, self._part, self._final)
         finally:
             self._file.abandon()
         return Handle(
@@ -149,11 +146,32 @@ class UrlWriter:
         self._file.abandon()
 
 
-def _part_of(final: str, session: str) -> str:
-    """Return a new location beside another one, for what is not committed."""
-    url, options = split_location(final)
-    parent, _, name = url.rpartition("/")
-    return location_of(f"{parent}/{BESIDE}{safe_name(session)}-{secrets.token_hex(_RANDOM_BYTES)}-{name}", options)
+def named_location(url: str, options: Mapping[str, Any], oid: str, now: float) -> str:
+    """Return the location of a drop by a URL with placeholders.
+
+    Raises
+    ------
+    BadParameterError
+        There is an unknown placeholder, a variable that is not set, or a secret.
+    """
+    filled = fill_name(url, oid=oid, now=now)
+    return location_of(f"{filled}{drop_file_name(oid)}" if filled.endswith("/") else filled, options)
+
+
+def refuse_read_only(location: str) -> None:
+    """Raise if nothing can be written to a location by its protocol.
+
+    Raises
+    ------
+    BadParameterError
+        It is HTTP.
+    """
+    if location.partition("://")[0] in _READ_ONLY:
+        raise BadParameterError(
+            f"nothing can be written to {url_of(location)} by HTTP",
+            fields=("url",),
+            hint="name a store such as s3:// or sftp://",
+        )
 
 
 class UrlStore:
@@ -206,15 +224,9 @@ class UrlStore:
         BadParameterError
             Nothing can be written by its protocol.
         """
-        final = self._location(slot.oid, slot.now)
-        if final.partition("://")[0] in _READ_ONLY:
-            raise BadParameterError(
-                f"nothing can be written to {url_of(final)} by HTTP",
-                where=self._template.name,
-                fields=("url",),
-                hint="name a store such as s3:// or sftp://",
-            )
-        return UrlWriter(slot, _part_of(final, slot.workspace.session), final)
+        final = self._place(slot)
+        refuse_read_only(final)
+        return UrlWriter(slot, self._part(final, slot.workspace.session), final)
 
     def initial(self, slot: Slot) -> Handle:
         """Return the existing content.
@@ -226,7 +238,7 @@ class UrlStore:
         StorageError
             The store cannot be reached.
         """
-        return existing(self._location(slot.oid, slot.now), self._template.name)
+        return existing(self._place(slot), self._template.name)
 
     def check(self) -> None:
         """Raise if the URL is not valid for any drop, or a package for it is missing."""
@@ -234,6 +246,14 @@ class UrlStore:
 
     def check_initial(self) -> None:
         """Accept all parameters: whether the content exists is checked when the drop starts."""
+
+    def _place(self, slot: Slot) -> str:
+        """Return the location of a drop."""
+        return self._location(slot.oid, slot.now)
+
+    def _part(self, final: str, session: str) -> str:
+        """Return a location for what is not committed: `beside`, unless contents are written to their final place."""
+        return beside(final, session)
 
     def _location(self, oid: str, now: float) -> str:
         if not self._url:
@@ -243,8 +263,7 @@ class UrlStore:
                 fields=(self.component.parameters[0].name,),
                 hint="fill the field in",
             )
-        url = fill_name(self._url, oid=oid, now=now)
-        return location_of(f"{url}{drop_file_name(oid)}" if url.endswith("/") else url, self._options)
+        return named_location(self._url, self._options, oid, now)
 
 
 class S3Store(UrlStore):

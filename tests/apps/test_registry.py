@@ -93,7 +93,6 @@ def test_a_node_without_a_class_is_refused(component: str) -> None:
     ("component", "category"),
     [
         ("dlg.apps.dynlib.DynlibApp", "DynlibApp"),
-        ("dlg.apps.archiving.NgasArchivingApp", ""),
         ("dlg.apps.plasma.MSStreamingPlasmaProducer", ""),
         ("dlg.apps.subgraph.SubGraphLocal", ""),
     ],
@@ -147,7 +146,7 @@ def test_check_finds_all_problems() -> None:
         node("dlg.apps.simple.CopyApp"),
         node("nowhere.App"),
         node("dlg.apps.pyfunc.PyFuncApp", "", Argument(name="func_code", value="def f(")),
-        Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.s3_drop.S3DROP"),
+        Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.container.ContainerDROP"),
     )
 
     problems = check(nodes, ())

@@ -19,6 +19,9 @@ Node = Callable[..., Template]
     ("name", "expected"),
     [
         ("dlg.data.drops.s3_drop.S3DROP", "S3"),
+        ("dlg.data.drops.ngas.NgasDROP", "NGAS"),
+        ("dlg.data.drops.rdbms.RDBMSDrop", "RDBMS"),
+        ("dlg.data.drops.plasma.PlasmaDROP", "SharedMemory"),
         ("dlg.data.drops.memory.InMemoryDROP", "Memory"),
         ("dlg.data.drops.InMemoryDROP", "Memory"),
         ("dlg.drop.InMemoryDROP", "Memory"),
@@ -40,14 +43,21 @@ def test_every_class_has_one_component(node: Node, name: str, expected: str) -> 
 
 @pytest.mark.parametrize(
     ("category", "expected"),
-    [("Memory", "Memory"), ("File", "File"), ("SharedMemory", "SharedMemory"), ("null", "NULL"), ("json", "JSON")],
+    [
+        ("Memory", "Memory"),
+        ("File", "File"),
+        ("SharedMemory", "SharedMemory"),
+        ("null", "NULL"),
+        ("NGAS", "NGAS"),
+        ("Plasma", "SharedMemory"),
+    ],
 )
 def test_nodes_without_a_class_use_their_category(node: Node, category: str, expected: str) -> None:
     """A node without class name has the component of its category."""
     assert component_for(node(category=category)).name == expected
 
 
-@pytest.mark.parametrize("name", ["dlg.data.drops.ngas.NgasDROP", "dlg.data.drops.rdbms.RDBMSDrop"])
+@pytest.mark.parametrize("name", ["dlg.data.drops.container.ContainerDROP", "dlg.data.drops.iceberg.IcebergTableDrop"])
 def test_unsupported_classes_of_daliuge_have_an_alternative(node: Node, name: str) -> None:
     """A class of DALiuGE that is not supported is reported as such, with an alternative."""
     with pytest.raises(MissingDependencyError, match="does not support") as caught:
@@ -69,7 +79,7 @@ def test_all_errors_are_reported_together(node: Node) -> None:
         node("dlg.data.drops.memory.InMemoryDROP"),
         node("dlg.data.drops.file.FileDROP", filepath="{nonsense}"),
         node("dlg.data.drops.file.FileDROP", check_filepath_exists="perhaps"),
-        node(category="Plasma"),
+        node(category="IcebergTable"),
     ]
     found = check(nodes, ())
 
@@ -80,7 +90,9 @@ def test_all_errors_are_reported_together(node: Node) -> None:
 def test_every_class_is_valid_with_its_defaults(node: Node) -> None:
     """A node of each class with default parameters has no problems, if it has an address."""
     given = {"url": "file:///x", "Bucket": "b"}
-    assert check((node(component.dropclass, **given) for component in DATA_COMPONENTS), ()) == []
+    nodes = [node(one.dropclass, **given) for one in DATA_COMPONENTS if one.name != "RDBMS"]
+    nodes.append(node("dlg.data.drops.rdbms.RDBMSDrop", dbtable="t"))
+    assert check(nodes, ()) == []
 
 
 def test_names_are_unique() -> None:
@@ -108,4 +120,4 @@ def test_every_data_class_of_the_community_is_known(node: Node) -> None:
             component_for(node(json.loads(name)))
         except MissingDependencyError:
             refused.add(json.loads(name).rpartition(".")[2])
-    assert refused <= {"NgasDROP", "RDBMSDrop", "PlasmaDROP", "PlasmaFlightDROP", "ContainerDROP"}
+    assert refused <= {"ContainerDROP"}

@@ -77,7 +77,7 @@ def test_every_component_is_in_a_palette_with_all_it_has(component: Component) -
 def test_the_class_of_every_component_exists(component: Component) -> None:
     """What the palette offers can be run: the class name leads to a class with this definition."""
     fillings = {"command": "true", "func_name": "f", "func_code": "def f(x=0): return x", "base_name": "builtins"}
-    fillings |= {"dirname": "d", "url": "http://localhost/", "image": "x", "Bucket": "x"}
+    fillings |= {"dirname": "d", "url": "http://localhost/", "image": "x", "Bucket": "x", "dbtable": "x"}
     arguments = tuple(
         Argument(name=parameter.name, value=fillings.get(parameter.name, parameter.default))
         for parameter in component.parameters

@@ -1,4 +1,4 @@
-"""Applications that copy, download, listen, and compute checksums."""
+"""Applications that download, listen, and write to stores."""
 
 import socket
 import urllib.error
@@ -6,12 +6,19 @@ import urllib.parse
 import urllib.request
 from http.client import HTTPException
 
-from dropflow.apps.api import App, Context
+from dropflow.apps.api import App, Context, InputData
+from dropflow.apps.encodings import usable
+from dropflow.clock import SystemClock
+from dropflow.data.ngas import FILE_ID, SERVER, ngas_options, ngas_url
+from dropflow.data.remote import beside, check_url, commit_remote, remove_remote, upload, url_of
+from dropflow.data.url import URL, named_location, refuse_read_only
 from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError, BadParameterError, WorldError
 from dropflow.graph.templates import Kind
 
 __all__ = [
+    "ExternalStoreApp",
+    "NgasArchivingApp",
     "SocketListenerApp",
     "UrlRetrieveApp",
 ]
@@ -214,3 +221,97 @@ def _accept(context: Context, server: socket.socket) -> socket.socket:
         except TimeoutError:
             continue
         return client
+
+
+# Applications that write their inputs to stores.
+
+_URL_PARAMETERS = tuple(parameter for parameter in URL.parameters if parameter.name in ("url", "options"))
+
+
+class ExternalStoreApp(App):
+    """Writes each input to a store."""
+
+    component = Component(
+        name="ExternalStoreApp",
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass="dlg.apps.archiving.ExternalStoreApp",
+        description="Writes each input to a URL that fsspec reaches, under a temporary name first. A URL drop does the "
+        "same for an output. With several inputs, the URL needs a placeholder.",
+        parameters=_URL_PARAMETERS,
+        ports=(Port(name="input", usage="InputPort", description="What is written."),),
+    )
+    waits = True
+
+    def check(self) -> None:
+        """Raise if the URL is not valid.
+
+        Raises
+        ------
+        BadParameterError, MissingDependencyError
+            As for a URL drop.
+        """
+        location = self._location("prefix_key_0", 0.0)
+        check_url(url_of(location))
+        refuse_read_only(location)
+
+    def run(self, context: Context) -> None:
+        """Write.
+
+        Raises
+        ------
+        AppError
+            Inputs have the same URL, or one is a directory.
+        StorageError
+            The store does not take one.
+        """
+        inputs = usable(context)
+        places = [self._location(data.oid, SystemClock().now()) for data in inputs]
+        if len(set(places)) < len(places):
+            raise AppError(
+                f"{len(places)} inputs would be written to {url_of(places[0])}", hint="put {uid} into the name"
+            )
+        for data, final in zip(inputs, places, strict=True):
+            self._store(context, data, final)
+
+    def _store(self, context: Context, data: InputData, final: str) -> None:
+        if data.is_directory:
+            raise AppError(f"input '{data.name}' is a directory", hint="pack it into a file first")
+        part = self._part(final, context)
+        try:
+            upload(str(data.path), part, final)
+            if part != final:
+                commit_remote(part, final)
+        except BaseException:
+            if part != final:
+                remove_remote([part])
+            raise
+        context.log(f"wrote {data.size} bytes to {url_of(final)}")
+
+    def _location(self, oid: str, now: float) -> str:
+        """Return where the content of an input is written."""
+        return named_location(self.parameters["url"], self.parameters["options"] or {}, oid, now)
+
+    def _part(self, final: str, context: Context) -> str:
+        """Return where it is until it is complete."""
+        return beside(final, context.session)
+
+
+class NgasArchivingApp(ExternalStoreApp):
+    """Writes each input to an NGAS archive."""
+
+    component = Component(
+        name="NgasArchivingApp",
+        kind=Kind.APP,
+        category="DALiuGEApp",
+        dropclass="dlg.apps.archiving.NgasArchivingApp",
+        description="Archives each input in an NGAS server. An NGAS drop does the same for an output.",
+        parameters=(*SERVER, FILE_ID),
+        ports=ExternalStoreApp.component.ports,
+    )
+
+    def _location(self, oid: str, now: float) -> str:
+        return named_location(ngas_url(self.parameters), ngas_options(self.parameters), oid, now)
+
+    def _part(self, final: str, context: Context) -> str:  # noqa: ARG002 - as in the base
+        return final
