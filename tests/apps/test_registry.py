@@ -146,7 +146,7 @@ def test_check_finds_all_problems() -> None:
         node("dlg.apps.simple.CopyApp"),
         node("nowhere.App"),
         node("dlg.apps.pyfunc.PyFuncApp", "", Argument(name="func_code", value="def f(")),
-        Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.container.ContainerDROP"),
+        Template(key="d", name="lost", kind=Kind.DATA, component="dlg.data.drops.s3_drop.S3DROP"),
     )
 
     problems = check(nodes, ())

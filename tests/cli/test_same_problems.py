@@ -57,8 +57,8 @@ def keep_value(value: int) -> int:
 DATA = ("File", "S3", "RDBMS", "Memory")
 
 COMPONENTS: dict[str, tuple[bytes, str]] = {
-    "S3": (graph("S3"), "DF106"),
-    "database": (graph("RDBMS"), "DF106"),
+    "S3": (graph("S3"), "DF104"),
+    "database": (graph("RDBMS"), "DF104"),
     "unknown class of ours": (graph("DALiuGEApp", dropclass="dlg.apps.simple.CopyAp"), "DF103"),
     "unknown class of data": (graph("File", dropclass="dlg.data.drops.file.FileDROQ"), "DF103"),
     "no class": (graph("DALiuGEApp", dropclass="dlg.apps.simple.PythonApp"), "DF103"),
