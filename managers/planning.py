@@ -8,15 +8,20 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dropflow.api.error_body import is_loopback
-from dropflow.api.records import NodeInfo, SubmitQuery
+from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
 from dropflow.api.submission_note import note_options
+from dropflow.apps.needs import needs_of
 from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of
-from dropflow.errors import BadGraphError, LinkError, UsageError
+from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, UsageError
+from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump
 from dropflow.graph.notes import note_software
-from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_together
+from dropflow.graph.slices import FREE, placement_groups
+from dropflow.graph.templates import Template
 from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS
@@ -26,6 +31,7 @@ __all__ = [
     "assign",
     "plan_deployment",
     "usable_witness",
+    "where_they_run",
 ]
 
 
@@ -138,6 +144,98 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
+# Drops go to nodes that have what they need.
+
+
+def where_they_run(
+    graph: PhysicalGraph, nodes: Sequence[str], components: Sequence[NodeComponents], *, is_movable: bool
+) -> tuple[PhysicalGraph, str]:
+    """Return a placed graph whose drops are on nodes that can run them, and a note if drops were moved for that.
+
+    What has to move goes to nodes that have what it needs, balanced (`dropflow.graph.reassign`), with its placement
+    group. Data stay where they are. Nodes without an answer in `components` count as able.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        The graph, with a node for each part.
+    nodes : sequence of str
+        The nodes that are alive.
+    components : sequence of NodeComponents
+        What they lack.
+    is_movable : bool
+        Whether drops may be moved.
+
+    Raises
+    ------
+    BadGraphError
+        DF106: drops are on nodes that cannot run them and must not move, or no node can run them. There is one problem
+        for each component and node: what is missing, and what to install.
+    """
+    lacks = {one.node: {lack.need: lack for lack in one.lacks} for one in components if one.lacks}
+    if not lacks:
+        return graph, ""
+    needs = needs_of(graph.templates)
+    unable: dict[frozenset[str], list[int]] = {}
+    for row, wanted in needs.items():
+        if refusing := frozenset(node for node in nodes if not lacks.get(node, {}).keys().isdisjoint(wanted)):
+            unable.setdefault(refusing, []).append(row)
+    names = sorted({*nodes, *graph.places})
+    number = {name: at for at, name in enumerate(names)}
+    before = np.array([number[place] for place in graph.places], dtype=np.int32)[graph.part]
+    found = before
+    for refusing, rows in unable.items():
+        able = [number[node] for node in nodes if node not in refusing]
+        moving = np.isin(graph.template, rows) & np.isin(found, [number[node] for node in refusing])
+        if is_movable and able and moving.any():
+            found = _moved(graph, found, moving, sorted(able))
+    problems = tuple(
+        _lacking(graph.templates[row], node, [lacks[node][need] for need in needs[row] if need in lacks[node]])
+        for refusing, rows in unable.items()
+        for row in rows
+        for node in sorted(refusing)
+        if (is_movable and refusing.issuperset(nodes)) or ((found == number[node]) & (graph.template == row)).any()
+    )
+    if problems:
+        text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
+        hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
+        raise BadGraphError(f"{text}: {_listed([str(one.where) for one in problems])}", problems=problems, hint=hint)
+    changed = int((found != before).sum())
+    if not changed:
+        return graph, ""
+    used = np.unique(found)
+    part = np.searchsorted(used, found).astype(np.int32)
+    part.flags.writeable = False
+    targets = sorted({names[at] for at in found[found != before].tolist()})
+    note = f"{plural(changed, 'drop')} moved to {_listed(targets)}, because other nodes lack what they need"
+    places = tuple(names[at] for at in used.tolist())
+    return replace(graph, part=part, places=places, planned=None), note
+
+
+def _moved(graph: PhysicalGraph, placement: IntColumn, moving: BooleanColumn, able: Sequence[int]) -> IntColumn:
+    """Return a placement in which moving drops, and those that must be with them, are on one of the able nodes."""
+    groups = placement_groups(graph)
+    if groups is not None:
+        bound = np.unique(groups.group[moving])
+        moving = moving | np.isin(groups.group, bound[bound != FREE])
+    work = app_weights(graph)
+    load = np.bincount(placement[~moving], weights=work[~moving], minlength=max(able) + 1)
+    had = [float(load[at]) for at in able]
+    equal, runs = [1.0] * len(able), np.ones(graph.drops, dtype=np.bool_)
+    return reassign_together(graph, placement, moving, able, had, capacities=equal, work=work, runs=runs)
+
+
+def _lacking(template: Template, node: str, lacks: Sequence[Lack]) -> Problem:
+    """Return one row of the table of what is missing: component, node, what, and what to install."""
+    return Problem(
+        code=MissingDependencyError.code,
+        severity=Severity.ERROR,
+        where=f"{template.app_name or template.name or template.key} on {node}",
+        text="; ".join(lack.text for lack in lacks),
+        hint="; ".join(dict.fromkeys(lack.hint for lack in lacks if lack.hint)),
+    )
+
+
 # The plan of a deployment: which nodes run a graph, under which name and epoch.
 
 
@@ -149,6 +247,7 @@ def plan_deployment(
     clock: Clock,
     after: int = 0,
     witness: Place | None = None,
+    components: Sequence[NodeComponents] = (),
 ) -> Deployment:
     """Return the deployment of `graph` on `nodes`: the placed graph, and its members.
 
@@ -165,18 +264,23 @@ def plan_deployment(
         Greatest epoch of a session of this name that the caller knows.
     witness : Place or None
         The process that may vote about views of the session. Left out if the nodes cannot reach it.
+    components : sequence of NodeComponents
+        What the nodes have answered about the needs of the graph.
 
     Raises
     ------
     UsageError
         The name of the session cannot be used.
     BadGraphError, LinkError
-        See `managers.planning.assign`.
+        See `assign` and `where_they_run`.
     """
     if options.session and not is_session_name(options.session):
         raise UsageError(f"{options.session!r} cannot be the name of a session", hint=SESSION_NAME_HINT)
     assignment = assign(graph, nodes, anew=options.anew)
-    placed = note_software(note_options(replace(graph, places=assignment.places), options))
+    is_movable = options.anew or options.movable or not graph.places
+    alive = [node.name for node in nodes if node.state == "alive"]
+    able, moved = where_they_run(replace(graph, places=assignment.places), alive, components, is_movable=is_movable)
+    placed = note_software(note_options(able, options))
     used = sorted({placed.places[part] for part in np.unique(placed.part).tolist()})
     replicas = max([options.replicas, 2 if options.protect else 1, *map(replicas_of, graph.templates)])
     by_name = {node.name: node for node in nodes}
@@ -184,7 +288,7 @@ def plan_deployment(
     members = [*used, *_standby(used, nodes, replicas, has_witness=witness is not None)]
     witnesses = () if witness is None else (witness,)
     survives = len(members) + len(witnesses) >= FEWEST_VOTERS
-    notes = [assignment.note, _shortage(replicas, len(members), survives=survives)]
+    notes = [assignment.note, moved, _shortage(replicas, len(members), survives=survives)]
     return Deployment(
         session=options.session or dated_session_name(graph.name, clock.now()),
         epoch=max(int(clock.now() * 1e6), after + 1),

@@ -24,6 +24,7 @@ from dropflow.api.records import (
     ManagerInfo,
     ManagerStatus,
     MomentQuery,
+    NodeComponents,
     NodeHistory,
     NodeInfo,
     PageQuery,
@@ -120,6 +121,13 @@ class Manager(ABC):
     def nodes(self) -> tuple[NodeInfo, ...]:
         """Return all node managers at or below it, sorted by name, lost ones too."""
         return self.call(operations.NODES).nodes
+
+    def components(self, needs: Sequence[str] = ()) -> tuple[NodeComponents, ...]:
+        """Return what each node at or below it can run, and which of these needs (`dropflow.apps.needs`) it lacks.
+
+        A node that does not answer is left out.
+        """
+        return self.call(operations.COMPONENTS, needs=tuple(needs)).nodes
 
     def children(self) -> tuple[Child, ...]:
         """Return its direct children."""

@@ -36,6 +36,8 @@ from dropflow.api.requests import (
     CancelRequest,
     ChildList,
     ChildQuery,
+    ComponentsReply,
+    ComponentsRequest,
     DeleteQuery,
     DeploymentQuery,
     Done,
@@ -205,6 +207,16 @@ NODES = Operation(
     answer=NodeList,
     field="nodes",
     summary="All node managers at or below it",
+)
+COMPONENTS = Operation(
+    name="components",
+    method="POST",
+    path="/api/v1/components",
+    answer=ComponentsReply,
+    field="nodes",
+    body=ComponentsRequest,
+    by_field=True,
+    summary="What the nodes can run, and what of the needs of a graph they lack",
 )
 CHILDREN = Operation(
     name="children",

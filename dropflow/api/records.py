@@ -435,6 +435,9 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
         made from the graph's name when empty.
     anew : bool
         Ignore the nodes that the graph names and place the parts again.
+    movable : bool
+        Whether drops go to other nodes than the graph names if those cannot run them. A graph that names no nodes is
+        placed so anyway.
     request_id : str
         Which a client has made for this request. The session keeps it, so that the client can find it if the answer is
         lost (`dropflow.api.submission`).
@@ -444,6 +447,7 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
 
     session: Annotated[str, Meta(pattern=f"^$|{SESSION_NAME}")] = ""
     anew: bool = False
+    movable: bool = False
     request_id: Annotated[str, Meta(max_length=64)] = ""
 
     @classmethod
@@ -454,6 +458,41 @@ class SubmitQuery(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_field
 
 
 DEFAULT_SUBMISSION = SubmitQuery()
+
+
+class Lack(msgspec.Struct, frozen=True, kw_only=True):
+    """A need (`dropflow.apps.needs`) that a node does not meet: why, and what to install."""
+
+    need: str
+    text: str
+    hint: str = ""
+
+
+class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node can run.
+
+    Attributes
+    ----------
+    node : str
+        Its name.
+    python : str
+        Version of its Python.
+    environment : str
+        Directory of the Python environment, into which packages are to be installed.
+    applications : int
+        Number of built-in applications.
+    engine : str
+        Program that runs its containers; empty if there is none.
+    lacks : tuple of Lack
+        Of what it was asked for, what is missing.
+    """
+
+    node: str
+    python: str = ""
+    environment: str = ""
+    applications: int = 0
+    engine: str = ""
+    lacks: tuple[Lack, ...] = ()
 
 
 Role = Literal["node", "island", "master", "daemon", "translator"]

@@ -15,6 +15,7 @@ from dropflow.api.records import (
     CauseColumns,
     Child,
     FailureInfo,
+    NodeComponents,
     NodeInfo,
     PageQuery,
     ProbeResult,
@@ -30,10 +31,13 @@ __all__ = [
     "DEFAULT_STATISTICS",
     "EVERY_RESULT",
     "FIRST_FAILURES",
+    "MOST_NEEDS",
     "WALLTIME_REQUEST",
     "CancelRequest",
     "ChildList",
     "ChildQuery",
+    "ComponentsReply",
+    "ComponentsRequest",
     "DeleteQuery",
     "DeploymentQuery",
     "Done",
@@ -229,6 +233,22 @@ class ArchiveQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 ALL_RESULTS = ArchiveQuery()
+
+
+MOST_NEEDS = 10_000
+"""Needs that a node is asked for at a time."""
+
+
+class ComponentsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The needs of a graph (`dropflow.apps.needs`) that nodes are asked for."""
+
+    needs: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=MOST_NEEDS)] = ()
+
+
+class ComponentsReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What each node at or below a manager can run."""
+
+    nodes: tuple[NodeComponents, ...]
 
 
 class RemainsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

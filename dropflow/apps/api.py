@@ -259,6 +259,10 @@ class App(ABC):
         """
         return read(self.component, self.template)
 
+    def needs(self) -> tuple[str, ...]:
+        """Return what it needs of a host; see `dropflow.apps.needs`."""
+        return ()
+
     def check(self) -> None:  # noqa: B027 - most have nothing to add to their parameters
         """Raise if every attempt would fail, without running or importing anything that the graph names.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from dropflow.apps.api import App
+from dropflow.apps.needs import refuse_need
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import TIMEOUT, time_limit
@@ -92,6 +93,8 @@ def _checked_app(template: Template, *, imports: bool) -> App | None:
         application = app_for(template)
         with user_errors(template):
             application.check()
+        for need in application.needs():
+            refuse_need(need, template.name)
         return application
     refuse_missing_class(template, template.component.strip())
     return None

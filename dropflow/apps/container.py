@@ -173,15 +173,9 @@ class ContainerApp(BashShellApp):
         self._directory, self._user, self._shm = fields["workingDir"], fields["user"], fields["shmSize"]
         self._stays = not fields["removeContainer"]
 
-    def check(self) -> None:
-        """Raise if this host has no container engine.
-
-        Raises
-        ------
-        MissingDependencyError
-            None is installed.
-        """
-        container_engine()
+    def needs(self) -> tuple[str, ...]:
+        """Return that it needs a container engine."""
+        return ("container:engine",)
 
     def run(self, context: Context) -> None:
         """Fill in the placeholders and run the command in a container.

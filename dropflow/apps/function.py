@@ -511,11 +511,15 @@ class PyFuncApp(App):
         """Whether the node must name a function."""
         return True
 
+    def needs(self) -> tuple[str, ...]:
+        """Return the function, unless the node has its source."""
+        return () if self._source.strip() or "." not in self.function_name else (f"function:{self.function_name}",)
+
     def check(self) -> None:
         """Raise if the function certainly does not exist. Runs and imports nothing of the graph."""
         if self._code is not None:
             refuse_source(self._source, self.function_name, self.template.name)
-        elif not self._source.strip():
+        elif not self._source.strip() and "." not in self.function_name:
             refuse_name(self.function_name, self.template.name)
 
     def check_ports(self, inputs: Collection[str], outputs: Collection[str], *, is_certain: bool) -> None:
@@ -691,6 +695,10 @@ class PythonMemberFunction(PyFuncApp):
         base = str(self.parameters["base_name"]).strip()
         if base and self.function_name in ("__init__", base.rpartition(".")[2]):
             self.function_name = f"{base}.__init__"  # the constructor of the class in base_name
+
+    def needs(self) -> tuple[str, ...]:
+        """Return the class of a constructor. Members are looked up on the object at run time."""
+        return super().needs() if self.function_name.endswith("__init__") else ()
 
     def check(self) -> None:
         """Raise if a constructor certainly does not exist. Members are looked up on the object at run time."""

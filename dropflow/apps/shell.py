@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.function import encoding_of, is_event
 from dropflow.apps.parameters import describe_missing
-from dropflow.apps.shell_quote import Replacement, places, substitute
+from dropflow.apps.shell_quote import Replacement, places, program_of, substitute
 from dropflow.engine.parameters import Component, Parameter, Unusable, expand, find, fold, is_empty
 from dropflow.errors import AppError, BadParameterError, UsageError
 from dropflow.graph.templates import Argument, Kind, Template
@@ -376,6 +376,11 @@ class BashShellApp(App):
                 f"the node '{template.name}' has no command",
                 hint="fill in the field 'command' of this node",
             )
+
+    def needs(self) -> tuple[str, ...]:
+        """Return the program that certainly runs first."""
+        program = program_of(self.command)
+        return (f"program:{program}",) if program else ()
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from dropflow.errors import AppError
 
-__all__ = ["QuotedPlace", "Replacement", "places", "quote", "substitute"]
+__all__ = ["QuotedPlace", "Replacement", "places", "program_of", "quote", "substitute"]
 
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]*'|\"[^\"\n]*\")")
 _VARIABLE = re.compile(r"\$(?:(DLG_\w+)|\{(DLG_\w+)\})")
@@ -36,6 +36,32 @@ _PLAIN = re.compile(r"[\w./+-]*")
 _WORD_START = frozenset(" \t\n;&|(")
 _LITERAL = frozenset({"single", "ansi", "heredoc_literal"})
 _BARE = frozenset({"bare", "paren", "backtick", "brace"})
+
+
+_FIRST_WORD = re.compile(r"\s*([A-Za-z0-9_.+-]+)(?=[\s;|&]|$)")
+_REST_OF_LINE = re.compile(r"[\w \t./+,:=-]*(?:&&|;|\n)")
+_OF_SHELL = re.compile(
+    r"[.:]|alias|bg|bind|break|builtin|caller|case|cd|command|compgen|complete|compopt|continue|coproc|declare|dirs|"
+    r"disown|do|done|echo|elif|else|enable|esac|eval|exec|exit|export|false|fc|fg|fi|for|function|getopts|hash|help|"
+    r"history|if|in|jobs|kill|let|local|logout|mapfile|popd|printf|pushd|pwd|read|readarray|readonly|return|select|set|"
+    r"shift|shopt|source|suspend|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
+)
+"""What bash runs without a program: its keywords and built-in commands."""
+_HARMLESS = frozenset({":", "cd", "echo", "set", "true", "ulimit", "umask"})
+"""Those after which the programs that exist are the same."""
+
+
+def program_of(command: str) -> str:
+    """Return the name of the program that a command certainly runs first; empty if it has a path, or is not certain."""
+    at = 0
+    while (first := _FIRST_WORD.match(command, at)) is not None:
+        if not _OF_SHELL.fullmatch(first[1]):
+            return first[1]
+        rest = _REST_OF_LINE.match(command, first.end())
+        if first[1] not in _HARMLESS or rest is None:
+            return ""
+        at = rest.end()
+    return ""
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,21 @@
 
 import html
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 import msgspec
 
-from dropflow.api.records import NodeInfo, cores_of_hosts
+from dropflow.api.records import NodeComponents, NodeInfo, cores_of_hosts
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options, sessions
+from dropflow.cli.option_types import ConnectionOptions, connection_options, graphs, output_options, sessions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.formatting import format_size, plural
+
+if TYPE_CHECKING:
+    from dropflow.api.client import Client
 
 __all__ = [
     "nodes_command",
@@ -120,19 +124,95 @@ class NodesReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{plural(len(self.nodes), 'node')} on {plural(len(self.cores), 'host')} with {number}"
 
 
+class MissingComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """A component of a graph that a node cannot run: what is missing there, and what to install."""
+
+    component: str
+    node: str
+    missing: str
+    hint: str
+
+
+class ComponentsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes of a manager can run; not ok if a component of the graph can run on none of them."""
+
+    ok: bool
+    url: str
+    nodes: tuple[NodeComponents, ...]
+    missing: tuple[MissingComponent, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """One line a node; then one for each component that one of them cannot run."""
+        rows = [(one.node, one.python, one.environment, one.engine or "-", str(one.applications)) for one in self.nodes]
+        header: tuple[str, ...] = ("node", "Python", "environment", "containers", "built-in applications")
+        yield from columns(rows, header=header, indent="")
+        if self.missing:
+            header = ("component", "node", "missing", "what to do")
+            yield ""
+            yield from columns(
+                [(one.component, one.node, one.missing, one.hint) for one in self.missing], header=header, indent=""
+            )
+
+
 @click.command("nodes")
 @output_options
 @connection_options
-def nodes_command(output: CommandOutput, *, manager: ConnectionOptions) -> Exit:
+@click.option(
+    "--components",
+    "graph",
+    is_flag=False,
+    flag_value="",
+    metavar="[GRAPH]",
+    shell_complete=graphs,
+    help="Show what each node can run; with GRAPH also which of its components a node cannot run, and why.",
+)
+def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: str | None) -> Exit:
     """List the nodes at or below a manager, with their load.
 
     Exit status 1 if one of them is neither alive nor drained. A drained node is shown until it is started again or
-    removed from the children of its island.
+    removed from the children of its island. With --components GRAPH, exit status 1 if a component of it can run on none
+    of the nodes.
     """
     from dropflow.cli.connection import connect
 
     with connect(manager) as client:
+        if graph is not None:
+            found_there = _components(client, graph)
+            output.answer(found_there)
+            return Exit.FINISHED if found_there.ok else Exit.FAILED
         found = client.nodes()
         ok = all(node.state in ("alive", "drained") for node in found)
         output.answer(NodesReply(ok=ok, url=client.url, nodes=found, cores=cores_of_hosts(found)))
     return Exit.FINISHED if ok else Exit.FAILED
+
+
+def _components(client: "Client", source: str) -> ComponentsAnswer:
+    """Return what the nodes can run, and what of the graph in a file they cannot."""
+    from dropflow.apps.needs import needs_of
+    from dropflow.cli.graph_files import read_graph
+
+    templates = read_graph(source, components=None).graph.templates if source else ()
+    needs = needs_of(templates)
+    nodes = client.components(sorted({need for wanted in needs.values() for need in wanted}))
+    lacks = [
+        (row, one.node, lack)
+        for row, wanted in needs.items()
+        for one in nodes
+        for lack in one.lacks
+        if lack.need in wanted
+    ]
+    refused = {row: {node for at, node, _ in lacks if at == row} for row, _, _ in lacks}
+    return ComponentsAnswer(
+        ok=all(len(refusing) < len(nodes) for refusing in refused.values()),
+        url=client.url,
+        nodes=nodes,
+        missing=tuple(
+            MissingComponent(
+                component=templates[row].app_name or templates[row].name,
+                node=node,
+                missing=lack.text,
+                hint=lack.hint,
+            )
+            for row, node, lack in lacks
+        ),
+    )

@@ -324,7 +324,8 @@ def submit_fitted(
         fitted = fit(graph, nodes, options)
         parted = replace(fitted, weight=weight)
         try:
-            return submit_once(asked, parted, query), parted
+            # The plan does not count with what nodes can run: the manager moves what they cannot.
+            return submit_once(asked, parted, msgspec.structs.replace(query, movable=fitted is not graph)), parted
         except BadGraphError as error:
             # One with problems is about the graph, and so is one after which the manager chose the nodes.
             if fitted is graph or error.problems or query.anew or turn == _FITS:

@@ -55,10 +55,12 @@ from dropflow.api.records import (
     DropInfo,
     DropPage,
     DropQuery,
+    Lack,
     Load,
     LoadSample,
     ManagerInfo,
     ManagerStatus,
+    NodeComponents,
     NodeHistory,
     NodeInfo,
     PageQuery,
@@ -317,6 +319,11 @@ class _ManagerAndChildren(_Controls):
             for node in self._nodes.values()
         ]
         return tuple(sorted(nodes, key=lambda node: node.name))
+
+    def components(self, needs: Sequence[str] = ()) -> tuple[NodeComponents, ...]:
+        """Return nodes that lack every program that they are asked for."""
+        lacks = tuple(Lack(need=need, text="it is not installed") for need in needs if need.startswith("program:"))
+        return tuple(NodeComponents(node=name, applications=1, lacks=lacks) for name in self._nodes)
 
     def children(self) -> tuple[Child, ...]:
         """Return the children that `add_child` added."""

@@ -132,7 +132,13 @@ def answer_plan(action: ComputePlan, clock: Clock) -> Answered | Unanswered:
             )
         else:
             deployment = plan_deployment(
-                plan.graph, plan.options, plan.nodes, clock=clock, after=plan.after, witness=plan.witness
+                plan.graph,
+                plan.options,
+                plan.nodes,
+                clock=clock,
+                after=plan.after,
+                witness=plan.witness,
+                components=plan.components,
             )
     except DropflowError as error:
         return Unanswered(action.id, error)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dropflow.api.records import NodeInfo, Role, SubmitQuery
+from dropflow.api.records import NodeComponents, NodeInfo, Role, SubmitQuery
 from dropflow.api.requests import CancelRequest, ResumeRequest
 from dropflow.errors import (
     BadGraphError,
@@ -58,6 +58,8 @@ _REPLAN_PAUSE = 0.2
 _START_SECONDS = 30.0
 _UNDO_SECONDS = 10.0
 _SILENT_SECONDS = 3.0
+_COMPONENTS_SECONDS = 30.0
+"""How long nodes may look for modules, programs and container engines."""
 _GRACE = 0.5
 """Seconds that the others have after one has failed, so that the error names all failures."""
 _REMEMBERED = 1000
@@ -123,11 +125,19 @@ class Deployments:
         yield from self._shared.requests.ask_again(_AGAIN_SECONDS)
         return self._present_nodes()
 
+    def components(self, needs: Sequence[str]) -> Routine[tuple[NodeComponents, ...]]:
+        """Return what the nodes below that answer can run, and lack of these needs, sorted by name."""
+        replies = yield from self._shared.requests.ask_all("components", seconds=_COMPONENTS_SECONDS, needs=needs)
+        found = (one for _, nodes in replies.values for one in nodes)
+        return tuple(sorted(found, key=lambda one: one.node))
+
     def why_undone(self, session: str) -> str:
         """Return why the last deployment of a session was undone; empty if there was none, or it was not."""
         return self._undone.get(session, "")
 
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery, *, after: int) -> Routine[Deployment]:
+    def submit(
+        self, graph: PhysicalGraph, options: SubmitQuery, *, after: int, needs: Sequence[str] = ()
+    ) -> Routine[Deployment]:
         """Deploy a graph and return its deployment.
 
         If a node is lost meanwhile, the graph is planned once more, for the nodes that are left.
@@ -136,6 +146,8 @@ class Deployments:
         ----------
         after : int
             Newest epoch of a session of this name that is known.
+        needs : sequence of str
+            What the components of the graph need of a node.
 
         Raises
         ------
@@ -146,7 +158,7 @@ class Deployments:
         deadline = self._shared.time.now + _REPLAN_SECONDS
         failed: tuple[LinkError, Deployment] | None = None
         while True:
-            deployment = yield from self._planned(graph, options, after, failed)
+            deployment = yield from self._planned(graph, options, after, failed, needs)
             after = deployment.epoch
             try:
                 yield from self.deploy(deployment)
@@ -163,13 +175,19 @@ class Deployments:
                 return deployment
 
     def _planned(
-        self, graph: PhysicalGraph, options: SubmitQuery, after: int, failed: tuple[LinkError, Deployment] | None
+        self,
+        graph: PhysicalGraph,
+        options: SubmitQuery,
+        after: int,
+        failed: tuple[LinkError, Deployment] | None,
+        needs: Sequence[str],
     ) -> Routine[Deployment]:
         """Return the deployment of a graph on the nodes as they are now; `failed` is one that a lost node ended."""
         nodes = yield from self.fresh_nodes()
         if failed is not None and set(failed[1].nodes) <= {node.name for node in nodes if node.state == "alive"}:
             raise failed[0]  # no node is lost: the same would happen again
-        planned = yield PlanDeployment(graph, options, nodes, after, self._shared.witness.place)
+        components = (yield from self.components(needs)) if needs else ()
+        planned = yield PlanDeployment(graph, options, nodes, after, self._shared.witness.place, components)
         if planned.error is not None:
             raise planned.error
         deployment: Deployment = self._under_free_name(planned.value, options)

@@ -233,6 +233,7 @@ class CompositeMachine:
             **self._members.operations(),
             "status": self._status,
             "nodes": self._deployments.nodes,
+            "components": self._deployments.components,
             "children": self._list_children,
             "add_child": self._add_child,
             "remove_child": self._remove_child,

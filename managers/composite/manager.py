@@ -18,8 +18,12 @@ from dropflow.api.operations import Operation
 from dropflow.api.records import (
     ManagerInfo,
     ManagerStatus,
+    SessionInfo,
+    SubmitQuery,
     manager_info,
 )
+from dropflow.api.requests import MOST_NEEDS
+from dropflow.apps.needs import needs_of
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError
 from dropflow.graph.physical import PhysicalGraph
@@ -128,6 +132,7 @@ class Composite(Manager):
             "info": self._info,
             "status": self._status,
             "deployment": self._deployment,
+            "submit": self._submit,
             "manager_log": self._read_log,
         }
 
@@ -180,6 +185,11 @@ class Composite(Manager):
         """Return what a parent asks once per period, from the last answers of the children."""
         nodes, sessions = self._owner.call("status")
         return ManagerStatus.of(self._info(), nodes, sessions)
+
+    def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
+        """Deploy a graph. What it needs of nodes is found here, in the thread of the caller."""
+        needs = sorted({need for needs in needs_of(graph.templates).values() for need in needs})[:MOST_NEEDS]
+        return cast(SessionInfo, self._owner.call("submit", graph=graph, options=options, needs=tuple(needs)))
 
     def _deployment(self, session: str) -> Download:
         return deployment_download(cast(Deployment, self._owner.call("deployment", session=session)))

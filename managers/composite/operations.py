@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dropflow.api.records import NodeInfo, SubmitQuery
+from dropflow.api.records import NodeComponents, NodeInfo, SubmitQuery
 from dropflow.api.requests import ResumeRequest
 from dropflow.errors import DropflowError, InternalError, LinkError, NotFoundError
 from dropflow.graph.physical import PhysicalGraph
@@ -109,6 +109,7 @@ class PlanDeployment:
     nodes: tuple[NodeInfo, ...]
     after: int
     witness: Place | None = None
+    components: tuple[NodeComponents, ...] = ()
 
 
 @dataclass(frozen=True)

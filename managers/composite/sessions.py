@@ -1,7 +1,7 @@
 """The operations of a composite on sessions: ask the children, remember their answers, merge them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -360,14 +360,14 @@ class Sessions:
                 hint=f"'dropflow {verb} {session}' again, when {'it answers' if len(missing) == 1 else 'they answer'}",
             )
 
-    def submit(self, graph: PhysicalGraph, options: SubmitQuery) -> Routine[SessionInfo]:
-        """Deploy a graph and start it; see `dropflow.api.manager.Manager.submit`."""
+    def submit(self, graph: PhysicalGraph, options: SubmitQuery, needs: Sequence[str] = ()) -> Routine[SessionInfo]:
+        """Deploy a graph with these needs and start it; see `dropflow.api.manager.Manager.submit`."""
         name = options.session
         if name:
             yield from self._refuse_taken(name)
         after = max(self._shared.cache.epoch_of(name), self._deletions.epoch_of(name))
         try:
-            deployment = yield from self._deployments.submit(graph, options, after=after)
+            deployment = yield from self._deployments.submit(graph, options, after=after, needs=needs)
         except ConflictError:
             raise  # another session has the name
         except DropflowError as error:

@@ -1,9 +1,11 @@
 """The node manager: a manager of the sessions of one host."""
 
 import os
+import platform
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,20 +14,26 @@ from dropflow.api.logs import MANAGER_LOG, ManagerLog
 from dropflow.api.manager import Manager
 from dropflow.api.operations import Operation
 from dropflow.api.records import (
+    Lack,
     Load,
     ManagerInfo,
     ManagerStatus,
+    NodeComponents,
     NodeInfo,
     SessionInfo,
     SubmitQuery,
     manager_info,
 )
 from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest
+from dropflow.apps.container import container_engine
+from dropflow.apps.needs import refuse_need
+from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import (
     ConflictError,
+    DropflowError,
     LinkError,
     NotFoundError,
     StorageError,
@@ -170,6 +178,7 @@ class NodeManager(Manager):
             "info": self._info,
             "status": self._status,
             "nodes": self._nodes,
+            "components": self._components,
             "drain": self._drain,
             "node_history": lambda **_: self._history.read(),
             "manager_log": lambda query, **_: self._manager_log.page(query),
@@ -239,6 +248,20 @@ class NodeManager(Manager):
                 sessions=sum(not found.state.is_terminal for found in sessions),
                 started=self._started,
                 load=self._load(sessions),
+            ),
+        )
+
+    def _components(self, needs: Sequence[str]) -> tuple[NodeComponents, ...]:
+        """Return what this node can run, and which of the needs it lacks."""
+        lacks = [Lack(need=need, text=why.text, hint=why.hint) for need in needs if (why := _refusal(need)) is not None]
+        return (
+            NodeComponents(
+                node=self.name,
+                python=platform.python_version(),
+                environment=sys.prefix,
+                applications=len(APPLICATIONS),
+                engine="" if _refusal("container:engine") else container_engine().command[0],
+                lacks=tuple(lacks),
             ),
         )
 
@@ -318,3 +341,12 @@ class NodeManager(Manager):
             disk_free=disk.free,
             received=self._links.statistics().fetched,
         )
+
+
+def _refusal(need: str) -> DropflowError | None:
+    """Return why this host does not meet a need; None if it does."""
+    try:
+        refuse_need(need)
+    except DropflowError as error:
+        return error
+    return None

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from dropflow.apps.container import ENGINE_VARIABLE, ContainerApp, container_engine
+from dropflow.apps.needs import refuse_need
 from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
@@ -228,7 +229,7 @@ def test_a_host_without_a_container_engine_is_told_so(monkeypatch: pytest.Monkey
     monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
 
     with pytest.raises(MissingDependencyError, match="a container engine is not installed") as caught:
-        ContainerApp(_template(image="x", command="true")).check()
+        refuse_need(*ContainerApp(_template(image="x", command="true")).needs())
     assert caught.value.of_host
 
 

@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from dropflow.api.records import NodeInfo
+from dropflow.api.records import Lack, NodeComponents, NodeInfo
 from dropflow.errors import BadGraphError, LinkError
+from dropflow.failure import Problem
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from dropflow.testing.drawing import fan
-from managers.planning import assign
+from managers.planning import assign, where_they_run
 
 _ALIVE = [
     NodeInfo(name="n2", url="http://10.0.0.2:8000", host="h2"),
@@ -104,3 +108,59 @@ def test_an_incomplete_placement_is_refused() -> None:
     """A graph that names nodes for only some of its parts is refused."""
     with pytest.raises(BadGraphError, match="3 parts but names nodes for 1 only"):
         assign(_graph(3, ("n1",)), _ALIVE)
+
+
+# What nodes can run decides where drops go.
+
+
+def _needing(*programs: str) -> PhysicalGraph:
+    """Return a graph with a command for each program, all on n1, and a data drop after each."""
+    builder = GraphBuilder("g")
+    for at, program in enumerate(programs):
+        command = Argument(name="command", value=f"{program} {{d}}")
+        builder.app(f"a{at}", component="dlg.apps.bash_shell_app.BashShellApp", arguments=(command,)).data(f"d{at}")
+        builder.connect(f"a{at}", f"d{at}")
+    return replace(builder.build(), places=("n1",))
+
+
+def _lacking(node: str, *programs: str) -> NodeComponents:
+    lacks = (Lack(need=f"program:{one}", text=f"no {one}", hint=f"install {one}") for one in programs)
+    return NodeComponents(node=node, lacks=tuple(lacks))
+
+
+def _nodes_of(graph: PhysicalGraph, name: str) -> set[str]:
+    rows = [row for row, template in enumerate(graph.templates) if template.name == name]
+    return {graph.places[part] for part in graph.part[np.isin(graph.template, rows)].tolist()}
+
+
+def test_drops_go_to_the_nodes_that_have_what_they_need() -> None:
+    """What n1 lacks goes to the node that has it; the rest, and data, stay."""
+    answers = [_lacking("n1", "wsclean"), _lacking("n2", "wsclean", "DP3"), _lacking("n3")]
+
+    graph, note = where_they_run(_needing("wsclean", "DP3", "cp"), ["n1", "n2", "n3"], answers, is_movable=True)
+
+    assert [_nodes_of(graph, name) for name in ("a0", "a1", "a2", "d0")] == [{"n3"}, {"n1"}, {"n1"}, {"n1"}]
+    assert note == "1 drop moved to n3, because other nodes lack what they need"
+
+
+def test_a_placed_graph_is_refused_with_what_its_nodes_lack() -> None:
+    """There is one problem for each component and node, although another node could run it."""
+    with pytest.raises(BadGraphError, match=r"cannot run what is placed on them: a0 on n1, a1 on n1") as refused:
+        where_they_run(_needing("wsclean", "DP3"), ["n1", "n2"], [_lacking("n1", "wsclean", "DP3")], is_movable=False)
+
+    found = [one for one in refused.value.problems if isinstance(one, Problem)]
+    assert [(one.where, one.text, one.hint) for one in found] == [
+        ("a0 on n1", "no wsclean", "install wsclean"),
+        ("a1 on n1", "no DP3", "install DP3"),
+    ]
+    assert "--anew" in refused.value.hint
+
+
+def test_what_no_node_can_run_is_refused() -> None:
+    """A node without an answer counts as able; if all lack something, nothing is placed."""
+    answers = [_lacking("n1", "wsclean"), _lacking("n2", "wsclean")]
+    graph, _ = where_they_run(_needing("wsclean"), ["n1", "n2", "n3"], answers, is_movable=True)
+
+    assert _nodes_of(graph, "a0") == {"n3"}
+    with pytest.raises(BadGraphError, match="no node can run all that it would get: a0 on n1, a0 on n2"):
+        where_they_run(_needing("wsclean"), ["n1", "n2"], answers, is_movable=True)

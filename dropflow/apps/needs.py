@@ -1,0 +1,83 @@
+"""What the components of a graph need of a host, by name, and whether this host has it.
+
+A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
+or ``container:engine``. A manager asks its nodes for the needs
+of a graph, and places what only some nodes can run on those (`managers.planning`).
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+
+from dropflow.apps.check import find_absent
+from dropflow.apps.container import container_engine
+from dropflow.apps.load_function import refuse_name
+from dropflow.apps.registry import app_for, builtin_name
+from dropflow.errors import DropflowError, MissingDependencyError
+from dropflow.graph.templates import Kind, Template
+
+__all__ = ["needs_of", "refuse_need"]
+
+_OWN = "dropflow."
+
+
+def needs_of(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
+    """Return the needs of the applications of a graph, by row; only of those that have any.
+
+    An application that no host can run has none: the check of the components reports why.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for row, template in enumerate(templates):
+        if template.kind is Kind.APP and (needs := _needs(template)):
+            found[row] = needs
+    return found
+
+
+def _needs(template: Template) -> tuple[str, ...]:
+    name = template.component.strip()
+    try:
+        if builtin_name(template):
+            return app_for(template).needs()
+    except DropflowError:
+        return ()
+    return () if name.startswith(_OWN) else (f"class:{name}",)
+
+
+def refuse_need(need: str, where: str = "") -> None:
+    """Raise if this host lacks what is needed. Runs and imports nothing that it names; unknown kinds are accepted.
+
+    Parameters
+    ----------
+    need : str
+        Its kind and name.
+    where : str
+        The node of the graph, for the error.
+
+    Raises
+    ------
+    DropflowError
+        It is missing. The hint says what to install.
+    """
+    kind, _, name = need.partition(":")
+    match kind:
+        case "class":
+            absent = find_absent(name.split("."))
+            if absent is not None:
+                what = f"has no '{absent.name}'" if absent.name else "is not installed"
+                raise MissingDependencyError(
+                    f"the module '{absent.module}' {what}",
+                    hint=f"install {name.partition('.')[0]}, or put its code on PYTHONPATH",
+                    where=where,
+                    of_host=True,
+                )
+        case "function":
+            refuse_name(name, where)
+        case "program" if not (shutil.which(name) or "BASH_ENV" in os.environ or f"BASH_FUNC_{name}%%" in os.environ):
+            raise MissingDependencyError(
+                f"the program '{name}' is not on PATH",
+                where=where,
+                hint=f"install {name}, or add its directory to PATH of the process that runs dropflow",
+                of_host=True,
+            )
+        case "container":
+            container_engine()
