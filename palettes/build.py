@@ -105,7 +105,6 @@ def _text(name: str, description: str, *, kind: str = "ApplicationArgument") -> 
 
 
 _CLASS = _text("dropclass", "Dotted name of the class.", kind="ComponentParameter")
-_NOT_YET = "Graphs with it can be checked and unrolled; this version of dropflow does not run it."
 
 EMPTY: tuple[ConstructEntry, ...] = (
     ConstructEntry(
@@ -128,26 +127,18 @@ EMPTY: tuple[ConstructEntry, ...] = (
             _text("command", "The program and its arguments.", kind="ComponentParameter"),
         ),
     ),
-    ConstructEntry(
-        category="DynlibApp",
-        description=f"A function of a shared library. {_NOT_YET}",
-        parameters=(
-            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibApp", parameter_type="ComponentParameter"),
-            _text("libpath", "Path of the library."),
-        ),
-    ),
-    ConstructEntry(
-        category="DynlibProcApp",
-        description=f"A function of a shared library, in a process of its own. {_NOT_YET}",
-        parameters=(
-            Parameter(name="dropclass", default="dlg.apps.dynlib.DynlibProcApp", parameter_type="ComponentParameter"),
-            _text("libpath", "Path of the library."),
-        ),
-    ),
 )
 """Nodes to be filled in. The user adds their ports, too."""
 
-TEMPLATES: tuple[str, ...] = ("BashShellApp", "DockerApp", "PyFuncApp", "PythonMemberFunction", "Branch")
+TEMPLATES: tuple[str, ...] = (
+    "BashShellApp",
+    "DockerApp",
+    "DynlibApp",
+    "DynlibProcApp",
+    "PyFuncApp",
+    "PythonMemberFunction",
+    "Branch",
+)
 """Components that need code or a command to be filled in."""
 
 

@@ -1,7 +1,7 @@
 """What the components of a graph need of a host, by name, and whether this host has it.
 
 A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
-or ``container:engine``. A manager asks its nodes for the needs
+``library:`` with the path or name of a shared library, or ``container:engine``. A manager asks its nodes for the needs
 of a graph, and places what only some nodes can run on those (`managers.planning`).
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from dropflow.apps.check import find_absent
 from dropflow.apps.container import container_engine
+from dropflow.apps.dynlib import refuse_library
 from dropflow.apps.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name
 from dropflow.errors import DropflowError, MissingDependencyError
@@ -79,5 +80,7 @@ def refuse_need(need: str, where: str = "") -> None:
                 hint=f"install {name}, or add its directory to PATH of the process that runs dropflow",
                 of_host=True,
             )
+        case "library":
+            refuse_library(name, where)
         case "container":
             container_engine()

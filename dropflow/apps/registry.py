@@ -39,17 +39,14 @@ __all__ = [
 ]
 
 
-# Applications of DALiuGE that this version of dropflow does not have: shared libraries and others.
+# Applications of DALiuGE that this version of dropflow does not have.
 #
 # `dropflow.apps.registry` refuses their nodes with an alternative. The data classes that dropflow does not have are in
 # `dropflow.data.registry`.
 
-_COMPILED = "wrap the library in a Python function (PyFuncApp) or a program (BashShellApp)"
+_COMPILED = "give the library the C interface of DynlibApp, or wrap it in a Python function (PyFuncApp)"
 UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
-    "DynlibApp": ("a shared library", _COMPILED),
-    "DynlibStreamApp": ("a shared library", _COMPILED),
-    "DynlibProcApp": ("a shared library", _COMPILED),
-    "ScpApp": ("a copy by scp", "run scp in a BashShellApp node"),
+    "DynlibObject": ("an object of a shared library", _COMPILED),
     "SubGraphLocal": ("a subgraph at run time", "draw the subgraph with the SubGraph construct, which is unrolled"),
     "MSPlasmaReader": ("a Plasma store", "use SharedMemory nodes, which need no store"),
     "MSPlasmaWriter": ("a Plasma store", "use SharedMemory nodes, which need no store"),
@@ -60,10 +57,8 @@ UNSUPPORTED_APPS: Mapping[str, tuple[str, str]] = {
 """Applications of DALiuGE that this version does not have: what they are, and an alternative."""
 
 UNSUPPORTED_CATEGORIES: Mapping[str, str] = {
-    "dynlibapp": "DynlibApp",
-    "dynlibprocapp": "DynlibProcApp",
-    "dynlibobject": "DynlibApp",
-    "dynlibmemberfunction": "DynlibApp",
+    "dynlibobject": "DynlibObject",
+    "dynlibmemberfunction": "DynlibObject",
 }
 """The same by category, in lower case, of nodes without a class."""
 
@@ -78,6 +73,9 @@ APPLICATIONS: Mapping[str, str] = {
     "StreamingInputOutputBashApp": "dropflow.apps.shell:StreamingInputOutputBashApp",
     "MPIApp": "dropflow.apps.mpi:MPIApp",
     "DockerApp": "dropflow.apps.container:ContainerApp",
+    "DynlibApp": "dropflow.apps.dynlib:DynlibApp",
+    "DynlibProcApp": "dropflow.apps.dynlib:DynlibProcApp",
+    "DynlibStreamApp": "dropflow.apps.dynlib:DynlibStreamApp",
     "ServiceApp": "dropflow.apps.service:ServiceApp",
     "StopServiceApp": "dropflow.apps.service:StopServiceApp",
     "PyFuncApp": "dropflow.apps.function:PyFuncApp",
@@ -115,6 +113,7 @@ _SAME_AS: Mapping[str, str] = {
     "BranchAppDROP": "SimpleBranch",
     "BranchApp": "SimpleBranch",
     "CRCStreamApp": "CRCApp",
+    "ScpApp": "CopyApp",
     "PyMemberApp": "PythonMemberFunction",
 }
 _DALIUGE_PACKAGES = ("dlg.", "dfms.", "apps.", "dropflow.apps.")
@@ -125,7 +124,10 @@ _BY_CATEGORY: Mapping[str, str] = {
     "mpi": "MPIApp",
     "docker": "DockerApp",
     "singularity": "DockerApp",
-    **{name.lower(): name for name in ("BashShellApp", "PyFuncApp", "PythonMemberFunction", "Branch")},
+    **{
+        name.lower(): name
+        for name in ("BashShellApp", "DynlibApp", "DynlibProcApp", "PyFuncApp", "PythonMemberFunction", "Branch")
+    },
 }
 
 

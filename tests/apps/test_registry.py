@@ -55,6 +55,8 @@ def test_every_application_is_in_the_palette() -> None:
         ("apps.pyfunc.PyFuncApp", "Component", "PyFuncApp"),
         ("dlg.apps.bash_shell_app.BashShellApp", "BashShellApp", "BashShellApp"),
         ("dlg.apps.crc.CRCStreamApp", "", "CRCApp"),
+        ("dlg.apps.scp.ScpApp", "DALiuGEApp", "CopyApp"),
+        ("", "DynlibProcApp", "DynlibProcApp"),
         ("dlg.apps.branch.Branch", "Branch", "Branch"),
         ("dlg.apps.simple.SimpleBranch", "PythonApp", "SimpleBranch"),
         ("dropflow.apps.GroupByApp", "", "GroupByApp"),
@@ -92,7 +94,7 @@ def test_a_node_without_a_class_is_refused(component: str) -> None:
 @pytest.mark.parametrize(
     ("component", "category"),
     [
-        ("dlg.apps.dynlib.DynlibApp", "DynlibApp"),
+        ("dlg.apps.dynlib.DynlibObject", "DynlibObject"),
         ("dlg.apps.plasma.MSStreamingPlasmaProducer", ""),
         ("dlg.apps.subgraph.SubGraphLocal", ""),
     ],

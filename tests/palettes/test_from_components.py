@@ -10,10 +10,9 @@ import palettes
 from dropflow.apps.registry import app_for
 from dropflow.data.registry import store_for
 from dropflow.engine.parameters import Component
-from dropflow.errors import MissingDependencyError
 from dropflow.failure import Severity
 from dropflow.graph.templates import Argument, Kind, Template
-from palettes.build import EMPTY, ConstructEntry, built_files, component_page, components
+from palettes.build import built_files, component_page, components
 from translator.formats import read_logical
 
 ROOT = Path(palettes.__file__).parents[1]
@@ -77,7 +76,14 @@ def test_every_component_is_in_a_palette_with_all_it_has(component: Component) -
 def test_the_class_of_every_component_exists(component: Component) -> None:
     """What the palette offers can be run: the class name leads to a class with this definition."""
     fillings = {"command": "true", "func_name": "f", "func_code": "def f(x=0): return x", "base_name": "builtins"}
-    fillings |= {"dirname": "d", "url": "http://localhost/", "image": "x", "Bucket": "x", "dbtable": "x"}
+    fillings |= {
+        "dirname": "d",
+        "url": "http://localhost/",
+        "image": "x",
+        "Bucket": "x",
+        "dbtable": "x",
+        "libpath": "x",
+    }
     arguments = tuple(
         Argument(name=parameter.name, value=fillings.get(parameter.name, parameter.default))
         for parameter in component.parameters
@@ -122,16 +128,3 @@ def test_the_template_palette_offers_what_people_know() -> None:
     compiled = {"Docker", "DynlibApp", "DynlibProcApp", "Mpi"}
 
     assert constructs | compiled | {"BashShellApp", "DALiuGEApp", "Data", "PyFuncApp"} <= offered
-
-
-@pytest.mark.parametrize(
-    "entry", [entry for entry in EMPTY if "does not run" in entry.description], ids=lambda entry: entry.category
-)
-def test_what_the_palette_cannot_run_is_refused_with_a_hint(entry: ConstructEntry) -> None:
-    """A node of a kind that this version does not run gives one error with an alternative."""
-    dropclass = next(parameter.default for parameter in entry.parameters if parameter.name == "dropclass")
-    template = Template(key="k", name="mine", kind=Kind.APP, component=dropclass, category=entry.category)
-
-    with pytest.raises(MissingDependencyError, match="does not support") as caught:
-        app_for(template)
-    assert caught.value.hint

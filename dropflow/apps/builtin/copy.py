@@ -39,7 +39,9 @@ class CopyApp(App):
         kind=Kind.APP,
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.CopyApp",
-        description="Copies all inputs, in order, to every output; directories are copied with all they contain.",
+        aliases=("dlg.apps.scp.ScpApp",),
+        description="Copies all inputs, in order, to every output; directories are copied with all they contain. "
+        "DALiuGE's copy by scp is the same application here: contents go to other nodes over their links.",
         parameters=(BUFSIZE,),
         ports=(
             Port(name="input", usage="InputPort", description="What is copied."),
