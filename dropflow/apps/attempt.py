@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
-from dropflow.apps.command import Command
+from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
 from dropflow.apps.formats import FORMATS, write_format
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
@@ -608,11 +607,7 @@ def _finish_outputs(outputs: Sequence[AttemptOutput], skipped: Collection[int]) 
 
 
 def _environment(oid: str, session: str, cpus: int) -> dict[str, str]:
-    """Return the environment of commands: that of this process, limits of threads, and the variables of DALiuGE.
-
-    Programs that are installed beside this Python are found last, so that a virtual environment need not be active.
-    """
+    """Return the environment of commands: that of this process, limits of threads, and the variables of DALiuGE."""
     threads = thread_variables(cpus, os.environ)
-    path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
-    own = {"PATH": path, "DLG_UID": oid, "DLG_SESSION_ID": session}
+    own = {"PATH": program_path(), "DLG_UID": oid, "DLG_SESSION_ID": session}
     return {"DLG_ROOT": str(Path.home() / "dlg"), **threads, **os.environ, **own}

@@ -6,6 +6,7 @@ import select
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +21,13 @@ from dropflow.stopping import GRACE_SECONDS
 __all__ = [
     "Command",
     "StdinFeeder",
+    "program_path",
 ]
+
+
+def program_path() -> str:
+    """Return PATH of commands. Programs beside this Python are found last: a virtual environment need not be active."""
+    return f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
 
 
 # A thread that passes a growing content on to the standard input of a command.

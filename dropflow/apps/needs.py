@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 
 from dropflow.apps.check import find_absent
+from dropflow.apps.command import program_path
 from dropflow.apps.container import container_engine
 from dropflow.apps.dynlib import refuse_library
 from dropflow.apps.load_function import refuse_name
@@ -73,7 +74,7 @@ def refuse_need(need: str, where: str = "") -> None:
                 )
         case "function":
             refuse_name(name, where)
-        case "program" if not (shutil.which(name) or "BASH_ENV" in os.environ or f"BASH_FUNC_{name}%%" in os.environ):
+        case "program" if not (shutil.which(name, path=program_path()) or _may_be_function(name)):
             raise MissingDependencyError(
                 f"the program '{name}' is not on PATH",
                 where=where,
@@ -84,3 +85,8 @@ def refuse_need(need: str, where: str = "") -> None:
             refuse_library(name, where)
         case "container":
             container_engine()
+
+
+def _may_be_function(name: str) -> bool:
+    """Whether bash may have a function of this name, such as ``module``."""
+    return "BASH_ENV" in os.environ or f"BASH_FUNC_{name}%%" in os.environ
