@@ -1,6 +1,6 @@
 """The process that reads contents: ``python -m dropflow.preview.worker DESCRIPTOR MEMORY SECONDS``.
 
-A node manager starts it (`managers.node.content_previews`) and sends one request after another through a socket. What a
+A node manager starts it (`managers.node.downloads`) and sends one request after another through a socket. What a
 content makes of its decoders, here it reaches neither the memory nor the token of a manager, and what ends this process
 costs one preview.
 """

@@ -53,7 +53,7 @@ class Links:
         Opens the content that peers fetch, of (session, drop, attempt, producer); called in its own thread.
     incarnation : int
         Grows with each start of the process. The present time in microseconds by default, for processes that are not
-        started again under their name; nodes count their starts (`managers.node.load`).
+        started again under their name; nodes count their starts (`managers.node.resources`).
     settings : LinkSettings
         Times and sizes.
     clock : Clock

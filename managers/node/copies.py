@@ -28,6 +28,7 @@ import numpy as np
 from dropflow.engine.api import Handle
 from dropflow.formatting import plural
 from managers.messages import Content, CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
+from managers.node.contents import SharedFile
 from managers.node.events import (
     CopyAction,
     CopyWritten,
@@ -37,7 +38,6 @@ from managers.node.events import (
     TakeCopies,
     Tell,
 )
-from managers.node.shared_files import SharedFile
 from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
 from managers.recovery.vote import SendToPeer
 

@@ -35,6 +35,7 @@ from dropflow.graph.text_ids import oid
 from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 from managers.messages import Content, CopyContents, Message
+from managers.node.contents import here, portable, stamp_of
 from managers.node.copies import HeldCopy
 from managers.node.directory import SessionDirectory, read_checksummed, write_checksummed
 from managers.node.downloads import refuse_changed
@@ -47,7 +48,6 @@ from managers.node.events import (
     ReadContents,
     TakeCopies,
 )
-from managers.node.shared_files import here, portable, stamp_of
 from managers.recovery.records import pack_column, unpack_column
 
 __all__ = [

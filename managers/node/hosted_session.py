@@ -33,7 +33,7 @@ from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
 from managers.node import views
-from managers.node.contents import ContentExchange
+from managers.node.contents import ContentExchange, SharedFile
 from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.events import (
@@ -51,7 +51,6 @@ from managers.node.fetch_pool import write_receipts
 from managers.node.over import REPLACED
 from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
-from managers.node.shared_files import SharedFile
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.records import View, ViewDecision, first_view, unpack_column
 from managers.recovery.replan import explain_decision

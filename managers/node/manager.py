@@ -48,11 +48,10 @@ from managers.membership import LOST_AFTER, SUSPECT_AFTER
 from managers.messages import PROTOCOL
 from managers.node.fetch_pool import FetchPool
 from managers.node.host import SessionHost
-from managers.node.load import LoadHistory, ProcessorUse, next_incarnation, sample_of
 from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession
 from managers.node.over import recover_all
-from managers.node.resources import ProcessResources
+from managers.node.resources import LoadHistory, ProcessorUse, ProcessResources, next_incarnation, sample_of
 from managers.node.streams import FileWatcher
 from managers.owner_thread import Owner
 from managers.planning import plan_deployment

@@ -38,6 +38,7 @@ from dropflow.data.file import remove_part
 from dropflow.engine.api import Handle
 from dropflow.engine.session import Session
 from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError
+from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid, row_of
@@ -49,22 +50,21 @@ from dropflow.times.statistics import AttemptProfile
 from dropflow.times.timeline import described
 from dropflow.web.times import SessionTimes
 from dropflow.web.views import find_drop
-from managers.deployment import deployment_download
-from managers.node import drop_pages, views
-from managers.node.content_previews import ContentPreviews
+from managers.deployment import Deployment, deployment_download
+from managers.node import views
 from managers.node.copy_effects import CopyRecords, ReleasedContents, copied_results, served_copies
-from managers.node.downloads import batch, content_download, file_download
+from managers.node.downloads import ContentPreviews, batch, content_download, file_download
 from managers.node.hosted_session import HostedSession, receipts_of
-from managers.node.joining_deployment import joining_deployment
 from managers.node.over import DamagedSession, FinishedSession
 from managers.node.session_log import SessionLogs
 from managers.node.view_states import stopped_part
 from managers.node.views import StateLogs
-from managers.recovery.records import StoppedPart
+from managers.recovery.records import FEWEST_VOTERS, StoppedPart
 
 __all__ = [
     "NodeOperations",
     "NodeSession",
+    "joining_deployment",
 ]
 
 
@@ -168,7 +168,7 @@ class NodeOperations(SessionTimes):
         if query.time:
             return self.drops_at(session, query)
         found = self.find(session)
-        return drop_pages.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
+        return views.page(found.session, found.piece, query, whole=found.whole, running=_running(found))
 
     def drop(self, session: str, drop: str, query: PageQuery) -> DropDetail:
         """Return one drop."""
@@ -464,3 +464,36 @@ def _running_records(running: Sequence[tuple[int, int, float]], piece: Slice) ->
     for number, (row, worker, since) in enumerate(running):
         records[number] = int(piece.drop[row]), int(piece.graph.template[row]), worker, since
     return records
+
+
+def joining_deployment(found: HostedSession | FinishedSession | DamagedSession) -> Deployment:
+    """Return the session with its graph as it is placed now, and its members.
+
+    Raises
+    ------
+    ConflictError
+        The session does not run, or its nodes cannot change.
+    GoneError
+        Its files cannot be read.
+    """
+    node = found.piece.node
+    if not isinstance(found, HostedSession) or found.state.is_terminal:
+        raise ConflictError(f"session {found.name!r} is {found.state.name}: no node can join it", where=node)
+    view = found.view
+    if not view.members or len(view.members) + 1 + len(view.witnesses) < FEWEST_VOTERS:
+        text = f"session {found.name!r} would have fewer than {FEWEST_VOTERS} voters: no node can join it"
+        raise ConflictError(text, where=node)
+    with found.directory.gone_if_unreadable(node):
+        dfg = b"".join(dump(found.directory.graph_in_view()))
+    return msgspec.structs.replace(
+        found.deployment,
+        view=view.number,
+        places=view.members,
+        witnesses=view.witnesses,
+        nodes=(),
+        notes=(),
+        decision=b"",
+        copies={},
+        is_joining=False,
+        dfg=dfg,
+    )

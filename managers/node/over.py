@@ -58,7 +58,7 @@ __all__ = [
 
 
 class WrittenFailures:
-    """Answers as the failure table of a session that runs does (`managers.node.drop_pages.FailureReports`).
+    """Answers as the failure table of a session that runs does (`managers.node.views.FailureReports`).
 
     Parameters
     ----------

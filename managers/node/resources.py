@@ -1,17 +1,25 @@
-"""What hosted sessions need of the process that they are in: links, threads, and a place where applications run."""
+"""What hosted sessions need of their process: links, threads, places for applications; its load, its incarnation."""
 
+import logging
+import os
+import secrets
 import threading
+import zlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
+import psutil
 
+from dropflow.api.records import LoadSample, NodeHistory, NodeInfo
 from dropflow.apps.template_cache import streaming_links
 from dropflow.clock import Clock
 from dropflow.data import shm_directory
 from dropflow.data.repository import LocalRepository
+from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
@@ -29,9 +37,13 @@ from managers.node.receive import Unavailable
 from managers.node.streams import FileWatcher
 
 __all__ = [
+    "LoadHistory",
     "OnStop",
     "ProcessResources",
+    "ProcessorUse",
     "SessionResources",
+    "next_incarnation",
+    "sample_of",
 ]
 
 
@@ -216,3 +228,199 @@ class ProcessResources:
                 on_stop(None)
 
         threading.Thread(target=run, name=f"session-{name}", daemon=True).start()
+
+
+# The load of the host during the last hour.
+
+_log = logging.getLogger(__name__)
+
+EVERY = 5.0
+_KEPT = 720
+
+
+class LoadHistory:
+    """Samples the load of a node in a thread of its own. It may be asked from any thread.
+
+    Parameters
+    ----------
+    node : str
+        Name of the node.
+    sample : callable
+        Returns the load now.
+    every : float
+        Seconds between two samples.
+    kept : int
+        How many samples are kept.
+    """
+
+    def __init__(self, node: str, sample: Callable[[], LoadSample], *, every: float = EVERY, kept: int = _KEPT) -> None:
+        self._node = node
+        self._sample = sample
+        self._every = every
+        self._samples: deque[LoadSample] = deque(maxlen=kept)
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"load of {node}", daemon=True)
+
+    def start(self) -> None:
+        """Take the first sample soon, and then one every few seconds."""
+        self._thread.start()
+
+    def read(self) -> NodeHistory:
+        """Return the samples, the oldest one first."""
+        return NodeHistory(node=self._node, every=self._every, samples=tuple(self._samples))
+
+    def close(self) -> None:
+        """Take no more samples. Idempotent."""
+        self._is_closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_closed.wait(self._every if self._samples else 0.0):
+            try:
+                self._samples.append(self._sample())
+            except OSError as error:  # the disk of the sessions is gone, for example
+                _log.warning("the load of this host cannot be measured: %s", error)
+
+
+def sample_of(node: NodeInfo, now: float) -> LoadSample:
+    """Return the load of this host, whose other figures `node` has."""
+    counters = psutil.net_io_counters(pernic=True)
+    network = [counter for name, counter in counters.items() if not name.startswith("lo")]
+    return LoadSample(
+        time=now,
+        processor=node.load.processor,
+        memory=node.load.memory - node.load.memory_free,
+        disk=node.load.disk - node.load.disk_free,
+        received=sum(counter.bytes_recv for counter in network),
+        sent=sum(counter.bytes_sent for counter in network),
+        sessions=node.sessions,
+        running=node.load.busy,
+    )
+
+
+# The use of the processors of this host, near real time.
+
+_SHORTEST, _LONGEST = 0.5, 10.0
+"""Seconds that a figure is the average of: clocks of processors are too coarse for less, and more is no longer now."""
+_SAMPLE = 0.1
+
+
+class ProcessorUse:
+    """Measures how busy the processors are. It may be asked from any thread.
+
+    `psutil.cpu_percent` counts from the last call in the same thread, and so returns 0 to most threads of a server.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Replaced as a whole: two threads that measure at the same time get about the same figure, without a lock.
+        self._last: tuple[float, float, float, float | None] = (clock.monotonic(), *_seconds(), None)
+
+    def percent(self) -> float:
+        """Return the use of all processors in per cent, averaged over at most the last ten seconds.
+
+        At first, and after a longer pause, it takes a tenth of a second.
+        """
+        measured, busy, total, percent = self._last
+        now = self._clock.monotonic()
+        is_recent = now - measured < _SHORTEST
+        if is_recent and percent is not None:
+            return percent
+        more_busy, more_total = _seconds()
+        if is_recent or now - measured > _LONGEST or more_total <= total:
+            return self._keep(now, psutil.cpu_percent(interval=_SAMPLE))
+        return self._keep(now, min(max(100.0 * (more_busy - busy) / (more_total - total), 0.0), 100.0))
+
+    def _keep(self, now: float, percent: float) -> float:
+        percent = round(percent, 1)
+        self._last = (now, *_seconds(), percent)
+        return percent
+
+
+def _seconds() -> tuple[float, float]:
+    """Return the seconds that all processors were busy, and those that have passed for them."""
+    times = psutil.cpu_times()
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)  # counted in user and nice
+    return total - times.idle - getattr(times, "iowait", 0.0), total
+
+
+# The incarnation of a node: a number that grows with each start, kept in the node's directory.
+#
+# The time of the start cannot serve as that number: after the clock of a host was set back, peers
+# would take a new process for an earlier one, and refuse it. The upper bits of the number are a
+# counter. The lower bits are random: two nodes whose directories are copies of each other have
+# different numbers. The counter of a new directory begins with the time in seconds, which exceeds the
+# counter of any directory that it replaces.
+#
+# The file has a fixed size and is overwritten in place, so that a node whose disk is full can start
+# again and serve its results. It has the counter twice, each time with a checksum and in a disk
+# sector of its own. The two are written one after the other: a crash during a write damages one of
+# them, and the other one has the number of the last start.
+
+_FILE = "incarnation"
+_SLOT = 512
+"""Bytes of one of the two slots: the smallest sector that a disk writes."""
+_NONE = -1
+_RANDOM_BITS = 20
+_MOST = (1 << 53 - _RANDOM_BITS) - 1
+"""Largest counter with which an incarnation is exact in JSON."""
+
+
+def next_incarnation(root: Path, clock: Clock) -> int:
+    """Count one more start of the node whose directory is `root`, and return its incarnation.
+
+    Parameters
+    ----------
+    clock : Clock
+        Time, with which the counter of a new directory begins.
+
+    Raises
+    ------
+    StorageError
+        The counter cannot be read or written.
+    """
+    path = root / _FILE
+    with storage_errors("keep the number of starts of this node in", path):
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as stream:
+            content = stream.read(2 * _SLOT)
+            slots = [_parsed(content[:_SLOT]), _parsed(content[_SLOT:])]
+            counted = max(slots)
+            if content and min(slots) == _NONE:
+                _log.warning("%s is damaged and is written again", path)
+            counter = int(clock.now()) if counted == _NONE else counted + 1
+            # The slot that is damaged or behind goes first: the other one stays whole until the new number is stored.
+            for index in sorted(range(2), key=slots.__getitem__):
+                _write(stream, index, counter)
+        _sync_directory(root)
+    return counter << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+
+
+def _slot(counter: int) -> bytes:
+    """Return one slot: the counter and its checksum, as text that people can read."""
+    digits = b"%d" % counter
+    return (b"%s %08x" % (digits, zlib.crc32(digits))).ljust(_SLOT - 1) + b"\n"
+
+
+def _parsed(slot: bytes) -> int:
+    """Return the counter in a slot; `_NONE` if it has none, or is damaged."""
+    digits = slot[:20].partition(b" ")[0]
+    counter = int(digits) if digits.isdigit() else _NONE
+    return counter if counter < _MOST and slot == _slot(counter) else _NONE
+
+
+def _write(stream: BinaryIO, index: int, counter: int) -> None:
+    """Overwrite a slot, and wait until it is on the disk."""
+    stream.seek(index * _SLOT)
+    stream.write(_slot(counter))
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    """Wait until the name of a new file is on the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

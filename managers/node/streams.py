@@ -30,8 +30,8 @@ from dropflow.errors import GoneError, Interrupted, StorageError
 from dropflow.graph.slices import Slice
 from managers.links import WantedContent
 from managers.messages import Content, Message, StreamUpdate
+from managers.node.contents import here, portable
 from managers.node.fetch_pool import FetchJob, JobPool, PendingFetch, Receipts
-from managers.node.shared_files import here, portable
 
 __all__ = [
     "GONE",

@@ -35,9 +35,8 @@ from managers.messages import PROTOCOL
 from managers.node.contents import ContentExchange
 from managers.node.exchange import NodeExchange
 from managers.node.host import SessionHost
-from managers.node.joining_deployment import joining_deployment
 from managers.node.machine import NodeMachine
-from managers.node.operations import NodeOperations, NodeSession
+from managers.node.operations import NodeOperations, NodeSession, joining_deployment
 from managers.node.over import recover_all
 from managers.node.receive import Unavailable
 from managers.node.resources import OnStop

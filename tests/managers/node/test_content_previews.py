@@ -20,7 +20,7 @@ from dropflow.engine.api import Handle
 from dropflow.errors import BadFileError, GoneError, PreviewError, UsageError, WorldError
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import FIRST_LOOK, BytesSource, DirectorySource, Preview, PreviewAnswer
-from managers.node.content_previews import ContentPreviews, PreviewLimits
+from managers.node.downloads import ContentPreviews, PreviewLimits
 from tests.preview.made_files import fits, npy, png, tiled, zarr
 
 pytestmark = pytest.mark.slow
@@ -195,7 +195,7 @@ def test_the_process_ends_with_its_manager() -> None:
     """Also when the manager is killed: then nothing can tell it to."""
     program = (
         "import sys; from dropflow.engine.api import Handle; from dropflow.preview.source import FIRST_LOOK\n"
-        "from managers.node.content_previews import ContentPreviews\n"
+        "from managers.node.downloads import ContentPreviews\n"
         "previews = ContentPreviews(); previews.preview('s', Handle(body=b'x'), FIRST_LOOK)\n"
         "print(previews._idle[0]._popen.pid, flush=True); sys.stdin.read()"
     )

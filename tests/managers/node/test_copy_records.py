@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dropflow.api.records import ResultInfo
 from dropflow.engine.api import Handle
 from managers.composite.content_queries import without_needless_copies
+from managers.node.contents import stamp_of
 from managers.node.copies import HeldCopy
 from managers.node.copy_effects import CopyRecords, Version
-from managers.node.shared_files import stamp_of
 
 
 def _copy(directory: Path, row: int, view: int = 0, body: bytes = b"x") -> HeldCopy:

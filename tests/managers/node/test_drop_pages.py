@@ -12,7 +12,7 @@ from dropflow.api.records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.testing.strategies import graphs
 from dropflow.web.cause_groups import order_of
-from managers.node.drop_pages import page
+from managers.node.views import page
 from tests.engine.test_core_slices import Cluster, _chance
 
 _SORTS = [sign + name for sign in ("", "-") for name in ("row", "id", "name", "state", "node", "attempt", "size")]

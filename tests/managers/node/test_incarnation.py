@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from dropflow.errors import StorageError
 from dropflow.testing.fake_manager import VirtualClock
-from managers.node import load
-from managers.node.load import next_incarnation
+from managers.node import resources
+from managers.node.resources import next_incarnation
 from tests.filling import fill
 
 
@@ -85,7 +85,7 @@ def test_a_crash_while_the_number_is_written_keeps_the_last_start(
     content = path.read_bytes()
     path.write_bytes(b"x" * 512 + content[512:])
     left = [written]
-    write = load._write
+    write = resources._write
 
     def crash(stream: BinaryIO, index: int, counter: int) -> None:
         if left[0] == 0:
@@ -97,7 +97,7 @@ def test_a_crash_while_the_number_is_written_keeps_the_last_start(
         left[0] -= 1
         write(stream, index, counter)
 
-    monkeypatch.setattr(load, "_write", crash)
+    monkeypatch.setattr(resources, "_write", crash)
     with contextlib.suppress(KeyboardInterrupt):
         next_incarnation(tmp_path, VirtualClock())
     monkeypatch.undo()

@@ -3,7 +3,7 @@
 import threading
 
 from dropflow.api.records import LoadSample
-from managers.node.load import LoadHistory
+from managers.node.resources import LoadHistory
 
 
 def test_samples_are_kept_in_a_ring() -> None:

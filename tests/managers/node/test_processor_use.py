@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from dropflow.testing.fake_manager import VirtualClock
-from managers.node.load import ProcessorUse
+from managers.node.resources import ProcessorUse
 
 
 @pytest.fixture

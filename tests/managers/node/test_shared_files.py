@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.engine.api import Handle
-from managers.node.shared_files import SharedFile, stamp_of, still_there
+from managers.node.contents import SharedFile, stamp_of, still_there
 
 
 def _file(path: Path) -> SharedFile:
@@ -80,7 +80,7 @@ def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch:
             gate.wait(60)
         return stat(path)
 
-    monkeypatch.setattr("managers.node.shared_files.os.stat", slow)
+    monkeypatch.setattr("managers.node.contents.os.stat", slow)
     seen = still_there(found, seconds=0.2)
     gate.set()
 
