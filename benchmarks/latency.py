@@ -41,9 +41,8 @@ from links import latency as round_trips
 from dropflow.engine.core import Core
 from dropflow.engine.events import Action, Event, Finished
 from dropflow.engine.events import Run as RunAttempt
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import PooledRunner
-from dropflow.runners.threads import ThreadRunner
 from dropflow.testing.drawing import relay
 from managers.keys import ClusterKey, create
 from managers.links import Links

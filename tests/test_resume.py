@@ -26,7 +26,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import save
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume
 from dropflow.sessions.options import RunOptions

@@ -42,8 +42,7 @@ from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
-from dropflow.runners.inline import InlineRunner
-from dropflow.runners.threads import ThreadRunner
+from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [

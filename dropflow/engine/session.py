@@ -52,11 +52,10 @@ from dropflow.engine.followers import Followers
 from dropflow.engine.inbox import Inbox
 from dropflow.engine.invariants import check
 from dropflow.engine.journal import Journal
-from dropflow.engine.ready import Handover, ReadyRuns
+from dropflow.engine.ready import Handover, ReadyRuns, TaskBuilder
 from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import OutgoingEvents, OwnerCall, SessionInput, SessionInputs
 from dropflow.engine.statistics import Attempts, FailureReport, SessionResult, Statistics, snapshot, totals
-from dropflow.engine.tasks import TaskBuilder
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.formatting import plural

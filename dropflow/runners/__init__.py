@@ -4,34 +4,33 @@ A session stays in its process, with its core, journal, retries and commits; a r
 workers of another engine an `external_host` has worker processes of ours, so that attempts begin, time out, are killed
 and are logged there as they are here. The packages of engines are imported when a runner starts.
 
-===================  ==================================================================================================
-`choice`             The runner of a session: threads for applications that wait; for the others worker processes,
-                     threads or an engine
-`inline`             Attempts run in the session's own thread, one after another: the simplest runner, and the cheapest
-`threads`            Attempts run in threads of this process: for work that waits, and for code that releases the GIL
-`pool`               Worker processes that several sessions share: started once, fed in batches, replaced when they die
-`dispatcher`         Which worker of a pool gets which attempts, and which runner gets their results
-`backlog`            The attempts that a worker process has, by what they are expected to cost, and how many more it
-                     can be given
-`worker_process`     One worker process, as seen by the thread of its pool
-`worker`             A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
-`worker_messages`    Messages between a pool and its worker processes: MessagePack in length-prefixed frames
-`external`           The runner of a session whose attempts another engine runs
-`dask_engine`        Batches as tasks of Dask, on a cluster that is there, or on one in this process
-`ray_engine`         Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new
-                     one on this machine
-`capacity`           The processors and the memory that the attempts of a runner, or of all runners of a pool, share
-`carried_contents`   Contents that travel with batches, where workers of an engine cannot use the directory of the
-                     session
-`descendants`        Ending all processes that an attempt or a worker process has started, also those that are daemons
-                     by now
-`engine`             What another engine does for a session: it runs batches of attempts in its workers
-`external_host`      The side of a session in a worker of an engine: worker processes of ours, which run the batches
-                     that come there
-`external_store`     Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a
-                     bucket (fsspec)
-`reread_contents`    Contents that many attempts read, sent to a worker process once and not with each attempt
-`runner_choice`      The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``,
-                     ``package.module:function``
-===================  ==================================================================================================
+==================  ===================================================================================================
+`choice`            The runner of a session: threads for applications that wait; for the others worker processes,
+                    threads or an engine
+`in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
+                    threads
+`pool`              Worker processes that several sessions share: started once, fed in batches, replaced when they die
+`dispatcher`        Which worker of a pool gets which attempts, and which runner gets their results
+`backlog`           The attempts that a worker process has, by what they are expected to cost, and how many more it can
+                    be given
+`worker_process`    One worker process, as seen by the thread of its pool
+`worker`            A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
+`worker_messages`   Messages between a pool and its worker processes: MessagePack in length-prefixed frames
+`external`          The runner of a session whose attempts another engine runs
+`dask_engine`       Batches as tasks of Dask, on a cluster that is there, or on one in this process
+`ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one
+                    on this machine
+`capacity`          The processors and the memory that the attempts of a runner, or of all runners of a pool, share
+`carried_contents`  Contents that travel with batches, where workers of an engine cannot use the directory of the
+                    session
+`descendants`       Ending all processes that an attempt or a worker process has started, also those that are daemons
+                    by now
+`engine`            What another engine does for a session: it runs batches of attempts in its workers
+`external_host`     The side of a session in a worker of an engine: worker processes of ours, which run the batches
+                    that come there
+`external_store`    Blobs of bytes at URLs of a store that the session and the workers of an engine reach, such as a
+                    bucket (fsspec)
+`runner_choice`     The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``,
+                    ``package.module:function``
+==================  ===================================================================================================
 """

@@ -23,10 +23,9 @@ from dropflow.graph.templates import Kind, ResourceNeeds, Template
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import Engine
-from dropflow.runners.inline import InlineRunner, MixedRunner
+from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
 from dropflow.runners.runner_choice import RUNNERS, RunnerChoice, parse_runner
-from dropflow.runners.threads import ThreadRunner
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [

@@ -44,7 +44,7 @@ from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.runners.backlog import NO_ROOM, ExpectedSeconds, PoolClock
 from dropflow.runners.capacity import Capacity
 from dropflow.runners.descendants import IDLE
-from dropflow.runners.inline import aborted
+from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import AbortTask, CloseExecutor, OpenExecutor, frame
 from dropflow.runners.worker_process import WorkerProcess, needs_own_worker
 from dropflow.stopping import kill_after

@@ -39,7 +39,7 @@ from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
 from dropflow.runners.dispatcher import RunnerQueue
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Engine, EngineEvents, WorkerView
-from dropflow.runners.inline import aborted
+from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, MARGIN_SECONDS, kill_after
 
 __all__ = [

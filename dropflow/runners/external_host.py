@@ -25,7 +25,7 @@ from dropflow.errors import ConflictError, MissingDependencyError, StorageError,
 from dropflow.failure import summary_of
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import AttemptKey, Batch, BatchAnswer, Piece, decode_batch, encode
-from dropflow.runners.inline import aborted
+from dropflow.runners.in_process import aborted
 from dropflow.runners.pool import WorkerPool
 from dropflow.version import __version__
 

@@ -37,8 +37,7 @@ from dropflow.failure import Failure, name_of, summary_of
 from dropflow.graph.templates import needs_of
 from dropflow.runners.capacity import THREAD_VARIABLES, thread_variables
 from dropflow.runners.descendants import IDLE, Marker, adopt_orphans, end_descendants
-from dropflow.runners.inline import aborted
-from dropflow.runners.reread_contents import ReceivedContents
+from dropflow.runners.in_process import aborted
 from dropflow.runners.worker_messages import (
     AbortTask,
     Buffer,
@@ -50,6 +49,7 @@ from dropflow.runners.worker_messages import (
     OpenExecutor,
     OutputOpened,
     Recall,
+    ReceivedContents,
     Returned,
     TaskResults,
     Tasks,

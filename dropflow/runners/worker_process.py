@@ -28,8 +28,7 @@ from dropflow.graph.templates import ResourceNeeds
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
 from dropflow.runners.capacity import thread_variables
 from dropflow.runners.descendants import IDLE, WORKER_VARIABLE, Marker, end_worker
-from dropflow.runners.reread_contents import SentContents
-from dropflow.runners.worker_messages import Buffer, EndChain, Recall, Tasks, frame
+from dropflow.runners.worker_messages import Buffer, EndChain, Recall, SentContents, Tasks, frame
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
 __all__ = [

@@ -21,7 +21,7 @@ from dropflow.errors import AppError, UsageError
 from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.graph.templates import Template
 from dropflow.graph.text_ids import oid
-from dropflow.runners.inline import aborted
+from dropflow.runners.in_process import aborted
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS, stopped_after
 from dropflow.testing.drawing import draw

@@ -23,7 +23,7 @@ from dropflow.engine.api import (
 )
 from dropflow.errors import DropflowError, InternalError, ResultLostError
 from dropflow.failure import Failure
-from dropflow.runners.inline import aborted
+from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS, kill_after
 
 __all__ = [

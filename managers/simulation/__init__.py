@@ -18,17 +18,13 @@ Everything is drawn from one seed: the same seed gives the same run, byte by byt
 `fault_injector`       Carries out the faults of a trial in a simulated cluster
 `history`              Histories of sessions: what was committed, read and acknowledged, when and in which view; and a
                        checker
-`random_sessions`      Graphs and workloads drawn from a seed, whose states and contents are the same in every run
 `random_losses`        One run of sessions in a cluster with faults, drawn from a seed, and what must hold when it is
                        over
 `trial_checks`         What must hold when a trial is over: how each session has ended, what is left, and what its
                        history says
 `loss_sweep`           Run trials of `managers.simulation.random_losses` with many seeds: ``python -m
                        managers.simulation.loss_sweep``
-`shrink`               The fewest faults with which a trial still fails
 `simulated_composite`  An island or master on virtual time: the state machine of the product, with simulated calls
-`simulated_owner`      The owner of a manager's state machine on virtual time: as `managers.owner_thread`, without
-                       threads
 =====================  ================================================================================================
 """
 

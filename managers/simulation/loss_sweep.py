@@ -8,19 +8,24 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from dropflow.clock import SystemClock
 from managers.simulation.faults import Fault
 from managers.simulation.random_losses import LossTrial, TrialOutcome
-from managers.simulation.shrink import shrink
 
-__all__ = ["Figures", "sweep"]
+__all__ = [
+    "Figures",
+    "shrink",
+    "sweep",
+]
+
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - trials make directories of their own in it
 _ROOM = 1 << 29
@@ -194,3 +199,37 @@ _print = partial(print, flush=True)
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+T = TypeVar("T")
+
+
+def shrink(items: Sequence[T], fails: Callable[[Sequence[T]], bool], *, most_runs: int = 100) -> tuple[T, ...]:
+    """Return a part of `items` that still fails, and does not without any one of them.
+
+    The algorithm is ddmin without its complements of complements: leave out halves, then quarters, down to single
+    items, and begin anew after each success (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
+    input", 2002).
+
+    Parameters
+    ----------
+    items : sequence
+        They fail together.
+    fails : callable
+        Whether some of them, in their order, fail.
+    most_runs : int
+        How often to call `fails` at most; then the result may be larger than needed.
+    """
+    kept, runs = tuple(items), 0
+    size = len(kept)
+    while size:
+        start = 0
+        while start < len(kept) and runs < most_runs:
+            fewer = kept[:start] + kept[start + size :]
+            runs += 1
+            if fails(fewer):
+                kept = fewer
+            else:
+                start += size
+        size = min(size // 2, len(kept))
+    return kept

@@ -19,8 +19,7 @@ from managers.messages import PROTOCOL, PartDone, SessionDone, ViewMessage
 from managers.recovery.vote import SendToPeer
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedLinks
-from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
-from managers.simulation.virtual_time import SimulatedProcess
+from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess
 
 __all__ = [
     "ManagerCalls",

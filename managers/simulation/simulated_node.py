@@ -43,8 +43,7 @@ from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork
 from managers.simulation.simulated_links import SimulatedFetchPool, SimulatedLinks
-from managers.simulation.simulated_owner import OnReturn, SimulatedOwner
-from managers.simulation.virtual_time import SimulatedProcess, SteppedClock, Timer
+from managers.simulation.virtual_time import OnReturn, SimulatedOwner, SimulatedProcess, SteppedClock, Timer
 
 __all__ = [
     "SessionDriver",

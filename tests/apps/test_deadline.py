@@ -17,7 +17,7 @@ from dropflow.errors import BadGraphError, BadParameterError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, Template
-from dropflow.runners.threads import ThreadRunner
+from dropflow.runners.in_process import ThreadRunner
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.apps.test_execute import Bench

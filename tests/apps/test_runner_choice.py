@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 _OWN = """
 from dropflow.apps.execute import LocalExecutor
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner
 
 made = []
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.engine.tasks import attempt_priority
+from dropflow.engine.ready import attempt_priority
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
 from tests.graph.shapes import graphs

@@ -31,8 +31,7 @@ from dropflow.runners.engine import (
 from dropflow.runners.external import ExternalRunner
 from dropflow.runners.external_host import Host
 from dropflow.runners.external_store import ContentStore
-from dropflow.runners.inline import MixedRunner
-from dropflow.runners.threads import ThreadRunner
+from dropflow.runners.in_process import MixedRunner, ThreadRunner
 from dropflow.sessions.factory import make_session
 
 __all__ = ["Elsewhere", "run_elsewhere", "session_elsewhere"]

@@ -11,9 +11,8 @@ from dropflow.engine.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.engine import EngineEvents
 from dropflow.runners.external import ExternalRunner
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
-from dropflow.runners.threads import ThreadRunner
 from dropflow.sessions import local_run
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of

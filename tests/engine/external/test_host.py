@@ -10,8 +10,8 @@ from dropflow.engine.api import ExecutorSpec, Runner, Task
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
 from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
 from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
+from dropflow.runners.in_process import ThreadRunner
 from dropflow.runners.pool import PooledRunner, WorkerPool
-from dropflow.runners.threads import ThreadRunner
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
 from dropflow.testing.fake_manager import VirtualClock

@@ -17,9 +17,8 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.choice import LimitedRunner, make_runner
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner
-from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw

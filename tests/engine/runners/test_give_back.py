@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropflow.runners.inline import InlineRunner
+from dropflow.runners.in_process import InlineRunner
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw

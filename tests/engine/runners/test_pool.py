@@ -15,8 +15,8 @@ from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
+from dropflow.runners.in_process import ThreadRunner
 from dropflow.runners.pool import WorkerPool
-from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
 from dropflow.stopping import GRACE_SECONDS
 from dropflow.testing.attempts import ScriptedExecutor

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.engine.api import Handle, Input, Task
-from dropflow.runners.reread_contents import ReceivedContents, SentContents
-from dropflow.runners.worker_messages import Buffer, Tasks, frame
+from dropflow.runners.worker_messages import Buffer, ReceivedContents, SentContents, Tasks, frame
 from dropflow.states import DropState
 
 _MOST = 100

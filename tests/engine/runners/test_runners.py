@@ -13,9 +13,8 @@ from dropflow.engine.api import AttemptResult, ExecutorSpec, Runner, Task
 from dropflow.engine.session import Session
 from dropflow.engine.statistics import SessionResult
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.runners.inline import InlineRunner, MixedRunner
+from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
 from dropflow.runners.pool import ProcessRunner, WorkerPool
-from dropflow.runners.threads import ThreadRunner
 from dropflow.states import SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository

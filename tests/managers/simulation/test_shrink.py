@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from managers.simulation.shrink import shrink
+from managers.simulation.loss_sweep import shrink
 
 
 @given(st.integers(0, 30), st.sets(st.integers(0, 29)))
