@@ -156,7 +156,7 @@ def event() -> Picture:
         picture, (30, 106), "dropflow.engine.events.Publish", "1  an action of the core: drop, state, cause, attempt"
     )
     picture.room(
-        (30, 178, 390, 42), "managers.node.exchange.EventSender", "one message per node, with contents", inner=True
+        (30, 178, 390, 42), "managers.node.remote_events.EventSender", "one message per node, with contents", inner=True
     )
     _shape(picture, (30, 240), "managers.messages.Events", "2  a message on the wire: columns of rows and states")
     picture.room(
@@ -169,7 +169,7 @@ def event() -> Picture:
     _shape(picture, (480, 240), "dropflow.engine.api.Arrival", "3  the message, in the inbox of the session")
     picture.room(
         (480, 178, 390, 42),
-        "managers.node.receive.EventReceiver",
+        "managers.node.remote_events.EventReceiver",
         "opens it when its contents are here",
         inner=True,
     )

@@ -109,7 +109,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.statistics import cause_reports
     from dropflow.graph.codec import load
     from dropflow.graph.text_ids import find_drop, oid
-    from dropflow.sessions.report import failure_infos
+    from dropflow.sessions.shown import failure_info
 
     graph = load(directory / "graph.dfg")
     replayed = replay(graph, directory / "journal.dfj")
@@ -120,7 +120,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     states = np.frombuffer(replayed.core.drops.states, dtype=np.uint8)
     chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
     reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
-    alike = () if found.cause is None else _alike(failure_infos(reports), oid(graph, found.cause))
+    alike = () if found.cause is None else _alike([failure_info(one) for one in reports], oid(graph, found.cause))
     reasons = (*found.lines, *chain, *_failure_lines(failure), *alike, *repeat)
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 

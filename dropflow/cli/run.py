@@ -89,7 +89,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """The end, the root causes of failures, and where the results are."""
-        from dropflow.sessions.report import failure_infos
+        from dropflow.sessions.shown import failure_info
 
         yield headline(self.status, self.drops, self.seconds, self.states)
         if self.status == SessionState.PAUSED.name:
@@ -101,7 +101,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from count_lines(self.counts)
         logs = {failure.drop: failure.log for failure in self.failures}
         yield from failure_lines(
-            failure_infos(self.failures),
+            [failure_info(one) for one in self.failures],
             log=lambda failure: logs[failure.drop],
             more=str(Path(self.output, "summary.json")),
         )

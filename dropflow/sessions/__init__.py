@@ -11,5 +11,6 @@ Managers have sessions of their own, and use `again`, `factory` and `stopped`.
 `again`      Which drops run again because a user wants that, with which parameters, for a run on this machine
              and for a session of managers
 `report`     The report of the directory of a run, from its graph, its journal, its times and its summary
+`shown`      What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops
 ===========  =====================================================================================================
 """

@@ -1,26 +1,25 @@
 """The report of the directory of a run, from its graph, its journal, its times and its summary."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from dropflow.api.records import FailureInfo, LogicalNodeInfo, ResultInfo, SessionDetail
+from dropflow.api.records import ResultInfo, SessionDetail
 from dropflow.api.requests import ResultList
 from dropflow.clock import SystemClock
 from dropflow.engine.journal import ReplayedSession, is_blank, replay
-from dropflow.engine.statistics import FailureReport, by_name, cause_reports, snapshot
+from dropflow.engine.statistics import cause_reports, snapshot
 from dropflow.errors import UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
+from dropflow.sessions.shown import failure_info, logical_nodes
 from dropflow.times.attempts import attempts_of
 from dropflow.times.measured_run import read_parts
 from dropflow.times.timeline import analyse
 from dropflow.web.report import SessionReport
 
 __all__ = [
-    "failure_infos",
     "run_report",
 ]
 
@@ -55,20 +54,6 @@ def run_report(directory: Path) -> SessionReport:
     replayed, attempts = replay(graph, journal), attempts_of(sections)
     statistics = snapshot(replayed.core, 0.0)
     ending = _ending(directory)
-    logical = tuple(
-        LogicalNodeInfo(
-            key=node.key,
-            name=node.name,
-            category=node.category,
-            is_app=node.is_app,
-            artificial=node.artificial,
-            drops=node.total,
-            states=by_name(node.counts),
-            order=order,
-            counts=node.drop_counts(),
-        )
-        for order, node in enumerate(statistics.nodes)
-    )
     detail = SessionDetail(
         session=directory.resolve().name,
         graph=graph.name,
@@ -79,12 +64,12 @@ def run_report(directory: Path) -> SessionReport:
         started=replayed.started,
         seconds=ending.seconds or max(attempts.end - attempts.start, 0.0),
         nodes=("this machine",),
-        logical=logical,
+        logical=logical_nodes(statistics),
         notes=ending.notes,
     )
     return SessionReport(
         detail=detail,
-        failures=failure_infos(cause_reports(graph, replayed.core, str(directory), replayed.failures)),
+        failures=[failure_info(one) for one in cause_reports(graph, replayed.core, str(directory), replayed.failures)],
         analysis=analyse(graph, attempts),
         written=SystemClock().now(),
         states=np.frombuffer(bytes(replayed.core.drops.states), np.uint8),
@@ -124,25 +109,3 @@ def _ending(directory: Path) -> _Ending:
         return msgspec.json.decode((directory / "summary.json").read_bytes(), type=_Ending)
     except (OSError, msgspec.DecodeError):
         return _Ending()
-
-
-def failure_infos(reports: Sequence[FailureReport]) -> list[FailureInfo]:
-    """Return the failures of a run on this machine as those of a session."""
-    return [
-        FailureInfo(
-            drop=one.drop,
-            name=one.name,
-            node="",
-            code=one.code,
-            kind=one.kind,
-            text=one.text,
-            hint=one.hint,
-            detail=one.detail,
-            count=one.count,
-            took_along=one.took_along,
-            attempts=one.attempts,
-            drops=one.drops,
-            row=one.row,
-        )
-        for one in reports
-    ]

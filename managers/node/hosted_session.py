@@ -29,10 +29,10 @@ from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
 from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
-from managers.node import views
 from managers.node.contents import ContentExchange, SharedFile
 from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
@@ -556,7 +556,7 @@ class HostedSession:
     def _report_part(self, view: int, *, is_idle: bool = False) -> None:
         """Report that the part here is finished, and how. If it is idle, what is left will be cancelled."""
         statistics = snapshot(self.session.core, 0.0)
-        end = views.part_end(self.piece.node, statistics, is_cancelled=is_idle)
+        end = shown.part_end(self.piece.node, statistics, is_cancelled=is_idle)
         self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
 
     def _finish(self) -> None:
@@ -667,8 +667,8 @@ class HostedSession:
         running = _running(self.session, progress, statistics)
         return SessionDetail(
             **self._fields(progress, statistics, running),
-            logical=views.logical_nodes(statistics, running),
-            failures=tuple(views.failure_info(one, self.piece.node) for one in failures),
+            logical=shown.logical_nodes(statistics, running),
+            failures=tuple(shown.failure_info(one, self.piece.node) for one in failures),
             notes=(*self.deployment.notes, *notes, *([f"node {self.piece.node}: {faults}"] if faults else [])),
             ends=self._known_ends(progress, statistics),
         )
@@ -678,12 +678,12 @@ class HostedSession:
         if not progress.is_over:
             return ()
         if not self.ends and self._survives_losses and progress.state is SessionState.CANCELLED:
-            return (views.part_end(self.piece.node, statistics, is_cancelled=True),)
+            return (shown.part_end(self.piece.node, statistics, is_cancelled=True),)
         return tuple(map(_end_decoder.decode, self.ends))
 
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now_at = Attempts() if progress.is_over else self.session.attempts()
-        attempts = Attempts() if progress.is_over else views.attempts_of(statistics, running, now_at)
+        attempts = Attempts() if progress.is_over else shown.attempts_of(statistics, running, now_at)
         now = progress.finished or self._clock.now()
         status, quiet = self._state_of(progress), progress.quiet(self._clock.monotonic())
         has_rate = status is not SessionState.PAUSED and quiet <= progress.usual_quiet
@@ -703,8 +703,8 @@ class HostedSession:
             "drops": statistics.drops,
             "settled": statistics.settled,
             **msgspec.structs.asdict(attempts),
-            "counts": views.counts_of(statistics, running),
-            "states": views.totals(statistics),
+            "counts": shown.counts_of(statistics, running),
+            "states": shown.states_of(statistics),
             "rate": progress.rate if has_rate else 0.0,
             "remaining": progress.remaining if has_rate else None,
             "quiet": quiet,
@@ -726,13 +726,13 @@ def receipts_of(hosted: HostedSession) -> NodeReceipts:
 def _running(session: Session, progress: Progress, statistics: Statistics) -> list[int]:
     """Return how many drops of each logical node run."""
     drops = () if progress.is_over else tuple(session.runner.running)
-    return views.running_by_node(statistics, session.graph, drops)
+    return shown.running_by_node(statistics, session.graph, drops)
 
 
 def _end_of(hosted: HostedSession) -> SessionEnd:
     """Return what later processes of the node read about a session that is over."""
     piece, session = hosted.piece, hosted.session
-    failures = tuple(views.failure_info(one, piece.node) for one in session.call(Session.reports))
+    failures = tuple(shown.failure_info(one, piece.node) for one in session.call(Session.reports))
     directory, kept = f"{hosted.directory.path}/", session.call(Session.contents)
     contents = {row: ContentRecord.of(handle, directory) for row, handle in kept.items() if piece.is_own[row]}
     return SessionEnd(whole=hosted.whole, detail=hosted.detail(), failures=failures, contents=contents, is_certain=True)

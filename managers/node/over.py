@@ -35,9 +35,9 @@ from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
+from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
-from managers.node import views
 from managers.node.copy_effects import RELEASED, ReleasedContents
 from managers.node.directory import SessionDirectory, SessionEnd
 from managers.node.downloads import refuse_changed
@@ -50,7 +50,6 @@ __all__ = [
     "end_interrupted",
     "recover",
     "recover_all",
-    "written_report",
 ]
 
 
@@ -93,25 +92,6 @@ class WrittenFailures:
         """Return the root causes among drops, whose rows are those in the whole graph."""
         wanted = {*rows}
         return tuple(one for one in self._reports if one.row in wanted)
-
-
-def written_report(failure: FailureInfo, logs: str) -> FailureReport:
-    """Return the report from which a failure was made; `logs` is the directory of logs."""
-    return FailureReport(
-        drop=failure.drop,
-        name=failure.name,
-        code=failure.code,
-        kind=failure.kind,
-        text=failure.text if failure.node else "",  # only the node of the drop has the text
-        hint=failure.hint,
-        detail=failure.detail,
-        count=failure.count,
-        took_along=failure.took_along,
-        attempts=failure.attempts,
-        log=logs if failure.has_log else "",
-        row=failure.row,
-        drops=failure.drops,
-    )
 
 
 # Sessions that are over: answers to queries from their directories.
@@ -275,7 +255,7 @@ class FinishedSession(_OverSession):
     def failure_table(self) -> WrittenFailures:
         """All root causes."""
         logs = str(self.directory.logs)
-        return WrittenFailures([written_report(failure, logs) for failure in self.end.failures])
+        return WrittenFailures([shown.written_report(failure, logs) for failure in self.end.failures])
 
 
 class DamagedSession(_OverSession):
@@ -323,7 +303,7 @@ class DamagedSession(_OverSession):
             finished=changed,
             nodes=(node,),
             text=self.finding,
-            failures=(views.failure_info(report, node),),
+            failures=(shown.failure_info(report, node),),
         )
         super().__init__(directory, detail)
 
@@ -482,8 +462,8 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         version=int(ended * 1000),
         drops=statistics.drops,
         settled=statistics.settled,
-        counts=views.counts_of(statistics, running),
-        states=views.totals(statistics),
+        counts=shown.counts_of(statistics, running),
+        states=shown.states_of(statistics),
         created=deployment.created,
         started=replayed.started,
         finished=ended,
@@ -492,7 +472,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         nodes=(node,),
         text=cancelled if lost is None else lost.text,
         whole=deployment.drops,
-        logical=views.logical_nodes(statistics, running),
+        logical=shown.logical_nodes(statistics, running),
         failures=tuple(failures[:_MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
         notes=(*deployment.notes, *_damage(piece, contents, directory)),
@@ -540,4 +520,4 @@ def _lost_node(piece: Slice, core: Core, failure: Failure) -> FailureInfo:
 def _failures(directory: SessionDirectory, piece: Slice, replayed: ReplayedSession) -> list[FailureInfo]:
     """Return the root causes of the drops in ERROR here. Of a cause on another node, only the row is known."""
     reports = cause_reports(piece.graph, replayed.core, str(directory.path), replayed.failures, rows=piece.drop.data)
-    return [views.failure_info(report, piece.node) for report in reports]
+    return [shown.failure_info(report, piece.node) for report in reports]

@@ -33,7 +33,7 @@ from managers.links import Links
 from managers.node.contents import ContentExchange
 from managers.node.exchange import NodeExchange
 from managers.node.fetch_pool import FetchPool, JobThreads
-from managers.node.receive import Unavailable
+from managers.node.remote_events import Unavailable
 from managers.node.streams import FileWatcher
 
 __all__ = [

@@ -16,11 +16,8 @@ from dropflow.api.records import (
     DropInfo,
     DropPage,
     DropQuery,
-    FailureInfo,
-    LogicalNodeInfo,
     Neighbour,
     PageQuery,
-    PartEnd,
     ResultInfo,
     packed_columns,
 )
@@ -31,14 +28,14 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates, row_of_foreign
 from dropflow.engine.explain import explain, explain_repeat
 from dropflow.engine.failure_table import Fault
-from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, RankedCauses, Statistics, by_name
-from dropflow.graph.drop_counts import DropCounts, add_counts
+from dropflow.engine.statistics import FailureReport, RankedCauses
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
 from dropflow.ids import drop_file_name
-from dropflow.states import DropState, SessionState
+from dropflow.sessions import shown
+from dropflow.states import DropState
 from dropflow.web.views import in_order, matching
 
 __all__ = [
@@ -47,18 +44,11 @@ __all__ = [
     "SessionCaller",
     "StateLog",
     "StateLogs",
-    "attempts_of",
-    "counts_of",
     "detail_of",
     "drop_info",
-    "failure_info",
     "failure_list",
-    "logical_nodes",
     "page",
-    "part_end",
     "results",
-    "running_by_node",
-    "totals",
 ]
 
 
@@ -200,118 +190,6 @@ _PARAMETER = 2000
 _CODE = 64 * 1024
 
 
-def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequence[int]) -> list[int]:
-    """Return how many of the drops that run belong to each logical node.
-
-    The drops are those of now, and statistics may be a little older: no more run than are in WRITING.
-    """
-    found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
-    pairs = zip(found, statistics.nodes, strict=True)
-    return [min(count, node.counts[DropState.WRITING]) for count, node in pairs]
-
-
-def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -> Attempts:
-    """Return where the attempts are: those of applications add up to the ones in WRITING of the same statistics.
-
-    Data that have an attempt of their own, as they have initial values, are counted only while it runs.
-    """
-    pairs = zip(statistics.nodes, running, strict=True)
-    waiting = sum(node.counts[DropState.WRITING] - count for node, count in pairs if node.is_app)
-    ready = min(now.ready, waiting)
-    return Attempts(running=sum(running), queued=waiting - ready, ready=ready)
-
-
-def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
-    """Return the drops of a session by what has become of them: the sums over its logical nodes."""
-    return add_counts(map(_counts, statistics.nodes, running))
-
-
-def _counts(node: NodeStatistics, running: int) -> DropCounts:
-    return node.drop_counts(running=running, queued=node.counts[DropState.WRITING] - running if node.is_app else 0)
-
-
-def logical_nodes(statistics: Statistics, running: Sequence[int]) -> tuple[LogicalNodeInfo, ...]:
-    """Return the logical nodes that have drops here; `running` has how many run of each."""
-    return tuple(
-        LogicalNodeInfo(
-            key=node.key,
-            name=node.name,
-            category=node.category,
-            is_app=node.is_app,
-            artificial=node.artificial,
-            drops=node.total,
-            states=by_name(node.counts),
-            order=order,
-            running=running[order],
-            counts=_counts(node, running[order]),
-        )
-        for order, node in enumerate(statistics.nodes)
-        if node.total
-    )
-
-
-def totals(statistics: Statistics) -> dict[str, int]:
-    """Return the number of drops by the name of their state, without zeros."""
-    return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
-
-
-def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
-    """Return how the part of a node ended; if it is cancelled, with all drops cancelled that are not settled."""
-    nodes = statistics.nodes
-    if is_cancelled:
-        nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
-    statistics = msgspec.structs.replace(statistics, nodes=nodes)
-    running = [0] * len(nodes)
-    return PartEnd(
-        node=node,
-        status=(SessionState.CANCELLED if is_cancelled else statistics.status).name,
-        counts=counts_of(statistics, running),
-        states=totals(statistics),
-        logical=logical_nodes(statistics, running),
-    )
-
-
-def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of drops in each state when those that are not settled are cancelled."""
-    found = list(counts)
-    for state in (DropState.INITIALIZED, DropState.WRITING):
-        found[DropState.CANCELLED] += found[state]
-        found[state] = 0
-    return tuple(found)
-
-
-def failure_info(report: FailureReport, node: str) -> FailureInfo:
-    """Return a root cause as this node has it. One of another node has no `FailureInfo.node` and no text."""
-    if not report.text:
-        return FailureInfo(
-            drop=report.drop or f"#{report.row}",
-            name=report.name or f"drop in row {report.row}",
-            node="",
-            code="",
-            kind="",
-            text="it failed on another node, which has the reason",
-            count=report.count,
-            took_along=report.took_along,
-            row=report.row,
-        )
-    return FailureInfo(
-        drop=report.drop,
-        name=report.name,
-        node=node,
-        code=report.code,
-        kind=report.kind,
-        text=report.text,
-        hint=report.hint,
-        detail=report.detail,
-        count=report.count,
-        took_along=report.took_along,
-        attempts=report.attempts,
-        has_log=bool(report.log),
-        drops=report.drops,
-        row=report.row,
-    )
-
-
 def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> FailureList:
     """Return root causes as this node has them: those of a page, those of some drops, or all of them as columns."""
 
@@ -327,7 +205,7 @@ def failure_list(session: SessionCaller, query: FailureQuery, node: str) -> Fail
 
     found, causes, lost = session.call(look)
     return FailureList(
-        failures=tuple(failure_info(report, node) for report in found),
+        failures=tuple(shown.failure_info(report, node) for report in found),
         total=len(found) if query.rows else lost + len(causes.rows),
         offset=query.offset,
         limit=query.limit,
@@ -382,7 +260,7 @@ def detail_of(
     return DropDetail(
         **{field: getattr(info, field) for field in DropInfo.__struct_fields__},
         reasons=tuple(reasons),
-        failure=None if failure is None else failure_info(failure, piece.node),
+        failure=None if failure is None else shown.failure_info(failure, piece.node),
         inputs=tuple(
             neighbour(other, links[link].target_port if is_app else links[link].source_port)
             for other, link in zip(before.neighbour[ins].tolist(), before.link[ins].tolist(), strict=True)

@@ -38,7 +38,7 @@ from managers.node.host import SessionHost
 from managers.node.machine import NodeMachine
 from managers.node.operations import NodeOperations, NodeSession, joining_deployment
 from managers.node.over import recover_all
-from managers.node.receive import Unavailable
+from managers.node.remote_events import Unavailable
 from managers.node.resources import OnStop
 from managers.simulation.history import Recorder
 from managers.simulation.network import SimulatedNetwork

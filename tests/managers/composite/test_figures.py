@@ -16,9 +16,9 @@ from dropflow.engine.failure_table import FailureTable
 from dropflow.engine.statistics import snapshot
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions import shown
 from dropflow.testing.strategies import graphs
 from managers.composite.merging import Freshness, SessionPart, merge
-from managers.node import views
 from tests.engine.test_core_slices import BOOM, Cluster, Node, _chance
 
 _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
@@ -73,11 +73,11 @@ def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
         status=node.core.status.name,
         drops=statistics.drops,
         settled=statistics.settled,
-        counts=views.counts_of(statistics, running),
-        states=views.totals(statistics),
-        logical=views.logical_nodes(statistics, running),
+        counts=shown.counts_of(statistics, running),
+        states=shown.states_of(statistics),
+        logical=shown.logical_nodes(statistics, running),
         nodes=(name,),
-        failures=tuple(views.failure_info(report, name) for report in reports),
+        failures=tuple(shown.failure_info(report, name) for report in reports),
     )
 
 

@@ -10,10 +10,10 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import Begin
 from dropflow.engine.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.sessions.shown import attempts_of, logical_nodes, running_by_node
 from dropflow.states import DropState
 from dropflow.testing.strategies import graphs
 from managers.node.operations import busy_with
-from managers.node.views import attempts_of, logical_nodes, running_by_node
 
 
 @given(graphs(), st.data())

@@ -1,0 +1,135 @@
+"""What users see of a session, here or on a node: its failures, its logical nodes, and counts of its drops."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from dropflow.api.records import FailureInfo, LogicalNodeInfo, PartEnd
+from dropflow.engine.statistics import Attempts, FailureReport, NodeStatistics, Statistics, by_name
+from dropflow.graph.drop_counts import DropCounts, add_counts
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.states import DropState, SessionState
+
+__all__ = [
+    "attempts_of",
+    "counts_of",
+    "failure_info",
+    "logical_nodes",
+    "part_end",
+    "running_by_node",
+    "states_of",
+    "written_report",
+]
+
+_SHARED = tuple(name for name in FailureReport.__struct_fields__ if name != "log")
+"""The fields of a failure that a report of the engine has, too."""
+
+
+def failure_info(report: FailureReport, node: str = "") -> FailureInfo:
+    """Return a root cause as a node has it; without `node`, as a run on this machine has it.
+
+    One of another node has no `FailureInfo.node` and no text.
+    """
+    if node and not report.text:
+        return FailureInfo(
+            drop=report.drop or f"#{report.row}",
+            name=report.name or f"drop in row {report.row}",
+            node="",
+            code="",
+            kind="",
+            text="it failed on another node, which has the reason",
+            count=report.count,
+            took_along=report.took_along,
+            row=report.row,
+        )
+    shared = {name: getattr(report, name) for name in _SHARED}
+    return FailureInfo(**shared, node=node, has_log=bool(node and report.log))
+
+
+def written_report(failure: FailureInfo, logs: str) -> FailureReport:
+    """Return the report from which a failure on a node was made; `logs` is the directory of logs."""
+    shared = {name: getattr(failure, name) for name in _SHARED}
+    if not failure.node:  # only the node of the drop has the text
+        shared["text"] = ""
+    return FailureReport(**shared, log=logs if failure.has_log else "")
+
+
+def running_by_node(statistics: Statistics, graph: PhysicalGraph, drops: Sequence[int]) -> list[int]:
+    """Return how many of the drops that run belong to each logical node.
+
+    The drops are those of now, and statistics may be a little older: no more run than are in WRITING.
+    """
+    found = np.bincount(graph.template[list(drops)], minlength=len(statistics.nodes)).tolist()
+    pairs = zip(found, statistics.nodes, strict=True)
+    return [min(count, node.counts[DropState.WRITING]) for count, node in pairs]
+
+
+def attempts_of(statistics: Statistics, running: Sequence[int], now: Attempts) -> Attempts:
+    """Return where the attempts are: those of applications add up to the ones in WRITING of the same statistics.
+
+    Data that have an attempt of their own, as they have initial values, are counted only while it runs.
+    """
+    pairs = zip(statistics.nodes, running, strict=True)
+    waiting = sum(node.counts[DropState.WRITING] - count for node, count in pairs if node.is_app)
+    ready = min(now.ready, waiting)
+    return Attempts(running=sum(running), queued=waiting - ready, ready=ready)
+
+
+def counts_of(statistics: Statistics, running: Sequence[int]) -> DropCounts:
+    """Return the drops of a session by what has become of them: the sums over its logical nodes."""
+    return add_counts(map(_counts, statistics.nodes, running))
+
+
+def _counts(node: NodeStatistics, running: int) -> DropCounts:
+    return node.drop_counts(running=running, queued=node.counts[DropState.WRITING] - running if node.is_app else 0)
+
+
+def logical_nodes(statistics: Statistics, running: Sequence[int] | None = None) -> tuple[LogicalNodeInfo, ...]:
+    """Return the logical nodes that have drops here; `running` has how many run of each, None as if no attempt ran."""
+    return tuple(
+        LogicalNodeInfo(
+            key=node.key,
+            name=node.name,
+            category=node.category,
+            is_app=node.is_app,
+            artificial=node.artificial,
+            drops=node.total,
+            states=by_name(node.counts),
+            order=order,
+            running=0 if running is None else running[order],
+            counts=node.drop_counts() if running is None else _counts(node, running[order]),
+        )
+        for order, node in enumerate(statistics.nodes)
+        if node.total
+    )
+
+
+def states_of(statistics: Statistics) -> dict[str, int]:
+    """Return the number of drops by the name of their state, without zeros."""
+    return by_name([sum(column) for column in zip(*(node.counts for node in statistics.nodes), strict=True)])
+
+
+def part_end(node: str, statistics: Statistics, *, is_cancelled: bool) -> PartEnd:
+    """Return how the part of a node ended; if it is cancelled, with all drops cancelled that are not settled."""
+    nodes = statistics.nodes
+    if is_cancelled:
+        nodes = tuple(msgspec.structs.replace(one, counts=_all_settled(one.counts)) for one in nodes)
+    statistics = msgspec.structs.replace(statistics, nodes=nodes)
+    running = [0] * len(nodes)
+    return PartEnd(
+        node=node,
+        status=(SessionState.CANCELLED if is_cancelled else statistics.status).name,
+        counts=counts_of(statistics, running),
+        states=states_of(statistics),
+        logical=logical_nodes(statistics, running),
+    )
+
+
+def _all_settled(counts: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of drops in each state when those that are not settled are cancelled."""
+    found = list(counts)
+    for state in (DropState.INITIALIZED, DropState.WRITING):
+        found[DropState.CANCELLED] += found[state]
+        found[state] = 0
+    return tuple(found)
