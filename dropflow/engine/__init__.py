@@ -9,7 +9,8 @@ anything of a manager: those come in through the protocols of `api`.
 `core`              The core of a session: `handle(events) -> actions`
 `drop_table`        The state of every drop of a session
 `streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
-`recovery`          What must run again after contents are lost
+`recovery`          The rules of drops: how they advance, what runs again after contents are lost, and whether an
+                    attempt is repeated
 `continuation`      How a session continues: after its process ended, or in the same process with other drops
 `parameters`        The parser of typed parameters: for fields of graphs, ``--set`` on the command line and palettes
 `session`           A session: the owner of a core, and the order in which decisions become effects

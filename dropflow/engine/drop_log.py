@@ -24,7 +24,7 @@ __all__ = [
 
 # The index of the logs in one directory: when each part of each log was written.
 #
-# Logs of drops are plain files (`dropflow.engine.drop_log`), and what applications print has no time. The file
+# Logs of drops are plain files, and what applications print has no time. The file
 # ``lines.index`` beside them gives their text an order in time. It has a line of JSON for each part of a log,
 # appended by the process that writes the log: ``[time, offset, drop]``. The part goes on to the next one of that
 # drop. A line with two more numbers, ``[time, offset, drop, shift, kept]``, is written when the log was shortened:
@@ -165,7 +165,7 @@ class DropLog:
     Writing never raises: a full disk must not fail an attempt that would have succeeded. What does not fit is left out;
     what is written after there is room again, such as the reason of a failure, is there.
 
-    The times of what is printed are in `dropflow.engine.drop_log`.
+    The times of what is printed are in ``lines.index``.
     """
 
     __slots__ = (

@@ -261,12 +261,6 @@ class DelayedRuns:
             due.append(heapq.heappop(self._queue)[2])
         return due
 
-    def take_all(self) -> list[Run]:
-        """Remove and return all attempts."""
-        runs = [run for _, _, run in self._queue]
-        self._queue.clear()
-        return runs
-
     def clear(self) -> None:
         """Forget all."""
         self._queue.clear()

@@ -1,4 +1,4 @@
-"""What must run again after contents are lost.
+"""The rules of drops: how they advance, what runs again after contents are lost, and whether an attempt is repeated.
 
 A session that lost contents, or its process, continues by beginning a fresh core with known states
 (`dropflow.engine.continuation`): those that it had, except for drops that are *reset* because their content, or their
@@ -24,7 +24,6 @@ from dropflow.states import DropState
 
 __all__ = [
     "INFRASTRUCTURE_RETRIES",
-    "TRANSITIONS",
     "NextAttempt",
     "decide_app",
     "decide_data",
@@ -38,26 +37,10 @@ __all__ = [
 ]
 
 
-# The rules by which drops advance, as tables and pure functions; `dropflow.engine.recovery` has
-# that of retries.
-#
-# The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8) without its
-# deadlocks: every mix of completions, errors and skips leads to a decision, and to only one.
+# The rules by which drops advance. The model is DALiuGE's (specification of the engine, sections 1.3 and 1.6 to 1.8)
+# without its deadlocks: every mix of completions, errors and skips leads to a decision, and to only one.
 
-_RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
-_INITIALIZED, _RULES_WRITING, _CANCELLED = DropState.INITIALIZED, DropState.WRITING, DropState.CANCELLED
-
-TRANSITIONS: dict[DropState, frozenset[DropState]] = {
-    _INITIALIZED: frozenset({_RULES_WRITING, _RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED, _CANCELLED}),
-    _RULES_WRITING: frozenset({_RULES_COMPLETED, _RULES_ERROR, _RULES_SKIPPED, _CANCELLED}),
-    _RULES_COMPLETED: frozenset(),
-    _RULES_ERROR: frozenset(),
-    _RULES_SKIPPED: frozenset(),
-    _CANCELLED: frozenset(),
-    DropState.EXPIRED: frozenset(),
-    DropState.DELETED: frozenset(),
-}
-"""The changes of state that the core makes. Terminal states are final within one epoch of a session."""
+_WRITING, _COMPLETED, _ERROR, _SKIPPED = DropState.WRITING, DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 
 
 def effective_inputs(wanted: int, inputs: int) -> int:
@@ -77,19 +60,19 @@ def decide_app(*, errors: int, skips: int, effective: int, threshold: float, blo
         WRITING to run it, ERROR or SKIPPED otherwise.
     """
     if errors and 100 * errors > _as_written(threshold) * effective:
-        return _RULES_ERROR
+        return _ERROR
     if skips and (skips == effective or not block_skip):
-        return _RULES_SKIPPED
-    return _RULES_WRITING
+        return _SKIPPED
+    return _WRITING
 
 
 def decide_data(*, errors: int, skips: int, producers: int, block_skip: bool) -> DropState:
     """Return the next state of a data drop whose producers are all settled: COMPLETED, ERROR or SKIPPED."""
     if errors:
-        return _RULES_ERROR
+        return _ERROR
     if skips and (skips == producers or not block_skip):
-        return _RULES_SKIPPED
-    return _RULES_COMPLETED
+        return _SKIPPED
+    return _COMPLETED
 
 
 @lru_cache(maxsize=1024)
@@ -98,8 +81,7 @@ def _as_written(percentage: float) -> Fraction:
     return Fraction(str(percentage))
 
 
-_RECOVERY_WRITING, _RECOVERY_COMPLETED = int(DropState.WRITING), int(DropState.COMPLETED)
-_RECOVERY_ERROR, _RECOVERY_SKIPPED = int(DropState.ERROR), int(DropState.SKIPPED)
+# What must run again after contents are lost.
 
 BooleanColumn = npt.NDArray[np.bool_]
 
@@ -148,8 +130,8 @@ def must_run_again(
     successors and up to predecessors whose chunks are lost (the Mars project, "Fault tolerance", https://docs.pymars.org).
     """
     column = np.frombuffer(states, dtype=np.uint8)
-    completed = column == _RECOVERY_COMPLETED
-    unsettled = ~(completed | (column == _RECOVERY_ERROR) | (column == _RECOVERY_SKIPPED))
+    completed = column == _COMPLETED
+    unsettled = ~(completed | (column == _ERROR) | (column == _SKIPPED))
     is_data: BooleanColumn = graph.kinds[graph.template] == np.uint8(Kind.DATA)
     lost = completed & is_data & ~available
     before = graph.predecessors
@@ -200,18 +182,14 @@ def known_reports(
     before = graph.predecessors
     inputs = before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
     template = graph.templates[graph.template[drop]]
-    states = [_RECOVERY_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
-    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _RECOVERY_WRITING]
+    states = [_SKIPPED if drop in known.skipped.get(other, ()) else known.states[other] for other in inputs]
+    settled = [(state, other) for state, other in zip(states, inputs, strict=True) if state > _WRITING]
     wanted = effective_inputs(template.effective_inputs, len(inputs)) if template.kind is Kind.APP else len(inputs)
     if wanted < len(inputs):
         # The order in which most of them can be tolerated: with `block_skip` some skips are, and without it none.
-        order = (
-            (_RECOVERY_COMPLETED, _RECOVERY_SKIPPED, _RECOVERY_ERROR)
-            if template.block_skip
-            else (_RECOVERY_COMPLETED, _RECOVERY_ERROR, _RECOVERY_SKIPPED)
-        )
+        order = (_COMPLETED, _SKIPPED, _ERROR) if template.block_skip else (_COMPLETED, _ERROR, _SKIPPED)
         settled.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
-        completed = sum(state == _RECOVERY_COMPLETED for state, _ in settled)
+        completed = sum(state == _COMPLETED for state, _ in settled)
         coming = sum(other in reset for other in inputs)
         settled = settled[: max(completed, wanted - coming)]
     for state, other in settled:

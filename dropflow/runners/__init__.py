@@ -15,7 +15,8 @@ and are logged there as they are here. The packages of engines are imported when
                     be given
 `worker_process`    One worker process, as seen by the thread of its pool
 `worker`            A worker process: ``python -m dropflow.runners.worker SOCKET MARKER NUMBER [VARIABLE ...]``
-`worker_messages`   Messages between a pool and its worker processes: MessagePack in length-prefixed frames
+`worker_messages`   Messages between a pool and its worker processes: MessagePack in length-prefixed frames, contents
+                    sent once
 `external`          The runner of a session whose attempts another engine runs
 `dask_engine`       Batches as tasks of Dask, on a cluster that is there, or on one in this process
 `ray_engine`        Batches as calls of Ray actors, one for each processor, on a cluster that is there, or on a new one

@@ -4,8 +4,6 @@ It has the attempts that wait, so that order, pause, cancel and the loss of work
 engine no more than its workers run now, and what they will run in the next moments. Short attempts go in batches, since
 a task of an engine takes milliseconds of its scheduler. Behind an attempt that turns out to be long nothing waits: what
 its batch has left is recalled.
-
-What the loss of a batch means for its attempts is decided in `dropflow.runners.external`.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Messages between a pool and its worker processes: MessagePack in length-prefixed frames."""
+"""Messages between a pool and its worker processes: MessagePack in length-prefixed frames, contents sent once."""
 
 import struct
 from collections import OrderedDict
@@ -44,7 +44,7 @@ class OpenExecutor(msgspec.Struct, frozen=True, tag="open-executor"):
 class Tasks(msgspec.Struct, frozen=True, tag="tasks"):
     """Run these attempts of a runner in this order, each with those that follow it; they are numbered from `first`.
 
-    Contents that the worker has are sent without their bytes (`dropflow.runners.worker_messages`).
+    Contents that the worker has are sent without their bytes, see `SentContents`.
     """
 
     runner: int
@@ -147,6 +147,11 @@ class Buffer:
             offset = end
         del self._data[:offset]
 
+
+# Contents that many attempts read, sent to a worker process once and not with each attempt.
+#
+# The pool and the worker keep the contents that were sent last, both of them, by the same rule and in the same order.
+# So the pool knows what the worker has, without an answer. A content that the worker has is sent without its bytes.
 
 _MOST = 8 << 20
 """Bytes that are kept for a worker."""

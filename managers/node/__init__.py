@@ -10,8 +10,8 @@
 `resources`       What hosted sessions need of their process: links, threads, places for applications; its load, its
                   incarnation
 `exchange`        A session's exchange with the other nodes that hold drops of it, over links
-`remote_events`   Events of drops between nodes: the messages that they are sent in, and what becomes of them when
-                  these arrive
+`remote_events`   Events of drops between nodes: the messages in which they are sent, and the events of a session
+                  that follow
 `contents`        Contents of drops on their way between nodes
 `streams`         Streams on their way between nodes: data that are fetched while they are written
 `members`         What a node does when other nodes answer, are lost, or give a session up: part of `NodeMachine`. Pure

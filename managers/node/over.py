@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -312,40 +312,18 @@ class DamagedSession(_OverSession):
         """The object that `call` is a method of: this one."""
         return self
 
-    @property
-    def piece(self) -> Slice:
-        """Refuse: the slice cannot be read.
+    def _refuse(self, *_: object) -> NoReturn:
+        """Raise the error with which the files of the session could not be read.
 
         Raises
         ------
         GoneError
             Always.
         """
-        raise self._unreadable()
+        raise GoneError(self.finding, hint=self._hint)
 
-    def graph(self) -> PhysicalGraph:
-        """Refuse."""
-        raise self._unreadable()
-
-    @property
-    def core(self) -> Core:
-        """Raise the error with which the files of the session could not be read."""
-        raise self._unreadable()
-
-    def content(self, drop: int) -> Handle | None:  # noqa: ARG002 - one protocol
-        """Raise the error with which the files of the session could not be read."""
-        raise self._unreadable()
-
-    def contents(self) -> Mapping[int, Handle]:
-        """Raise the error with which the files of the session could not be read."""
-        raise self._unreadable()
-
-    def why_gone(self, drop: int) -> str:  # noqa: ARG002 - one protocol
-        """Raise the error with which the files of the session could not be read."""
-        raise self._unreadable()
-
-    def _unreadable(self) -> GoneError:
-        return GoneError(self.finding, hint=self._hint)
+    graph = content = contents = why_gone = _refuse
+    piece, core = property(_refuse), property(_refuse)
 
     def call(self, function: Callable[["DamagedSession"], T]) -> T:
         """Return `function(self)`."""

@@ -1,6 +1,6 @@
 """Histories of sessions: what was committed, read and acknowledged, when and in which view; and a checker.
 
-A history is recorded from a simulated cluster (`managers.simulation.history`) or from real processes. The checker is a
+A history is recorded from a simulated cluster or from real processes. The checker is a
 pure function over it, in the manner of Jepsen: it does not know how nodes agree, only what users rely on. Records are
 in the order of their times; those of one moment are in the order in which they happened.
 """

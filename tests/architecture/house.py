@@ -7,6 +7,7 @@ import ast
 import io
 import tokenize
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class Size(NamedTuple):
     files: int
 
 
+@cache
 def sizes(root: Path = ROOT) -> dict[str, Size]:
     """Return the size of each package by its path; ``tests`` and ``pages`` (HTML, scripts, styles) are one each."""
     found: dict[str, Size] = {}
