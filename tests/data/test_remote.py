@@ -23,7 +23,7 @@ from dropflow.sessions import local_run
 from dropflow.states import SessionState
 
 pytest.importorskip("s3fs", reason="needs the extra stores")
-moto_server = pytest.importorskip("moto.server", reason="needs moto[s3,server]")
+moto_server = pytest.importorskip("moto.server", reason="needs moto[s3] and flask-cors")
 
 Node = Callable[..., Template]
 Slots = Callable[..., Slot]
