@@ -7,7 +7,7 @@ import datetime as dt
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ __all__ = [
     "DASH",
     "MEMORY",
     "SECONDS",
+    "few",
     "format_brief",
     "format_count",
     "format_duration",
@@ -39,6 +40,18 @@ DASH = "\N{EN DASH}"
 _MILLISECOND = 1e-3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_LENGTH = 400
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names with commas between, and how many more there are.
+
+    Examples
+    --------
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def format_count(number: int) -> str:

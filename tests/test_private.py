@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.api.auth import store_token
-from dropflow.cli.log_setup import start_logging
-from dropflow.cli.server_process import claim_root
+from dropflow.cli.server_process import claim_root, start_logging
 from dropflow.errors import StorageError
 from dropflow.files import private_directory
 from managers.keys import create

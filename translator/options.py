@@ -1,9 +1,9 @@
 """Options of each stage of a translation, one frozen struct for each; CLI options and REST fields derive from them."""
 
-import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 __all__ = [
     "DEFAULT_ALGORITHM",
@@ -96,8 +96,10 @@ class UnrollOptions(msgspec.Struct, frozen=True, kw_only=True):
     loop_aware: Literal["all", "innermost"] = "all"
 
 
-class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a physical graph is partitioned.
+
+    Flags of commands, fields of REST and notes of planned graphs are these. What has no flag comes from DALiuGE.
 
     Attributes
     ----------
@@ -127,24 +129,59 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     steps : int
         Largest number of steps of the local search of ``auto``; -1 for as many as suit the size of the graph.
     memory : float
-        Bytes of memory that the applications of a part may declare at a time, beside that of its node.
+        Bytes of memory that the applications of a part may declare at a time, beside that of its node; 0 for no limit.
     islands : int
         Data islands that share the parts in blocks, if no machines are described.
     """
 
-    algorithm: str = DEFAULT_ALGORITHM
-    parts: int = 1
-    imbalance: float | None = None
-    seed: int = 0
-    objective: Literal["time", "movement", "nodes", "balanced"] = "time"
-    dop: int = 0
-    deadline: float | None = None
-    greediness: float = 50.0
+    algorithm: Annotated[
+        str,
+        Meta(
+            max_length=40,
+            description="auto, metis, kahypar, breadth_first, min_parts, heft, lookahead, blocks or none.",
+            extra={"flag": "-a --algorithm", "type": "algorithm", "metavar": "NAME"},
+        ),
+    ] = DEFAULT_ALGORITHM
+    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
+    imbalance: Annotated[
+        Annotated[float, Meta(ge=0, le=1000)] | None,
+        Meta(
+            description="How much the load of a part may exceed its share, and the loads of two islands may differ; 1 "
+            "for algorithms that balance, and no limit for the others, if it is not given.",
+            extra={"flag": "-p --imbalance", "metavar": "PERCENT"},
+        ),
+    ] = None
+    objective: Annotated[
+        Literal["time", "movement", "nodes", "balanced"],
+        Meta(description="What auto looks for.", extra={"flag": "--objective"}),
+    ] = "time"
+    dop: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Largest number of processors that the applications of a part use at a time, in the plan and "
+            "when it runs; 0 for those of its node.",
+            extra={"flag": "--dop", "metavar": "N"},
+        ),
+    ] = 0
+    deadline: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
+            extra={"flag": "--deadline", "metavar": "SECONDS"},
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Meta(ge=0, le=2**31 - 1, description="Seed of random choices.", extra={"flag": "--seed", "metavar": "N"}),
+    ] = 0
+    greediness: Annotated[float, Meta(ge=0, le=100)] = 50.0
     method: Literal["best", "kway", "recursive"] = "best"
     goal: Literal["moved", "cut"] = "moved"
-    steps: int = -1
-    memory: float = math.inf
-    islands: int = 1
+    steps: Annotated[int, Meta(ge=-1, le=100_000)] = -1
+    memory: Annotated[float, Meta(ge=0)] = 0.0
+    islands: Annotated[int, Meta(ge=1, le=10_000)] = 1
 
     @property
     def allowed_imbalance(self) -> float:

@@ -43,7 +43,6 @@ __all__ = [
     "Checked",
     "ComponentFindings",
     "Translation",
-    "check",
     "check_components",
     "drawn_places",
     "examine",
@@ -392,27 +391,6 @@ def finish(
     if nodes:
         graph = place(graph, nodes)
     return Translation(graph=graph, logical=found.logical, problems=found.problems, family=found.family)
-
-
-def check(
-    source: Path | bytes | LogicalGraph | PhysicalGraph,
-    *,
-    name: str | None = None,
-    read_options: ReadOptions | None = None,
-    unroll_options: UnrollOptions | None = None,
-    configuration: str | None = None,
-    settings: Mapping[str, Any] | Sequence[str] = (),
-) -> tuple[str, tuple[Problem, ...]]:
-    """The family of a file and everything that is wrong with it; see `examine`."""
-    found = examine(
-        source,
-        name=name,
-        read_options=read_options,
-        unroll_options=unroll_options,
-        configuration=configuration,
-        settings=settings,
-    )
-    return found.family, found.problems
 
 
 def examine(

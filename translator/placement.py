@@ -7,12 +7,7 @@ from dropflow.failure import refuse_errors
 from dropflow.graph.physical import PhysicalGraph
 from translator.problem_codes import problem
 
-__all__ = ["local_nodes", "place"]
-
-
-def local_nodes(count: int) -> tuple[str, ...]:
-    """Return names of nodes on this machine: ``local-0``, ``local-1``..."""
-    return tuple(f"local-{number}" for number in range(count))
+__all__ = ["place"]
 
 
 def place(graph: PhysicalGraph, nodes: Sequence[str]) -> PhysicalGraph:

@@ -197,7 +197,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-# The log of a manager: pages of the lines in the files that `dropflow.cli.log_setup` writes.
+# The log of a manager: pages of the lines in the files that `dropflow.cli.server_process` writes.
 
 MANAGER_LOG = "manager.log"
 """Name of the file in the directory of a manager. When it is full, it replaces the one with ``.1`` at its end."""

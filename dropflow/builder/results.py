@@ -309,11 +309,12 @@ def submit(
     """
     from dropflow.cli.graph_options import PlanningChoice  # noqa: PLC0415 - most graphs run on this machine
     from dropflow.cli.submit import PlacementOptions, fit  # noqa: PLC0415
+    from translator.options import PartitionOptions  # noqa: PLC0415
 
-    choice = PlanningChoice(algorithm=algorithm, is_given=True) if algorithm else PlanningChoice()
+    choice = PlanningChoice(options=PartitionOptions(algorithm=algorithm), is_given=True) if algorithm else None
     nodes = manager.ask(_alive) if is_known else _alive(manager.client)
     divided = graph if with_parts is None else with_parts(graph, nodes.machines(len(nodes.nodes)))
-    parted = fit(divided, nodes, PlacementOptions(choice=choice))
+    parted = fit(divided, nodes, PlacementOptions(choice=choice or PlanningChoice()))
     placed = parted if with_places is None else with_places(parted)
     info = submit_once(manager, placed, SubmitQuery(session=session, replicas=replicas, memory_limit=memory_limit))
     return SubmittedGraph(manager.client, info.session, graph)

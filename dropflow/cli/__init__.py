@@ -6,7 +6,8 @@ package may import all others, and no other package imports it.
 
 ===================  ===================================================================================================
 `main`               The ``dropflow`` command: the table of its commands, and the errors of the command line
-`output`             The three forms of output: a table for people, JSON for programs, only errors for scripts
+`output`             The three forms of output: a table for people, JSON for programs, only errors for scripts; and the
+                     reply of a command that failed
 `option_types`       The frame around every command, options that several have, and what shells complete
 `graph_options`      The options of commands that plan, submit, or take a run or a session
 `run`                ``dropflow run``, ``resume`` and ``retry``: graphs on this machine, and how sessions go on
@@ -17,30 +18,25 @@ package may import all others, and no other package imports it.
 `submit`             ``dropflow submit``: graphs on the nodes of a manager
 `watch`              ``dropflow watch``: follow a session to its end, also while its manager is away
 `sessions`           ``dropflow sessions``, ``pause``, ``cancel``, ``rebalance``, ``delete`` and ``drain``
+`nodes`              ``dropflow nodes`` and ``open``: the nodes of a manager, and its pages in a browser
 `log`                ``dropflow log``: what the drops of a session wrote to their logs, or a manager to its own
 `fetch`              ``dropflow fetch``: copy the results of a session into a directory
-`explain`            ``dropflow explain``: why a drop is in its state, and what made it
+`explain`            ``dropflow explain``: why a drop is in its state, and what made it; how ``diff`` compares sessions
 `times`              ``dropflow times``: how long attempts waited and ran, and when; and files of several forms
-`reports`            What runs and sessions have computed, for ``dropflow diff`` and ``dropflow explain --origin``
 `up`                 ``dropflow up``: a translator, a master, an island and nodes on this host
 `servers`            ``dropflow node``, ``island``, ``master``, ``daemon`` and ``translator``: the servers of a cluster
-`nodes`              ``dropflow nodes`` and ``open``: the nodes of a manager, and its pages in a browser
 `doctor`             ``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do
+`doctor_checks`      The checks of it, which yield findings from what was collected
 `misc`               ``dropflow keys``, ``palette`` and ``completion``
-`archive_download`   Download the results of a session into one tar or zip file
-`composite_process`  The process of an island or a master, which differ in their options only
 `connection`         The manager that a command connects to, and its credentials
-`error_reply`        The reply of a command that failed: the one shape of errors, and the exit status for each
 `exit_status`        The exit statuses of the command
-`fetch_reply`        The answer of ``dropflow fetch``
 `incoming_files`     Write contents that managers send into a directory: each file is complete, or it is not there
 `local_cluster`      A translator, a master, an island and nodes on this host, as processes that end with this one:
                      ``dropflow up``
-`log_setup`          Logs of server processes: one line a record, as text or JSON, with session, drop, attempt and node
-`manager_records`    Records of the managers that run on this host, with their tokens: one file each, readable only by
-                     its owner
+`manager_records`    Where keys, sessions and tokens are; and the records of the managers that run on this host
 `manager_service`    What node, island, master and daemon share: the REST service and the announcement by zeroconf
-`paths`              Where keys, sessions and tokens are: below the directories of the user, by the XDG rules
+`server_process`     The frame around every server process: logs, key, token, ready line, and a clean end
+`downloads`          Download results, many files or one archive, and the answers of ``dropflow fetch``
 `progress`           Progress on standard error, of sessions and of transfers: bars on a terminal, a line every few
                      seconds elsewhere
 `reference`          The reference page of the command line, made from the help texts

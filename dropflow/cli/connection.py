@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 from dropflow.api.client import Client
 from dropflow.api.patience import PatientClient
-from dropflow.cli.manager_records import ManagerRecord, record_for, records_here
+from dropflow.cli.manager_records import ManagerRecord, default_key, record_for, records_here
 from dropflow.cli.option_types import ConnectionOptions
-from dropflow.cli.paths import default_key
 from dropflow.errors import NoManagerError, UsageError
 from dropflow.web.tickets import TicketReply, ticket_reply
 from managers.keys import load

@@ -44,10 +44,8 @@ def fetch_command(
     you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
     the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer says what is left.
     """
-    from dropflow.cli.archive_download import download_archive
     from dropflow.cli.connection import connect
-    from dropflow.cli.downloads import ResultDownload, WantedFile
-    from dropflow.cli.fetch_reply import FetchReply
+    from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile, download_archive
     from dropflow.cli.incoming_files import ResultDirectory
     from dropflow.cli.progress import transfer_progress
     from dropflow.web.cause_groups import result_paths

@@ -8,9 +8,8 @@ from typing import TypedDict
 
 import msgspec
 
-from dropflow.cli.error_reply import graph_problems, problem_lines
 from dropflow.cli.option_types import GraphFormat
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, graph_problems, problem_lines
 from dropflow.cli.times import replacing
 from dropflow.errors import DropflowError, UsageError
 from dropflow.failure import Problem, Severity

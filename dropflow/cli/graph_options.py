@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -13,17 +13,18 @@ from click.core import ParameterSource
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import (
     ConnectionOptions,
-    algorithms,
+    GivenOptions,
     given_on_command_line,
     is_run_directory,
+    options_of,
 )
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import NotFoundError, UsageError
-from translator.options import DEFAULT_ALGORITHM
+from dropflow.sessions.options import meta_of
+from translator.options import PartitionOptions
 
 __all__ = [
     "PlanningChoice",
-    "algorithm_option",
     "continue_session",
     "is_directory",
     "is_url",
@@ -38,39 +39,25 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.cli.output import CommandOutput
     from dropflow.graph.physical import PhysicalGraph
-    from translator.options import PartitionOptions
     from translator.plan.live_machines import LiveMachines
 
 
-_NO_OPTIONS = ("profiles", "steering", "is_given")
-Objective = Literal["time", "movement", "nodes", "balanced"]
-
-algorithm_option = click.option(
-    "-a",
-    "--algorithm",
-    shell_complete=algorithms,
-    default=DEFAULT_ALGORITHM,
-    show_default=True,
-    metavar="NAME",
-    help="auto, metis, kahypar, breadth_first, min_parts, heft, lookahead, blocks or none.",
-)
-
-
 class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """How a graph is to be planned, as the options of a command say."""
+    """How a graph is to be planned, as the options of a command say.
 
-    algorithm: str = DEFAULT_ALGORITHM
-    imbalance: float | None = None
-    objective: Objective = "time"
-    dop: int = 0
-    deadline: float | None = None
-    seed: int = 0
+    Attributes
+    ----------
+    options : PartitionOptions
+        Those of the stage, apart from the number of parts.
+    profiles : tuple of str
+        Runs, sessions and files whose measurements take the place of estimates.
+    is_given : bool
+        Whether the command line has one of these options.
+    """
+
+    options: PartitionOptions = PartitionOptions()
     profiles: tuple[str, ...] = ()
-    """Runs, sessions and files whose measurements take the place of estimates."""
-    steering: dict[str, Any] = {}
-    """Further options of the plan, by their names."""
     is_given: bool = False
-    """Whether the command line has one of these options."""
 
     def measured(
         self, output: "CommandOutput", graph: "PhysicalGraph", manager: ConnectionOptions | None = None
@@ -84,61 +71,24 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         where = environment_connection() if manager is None else manager
         return with_measured_nodes(graph, measured_by(output, where, self.profiles))
 
-    def options(self, parts: int) -> "PartitionOptions":
+    def for_parts(self, parts: int) -> PartitionOptions:
         """Return the options of the stage, for a number of parts."""
-        from translator.options import PartitionOptions
-
-        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _NO_OPTIONS}
-        return PartitionOptions(parts=parts, **fields | self.steering)
+        return msgspec.structs.replace(self.options, parts=parts)
 
     def over(self, known: Mapping[str, Any]) -> "PlanningChoice":
         """Return the noted options of an earlier plan with those that are on the command line."""
-        from translator.options import PartitionOptions
-
-        given = given_on_command_line(self.__struct_fields__)
-        kept = {name: value for name, value in known.items() if name not in given}
         try:
-            noted = msgspec.convert(kept, PartitionOptions)
+            noted = msgspec.convert(known, PartitionOptions)
         except msgspec.ValidationError:
             return self  # of another version
-        own = {name: getattr(noted, name) for name in kept if name in self.__struct_fields__}
-        further = {name: getattr(noted, name) for name in kept if name in noted.__struct_fields__ and name not in own}
-        return msgspec.structs.replace(self, **own, steering=further, is_given=True)
+        options = GivenOptions(options=self.options, given=given_on_command_line(tuple(meta_of(PartitionOptions))))
+        return msgspec.structs.replace(self, options=options.over(noted), is_given=True)
 
 
 def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that steer a plan; the command gets them as one `PlanningChoice`, called `choice`."""
 
-    @click.option(
-        "-p",
-        "--imbalance",
-        type=click.FloatRange(min=0),
-        metavar="PERCENT",
-        help="How much the load of a part may exceed its share, and the loads of two islands may differ; 1 for "
-        "algorithms that balance, and no limit for the others, if it is not given.",
-    )
-    @click.option(
-        "--objective",
-        type=click.Choice(["time", "movement", "nodes", "balanced"]),
-        default="time",
-        show_default=True,
-        help="What auto looks for.",
-    )
-    @click.option(
-        "--dop",
-        type=click.IntRange(min=0),
-        default=0,
-        metavar="N",
-        help="Largest number of processors that the applications of a part use at a time, in the plan and when it "
-        "runs.",
-    )
-    @click.option(
-        "--deadline",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="SECONDS",
-        help="Refuse plans that take longer; min_parts uses as few nodes as keep it.",
-    )
-    @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of random choices.")
+    @options_of(PartitionOptions)
     @click.option(
         "--profile",
         "profiles",
@@ -149,29 +99,12 @@ def planning_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(function)
     def command(
-        *arguments: Any,
-        imbalance: float | None,
-        objective: Objective,
-        dop: int,
-        deadline: float | None,
-        seed: int,
-        algorithm: str,
-        profiles: tuple[str, ...],
-        **given: Any,
+        *arguments: Any, options: GivenOptions[PartitionOptions], profiles: tuple[str, ...], **given: Any
     ) -> Any:
-        choice = PlanningChoice(
-            algorithm=algorithm,
-            imbalance=imbalance,
-            objective=objective,
-            dop=dop,
-            deadline=deadline,
-            seed=seed,
-            profiles=profiles,
-            is_given=bool(given_on_command_line(PlanningChoice.__struct_fields__)),
-        )
+        choice = PlanningChoice(options=options.options, profiles=profiles, is_given=bool(options.given or profiles))
         return function(*arguments, choice=choice, **given)
 
-    return algorithm_option(command)
+    return command
 
 
 def environment_connection() -> ConnectionOptions:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import (
     ConnectionOptions,
@@ -19,7 +18,7 @@ from dropflow.cli.option_types import (
     runs,
     setting_options,
 )
-from dropflow.cli.output import CommandOutput
+from dropflow.cli.output import CommandOutput, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import format_size, plural
@@ -27,10 +26,13 @@ from dropflow.formatting import format_size, plural
 if TYPE_CHECKING:
     from dropflow.graph.physical import PhysicalGraph
     from dropflow.graph.templates import Template
+    from translator.differences import LogicalDifference
     from translator.fill_document import FilledGraph
     from translator.logical import LogicalGraph
     from translator.preview import GraphPreview, ParallelPhase
+    from translator.template import TemplateParameter
     from translator.unroll import UnrollPlan
+    from translator.validate import Fix
 
 __all__ = [
     "check_command",
@@ -40,21 +42,13 @@ __all__ = [
 ]
 
 
-class FixReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One correction: the code of the finding, the place in the file, and what was changed."""
-
-    code: str
-    where: str
-    text: str
-
-
 class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
     """All problems of a graph; with ``--fix`` those that remain, the corrections, and their difference as text."""
 
     ok: bool
     format: str
     problems: tuple[Problem, ...] = ()
-    fixed: tuple[FixReply, ...] = ()
+    fixed: tuple["Fix", ...] = ()
     diff: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -99,7 +93,7 @@ def check_command(
     from dropflow.errors import UsageError
     from translator.options import ComponentOptions
 
-    made: tuple[FixReply, ...] = ()
+    made: tuple[Fix, ...] = ()
     difference = ""
     if fix:
         graph, made, difference = _fix(graph, target)
@@ -115,7 +109,7 @@ def check_command(
     return Exit.FINISHED if ok else Exit.BAD_INPUT
 
 
-def _fix(graph: str, target: str | None) -> tuple[str, tuple[FixReply, ...], str]:
+def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     """Correct a file; return the file to check, the corrections, and their difference."""
     from difflib import unified_diff
     from pathlib import Path
@@ -142,23 +136,10 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple[FixReply, ...], str
     if fixes or target:
         replace_file(Path(file), new + b"\n")
     lines = unified_diff(old.decode().splitlines(), new.decode().splitlines(), graph, file, lineterm="", n=2)
-    return file, tuple(FixReply(code=one.code, where=one.where, text=one.text) for one in fixes), "\n".join(lines)
+    return file, fixes, "\n".join(lines)
 
 
 # ``dropflow fill``: make a logical graph from a template.
-
-
-class ParameterReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter of a template: all that a form needs."""
-
-    name: str
-    type: str
-    value: Any = None
-    description: str = ""
-    minimum: float | None = None
-    maximum: float | None = None
-    options: tuple[str, ...] = ()
-    used_in: tuple[str, ...] = ()
 
 
 class WrittenGraph(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +157,7 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
 
     ok: bool
     template: bool
-    parameters: tuple[ParameterReply, ...] = ()
+    parameters: tuple["TemplateParameter", ...] = ()
     written: tuple[WrittenGraph, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -197,11 +178,11 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
             yield "the graph has no parameters"
 
 
-def _value(one: ParameterReply) -> str:
+def _value(one: "TemplateParameter") -> str:
     return "(to be given)" if one.value is None else str(one.value)
 
 
-def _range(one: ParameterReply) -> str:
+def _range(one: "TemplateParameter") -> str:
     if one.options:
         return ", ".join(one.options)
     low, high = ("" if end is None else f"{end:g}" for end in (one.minimum, one.maximum))
@@ -270,7 +251,7 @@ def fill_command(
     written: list[WrittenGraph] = []
     problems: list[Problem] = []
     found = fill_document(data, name=name, configuration=configuration, settings=given)
-    parameters = tuple(msgspec.convert(msgspec.to_builtins(one), ParameterReply) for one in found.parameters)
+    parameters = found.parameters
     if listed:
         fatal = not found.parameters and any(one.severity is Severity.ERROR for one in found.problems)
         reply = FillReply(ok=not fatal, template=is_template(found.parameters), parameters=parameters)
@@ -528,23 +509,12 @@ def _physical_info(family: str, graph: "PhysicalGraph") -> InfoReply:
 # ``dropflow diff``: the differences of two logical graphs in meaning, and of two runs or sessions.
 
 
-class DifferenceReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference: in words, and as values."""
-
-    change: str
-    what: str
-    where: str
-    old: Any = None
-    new: Any = None
-    text: str
-
-
 class DiffReply(msgspec.Struct, frozen=True, kw_only=True):
     """The differences of two graphs; `same` if there are none."""
 
     ok: bool
     same: bool
-    differences: tuple[DifferenceReply, ...] = ()
+    differences: tuple["LogicalDifference", ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def lines(self) -> Iterator[str]:
@@ -584,7 +554,7 @@ def diff_command(
     """
     are_files = [name == "-" or Path(name).is_file() for name in (first, second)]
     if not any(are_files):
-        from dropflow.cli.reports import compare
+        from dropflow.cli.explain import compare
 
         return compare(output, manager, first, second, other_url)
     if not all(are_files):
@@ -602,6 +572,5 @@ def diff_command(
         output.error(DiffReply(ok=False, same=False, problems=(*before.problems, *after.problems)))
         return Exit.BAD_INPUT
     found = differences(before.graph, after.graph)
-    replies = tuple(msgspec.convert(msgspec.to_builtins(one), DifferenceReply) for one in found)
-    output.answer(DiffReply(ok=True, same=not found, differences=replies))
+    output.answer(DiffReply(ok=True, same=not found, differences=found))
     return Exit.FINISHED if not found else Exit.FAILED

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.paths import default_key, default_root
+from dropflow.cli.manager_records import default_key, default_root
 from dropflow.cli.server_process import StopSignal, announce, browser_url, claim_root, cluster_key, kept_token
 from dropflow.errors import ConflictError
 from dropflow.files import private_directory

@@ -202,8 +202,7 @@ def _print_usage_error(error: click.UsageError, given: Sequence[str]) -> None:
     wanted = [*given, f"--output={os.environ.get('DROPFLOW_OUTPUT', '')}"]
     pairs = zip(wanted, [*wanted[1:], ""], strict=True)
     if "--output=json" in wanted or ("--output", "json") in pairs:
-        from dropflow.cli.error_reply import ErrorReply, ErrorText
-        from dropflow.cli.output import JsonOutput
+        from dropflow.cli.output import ErrorReply, ErrorText, JsonOutput
         from dropflow.errors import UsageError
 
         text = ErrorText(code=UsageError.code, kind=type(error).__name__, text=error.format_message())

@@ -1,5 +1,12 @@
 """Records of the managers that run on this host, with their tokens: one file each, readable only by its owner.
 
+These and keys and sessions are below the directories of the user, by the XDG rules::
+
+    $XDG_CONFIG_HOME/dropflow/cluster.key     the key of the cluster
+    $XDG_STATE_HOME/dropflow/<name>/          sessions of the manager of that name
+    $XDG_STATE_HOME/dropflow/tokens/<host>/   one record for each manager that runs on this host
+
+The hosts of a cluster may share the home directory, so what belongs to one host is below the name of the host.
 A manager writes its record when it is ready and removes it when it ends. The record of a killed manager is ignored:
 another process may have its port now, and must not get its token. So a record is valid only while its process lives.
 """
@@ -11,12 +18,42 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+import platformdirs
 
 from dropflow.api.auth import load_token, store_token
-from dropflow.cli.paths import token_directory
 from dropflow.errors import UsageError
+from dropflow.ids import safe_name
 
-__all__ = ["ManagerRecord", "record_for", "records_here", "remove_record", "write_record"]
+__all__ = [
+    "ManagerRecord",
+    "default_key",
+    "default_root",
+    "record_for",
+    "records_here",
+    "remove_record",
+    "token_directory",
+    "write_record",
+]
+
+
+def default_key() -> Path:
+    """Return the default path of the cluster key."""
+    return Path(platformdirs.user_config_dir("dropflow")) / "cluster.key"
+
+
+def default_root(name: str) -> Path:
+    """Return the default directory of the manager called `name`."""
+    return _state() / safe_name(name, fallback="manager")
+
+
+def token_directory(*, host: str | None = None) -> Path:
+    """Return the directory of the records of managers on `host` (by default this host)."""
+    return _state() / "tokens" / safe_name(socket.gethostname() if host is None else host, fallback="host")
+
+
+def _state() -> Path:
+    return Path(platformdirs.user_state_dir("dropflow"))
+
 
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")

@@ -2,23 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dropflow.api.auth import AccessRules
+from dropflow.api.client import Client
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Route, StreamSlots
 from dropflow.api.records import ManagerInfo
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.manager_records import records_here
-from dropflow.cli.server_process import ServerContext
+from dropflow.cli.server_process import LOG_FILE, ServerContext, links_advertise, links_bind, serve
 from dropflow.cli.up import DiscoverOptions, ServeOptions
+from dropflow.clock import SystemClock
 from dropflow.web.places import ServerAddress
+from managers.composite.manager import Composite, discover_children
 from managers.probing import Prober
 from managers.service import Service
 
 if TYPE_CHECKING:
     from managers.discovery import Discovery
 
-__all__ = ["announce_by_zeroconf", "neighbours", "rest_service", "split_urls"]
+__all__ = ["announce_by_zeroconf", "neighbours", "rest_service", "serve_composite", "split_urls"]
+
 
 Routes = Callable[[StreamSlots, AccessRules], Sequence[Route]]
 
@@ -79,3 +84,45 @@ def split_urls(given: Sequence[str]) -> tuple[str, ...]:
     """Return the addresses in options that may be repeated and may hold several with commas between; each once."""
     found = [url.strip().rstrip("/") for text in given for url in text.split(",") if url.strip()]
     return tuple(dict.fromkeys(url if "://" in url else f"http://{url}" for url in found))
+
+
+# The process of an island or a master, which differ in their options only.
+
+
+def serve_composite(
+    role: Literal["island", "master"],
+    options: ServeOptions,
+    *,
+    children: Sequence[str],
+    suspect_after: float,
+    lost_after: float,
+    links_port: int,
+    discovery: DiscoverOptions,
+) -> Exit:
+    """Run an island or master manager until it is stopped."""
+
+    def build(context: ServerContext) -> str:
+        manager = Composite(
+            context.name,
+            role,
+            children=split_urls(children),
+            connect=lambda url: Client(url, secret=context.key.secret),
+            clock=SystemClock(),
+            key=context.key,
+            links_bind=links_bind(context, links_port),
+            links_advertise=links_advertise(context),
+            suspect_after=suspect_after,
+            lost_after=lost_after,
+            log=context.root / LOG_FILE,
+        )
+        context.stack.callback(manager.close)
+        service = rest_service(context, manager)
+        manager.set_url(service.url)
+        manager.open()
+        service.start()
+        found = announce_by_zeroconf(context, manager.info(), discovery)
+        if found is not None:
+            discover_children(manager, found)
+        return service.url
+
+    return serve(role, options, build)

@@ -54,7 +54,7 @@ def keys_command() -> None:
 @_file_option
 def create_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Make a cluster key. An existing key is not overwritten."""
-    from dropflow.cli.paths import default_key
+    from dropflow.cli.manager_records import default_key
     from managers.keys import create
 
     path = Path(file) if file else default_key()
@@ -67,7 +67,7 @@ def create_key(output: CommandOutput, *, file: str | None) -> Exit:
 @_file_option
 def show_key(output: CommandOutput, *, file: str | None) -> Exit:
     """Show the fingerprint of the cluster key, to compare the keys of two hosts; never the key."""
-    from dropflow.cli.paths import default_key
+    from dropflow.cli.manager_records import default_key
     from managers.keys import load
 
     path = Path(file) if file else default_key()

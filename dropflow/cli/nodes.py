@@ -77,7 +77,7 @@ def _opened(url: str) -> bool:
     import webbrowser
 
     from dropflow.api.auth import store_token
-    from dropflow.cli.paths import token_directory
+    from dropflow.cli.manager_records import token_directory
 
     page = token_directory() / "open.html"
     target = html.escape(url, quote=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 import click
 import msgspec
@@ -20,11 +20,10 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem, split_arg_string
 
 from dropflow.api.patience import PATIENCE
-from dropflow.cli.error_reply import error_reply, exit_for_error
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.output import output_for
+from dropflow.cli.output import error_reply, exit_for_error, output_for
 from dropflow.errors import BadFileError, BadParameterError
-from dropflow.sessions.options import AnnotatedField, SessionOptions, meta_of
+from dropflow.sessions.options import AnnotatedField, meta_of
 from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
@@ -58,7 +57,7 @@ __all__ = [
 ]
 
 
-Options = TypeVar("Options", bound=SessionOptions)
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 # Candidates for the completion of arguments in shells: graphs, runs, sessions, drops, nodes,
@@ -502,6 +501,7 @@ class _Walltime(click.ParamType[float]):
 _TYPES: dict[str, dict[str, Any]] = {
     "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},
     "duration": {"type": Duration(), "metavar": "DURATION"},
+    "algorithm": {"shell_complete": algorithms, "show_default": True},
     "runner": {"metavar": "RUNNER", "callback": _runner, "shell_complete": runners, "show_default": True},
 }
 """What is particular to options whose values are no plain numbers."""
@@ -518,7 +518,9 @@ class GivenOptions(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):
         return msgspec.structs.replace(known, **{name: getattr(self.options, name) for name in self.given})
 
 
-def options_of(record: type[Options], *, without: Collection[str] = ()) -> Callable[[Callable[..., Any]], Any]:
+def options_of(
+    record: type[Options], *, without: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds a flag for each option of a record, as its fields are annotated.
 
     The command gets them as one `GivenOptions`, called `options`.
@@ -548,8 +550,12 @@ def _flag(name: str, field: AnnotatedField) -> Callable[[Callable[..., Any]], Ca
         more["metavar"] = extra["metavar"]
     if field.kind is bool:
         more["is_flag"] = True
+    elif get_origin(field.kind) is Literal:
+        more |= {"type": click.Choice(get_args(field.kind)), "show_default": True}
     elif not field.special:
-        bounds: dict[str, Any] = {"min": field.meta.ge, "max": field.meta.le}
-        more["type"] = click.FloatRange(**bounds) if field.kind is float else click.IntRange(**bounds)
+        above = field.meta.gt
+        bounds: dict[str, Any] = {"min": field.meta.ge if above is None else above, "max": field.meta.le}
+        is_float = field.kind in (float, float | None)
+        more["type"] = click.FloatRange(**bounds, min_open=above is not None) if is_float else click.IntRange(**bounds)
         more["show_default"] = field.default is not None
-    return click.option(extra["flag"], name, **more)
+    return click.option(*extra["flag"].split(), name, **more)

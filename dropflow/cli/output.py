@@ -6,15 +6,43 @@ characters are printed as ``\x1b``, also into pipes, which often end at a termin
 """
 
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from http import HTTPStatus
 from typing import ClassVar, Protocol
 
 import msgspec
 
-from dropflow.formatting import printable
+from dropflow.cli.exit_status import Exit
+from dropflow.errors import (
+    BadGraphError,
+    ClockSkewError,
+    DropflowError,
+    HttpError,
+    InternalError,
+    LinkError,
+    NoManagerError,
+    StorageError,
+    UsageError,
+)
+from dropflow.failure import Problem, Severity
+from dropflow.formatting import plural, printable
 
-__all__ = ["CommandOutput", "JsonOutput", "OutputKind", "QuietOutput", "Reply", "output_for"]
+__all__ = [
+    "CommandOutput",
+    "ErrorReply",
+    "ErrorText",
+    "JsonOutput",
+    "OutputKind",
+    "QuietOutput",
+    "Reply",
+    "error_reply",
+    "exit_for_error",
+    "graph_problems",
+    "output_for",
+    "problem_lines",
+]
 
 
 _MOST_QUIET = 8
@@ -107,3 +135,100 @@ _FORMS: tuple[type[CommandOutput], ...] = (CommandOutput, JsonOutput, QuietOutpu
 def output_for(kind: str) -> CommandOutput:
     """Return the output called `kind`."""
     return next(form() for form in _FORMS if form.kind == kind)
+
+
+# The reply of a command that failed: the one shape of errors, and the exit status for each.
+
+
+_SHOWN = 50
+
+
+class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
+    """One error: its stable code, its class, what is wrong, where, and what to do."""
+
+    code: str
+    kind: str
+    text: str
+    where: str = ""
+    hint: str = ""
+
+
+class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a command failed. `problems` are all problems of the graph, if the graph is the reason."""
+
+    ok: bool = False
+    error: ErrorText
+    problems: tuple[Problem, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """The error, or all problems of the graph."""
+        if self.problems:
+            yield from problem_lines(self.problems)
+            errors = sum(found.severity is Severity.ERROR for found in self.problems)
+            yield f"not usable: {plural(errors, 'error')}"
+            return
+        where = f"{self.error.where}: " if self.error.where else ""
+        yield f"error {self.error.code}: {where}{self.error.text}"
+        if self.error.hint:
+            yield f"  {self.error.hint}"
+
+
+def problem_lines(problems: Iterable[Problem], *, least: Severity = Severity.INFO) -> Iterator[str]:
+    """Yield problems of at least the severity `least`, the worst first, with their places and hints; at most fifty."""
+    order = list(Severity)
+    wanted = [found for found in problems if order.index(found.severity) <= order.index(least)]
+    for found in sorted(wanted, key=lambda found: order.index(found.severity))[:_SHOWN]:
+        where = f" {found.where}" if found.where else ""
+        yield f"{found.severity} {found.code}{where}: {found.text}"
+        if found.hint:
+            yield f"  {found.hint}"
+    if len(wanted) > _SHOWN:
+        yield f"... and {len(wanted) - _SHOWN} more (--output json has them all)"
+
+
+def graph_problems(error: DropflowError) -> tuple[Problem, ...]:
+    """Return the problems of a graph that an error carries."""
+    found = error.problems if isinstance(error, BadGraphError) else ()
+    return tuple(problem for problem in found if isinstance(problem, Problem))
+
+
+def error_reply(error: BaseException, *, debug: bool = False) -> ErrorReply:
+    """Return the reply for `error`; with `debug`, the reply for an internal error has the traceback."""
+    if isinstance(error, DropflowError):
+        text = ErrorText(
+            code=error.code, kind=type(error).__name__, text=error.text, where=error.where, hint=error.hint
+        )
+        return ErrorReply(error=text, problems=graph_problems(error))
+    if isinstance(error, OSError):
+        text = ErrorText(
+            code=StorageError.code,
+            kind=type(error).__name__,
+            text=error.strerror or str(error),
+            where=str(error.filename or ""),
+        )
+        return ErrorReply(error=text)
+    trace = "".join(traceback.format_exception(error)) if debug else f"{type(error).__name__}: {error}"
+    return ErrorReply(
+        error=ErrorText(
+            code=InternalError.code,
+            kind=type(error).__name__,
+            text=f"internal error: {trace}",
+            hint="this is a bug of dropflow: please report it with the graph and the output of the same command "
+            "with --debug",
+        )
+    )
+
+
+def exit_for_error(error: BaseException) -> Exit:
+    """Return the exit status for `error`."""
+    if isinstance(error, NoManagerError):
+        return Exit.NO_MANAGER
+    if isinstance(error, UsageError) or (
+        isinstance(error, HttpError) and error.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    ):
+        return Exit.BAD_INPUT
+    if isinstance(error, HttpError | LinkError | ClockSkewError):
+        return Exit.UNKNOWN
+    if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
+        return Exit.FAILED
+    return Exit.INTERNAL_ERROR

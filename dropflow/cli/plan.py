@@ -5,7 +5,7 @@ The last four are stages of one function, `_planned`, and have one set of option
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,7 +14,6 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dropflow.cli.error_reply import problem_lines
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.graph_options import PlanningChoice, is_url, nodes_of_manager, planning_options
 from dropflow.cli.option_types import (
@@ -27,7 +26,7 @@ from dropflow.cli.option_types import (
     setting_options,
     target_option,
 )
-from dropflow.cli.output import CommandOutput, OutputKind
+from dropflow.cli.output import CommandOutput, OutputKind, problem_lines
 from dropflow.cli.progress import columns
 from dropflow.cli.times import file_form, file_options, write_file
 from dropflow.failure import Problem, Severity
@@ -291,9 +290,9 @@ def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int 
     parts = order.parts if order.nodes else order.parts or (graph.parts if is_kept else least)
     machines, names, count = _nodes_of(output, order.nodes, parts)
     if is_kept:
-        options = order.choice.options(max(count, graph.parts))
+        options = order.choice.for_parts(max(count, graph.parts))
         return _Plan(graph, options, machines, names)
-    options = order.choice.options(count)
+    options = order.choice.for_parts(count)
     note_warnings(output, check_partition(graph, options, machines))
     begun = time.perf_counter()
     made = plan(graph, options, machines)
@@ -433,20 +432,24 @@ class PlansReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  {name}: {text}"
 
 
+_MEASURES = ("parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance", "makespan_s", "lower_bound_s")
+_DETAILS = (
+    *("bound_with_moves_s", "bytes_given", "bytes_between_islands", "island_imbalance"),
+    *("loads", "memory", "dop", "dop_mean", "dop_over_time"),
+)
+_CUTS = ("edges", "cut_edges", "acyclic", "fused", "divided")
+
+
+def _named(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a record by their names."""
+    return {name: getattr(record, name) for name in names}
+
+
 def _reply_of(algorithm: str, verdict: "Verdict", seconds: float) -> PartitionReply:
     """Return the answer without details."""
-    return PartitionReply(
-        algorithm=algorithm,
-        parts=verdict.parts,
-        nodes_used=verdict.nodes_used,
-        cut_bytes=verdict.cut_bytes,
-        bytes_moved=verdict.bytes_moved,
-        imbalance=verdict.imbalance,
-        makespan_s=verdict.makespan_s,
-        lower_bound_s=verdict.lower_bound_s,
-        seconds=round(seconds, 6),
-        violations=verdict.violations or UNSET,
-    )
+    measures = _named(verdict, _MEASURES)
+    broken = verdict.violations or UNSET
+    return PartitionReply(algorithm=algorithm, seconds=round(seconds, 6), violations=broken, **measures)
 
 
 def _detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict", note: str) -> PartitionReply:
@@ -454,26 +457,9 @@ def _detailed(reply: PartitionReply, graph: "PhysicalGraph", verdict: "Verdict",
     from translator.plan.quality import quality_of
 
     quality = quality_of(replace(graph, places=()))
-    padding = (0,) * (verdict.parts - quality.parts)
-    return msgspec.structs.replace(
-        reply,
-        note=note,
-        bound_with_moves_s=verdict.bound_with_moves_s,
-        bytes_given=verdict.bytes_given,
-        island_imbalance=verdict.island_imbalance,
-        bytes_between_islands=verdict.bytes_between_islands,
-        edges=quality.edges,
-        cut_edges=quality.cut_edges,
-        acyclic=quality.acyclic,
-        fused=quality.fused,
-        divided=quality.divided,
-        loads=verdict.loads,
-        memory=verdict.memory,
-        part_drops=(*quality.drops, *padding),
-        dop=verdict.dop,
-        dop_mean=verdict.dop_mean,
-        dop_over_time=verdict.dop_over_time,
-    )
+    drops = (*quality.drops, *(0,) * (verdict.parts - quality.parts))
+    found = _named(verdict, _DETAILS) | _named(quality, _CUTS)
+    return msgspec.structs.replace(reply, note=note, part_drops=drops, **found)
 
 
 @click.command("partition")
@@ -527,7 +513,7 @@ def _compared(graph: "PhysicalGraph", choice: PlanningChoice, machines: "Machine
     """Return the plans of all algorithms."""
     from translator.plan.registry import compared
 
-    plans = list(compared(graph, choice.options(parts), machines))
+    plans = list(compared(graph, choice.for_parts(parts), machines))
     made = tuple(_reply_of(one.algorithm, one.verdict, one.seconds) for one in plans if one.verdict is not None)
     return PlansReply(
         ok=bool(made), plans=made, failed={one.algorithm: one.problem for one in plans if one.verdict is None}
@@ -619,8 +605,7 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
     from translator.plan.move_bound import lower_bound, verdict_of
     from translator.plan.registry import machines_for
     from translator.plan.task_graph import work_of
-    from translator.plan.timeline import timeline_picture
-    from translator.plan.timeline_trace import perfetto_trace
+    from translator.plan.timeline import perfetto_trace, timeline_picture
 
     form = file_form(form, target, _FILES)
     made = _planned(output, order, keep=order.parts is None)
@@ -630,14 +615,7 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
     bound = lower_bound(graph, work, nodes)
     run = simulate(work, nodes, graph.part, graph.priority)
     verdict = verdict_of(work, nodes, graph.part, run, bound)
-    reply = ScheduleReply(
-        algorithm=made.algorithm,
-        parts=verdict.parts,
-        nodes_used=verdict.nodes_used,
-        makespan_s=verdict.makespan_s,
-        lower_bound_s=bound,
-        bytes_moved=verdict.bytes_moved,
-    )
+    reply = ScheduleReply(algorithm=made.algorithm, **_named(verdict, ScheduleReply.__struct_fields__[2:]))
     if form is None:
         output.answer(reply)
         return Exit.FINISHED

@@ -14,7 +14,6 @@ from dropflow.states import DropState
 __all__ = [
     "CountFile",
     "columns",
-    "few",
     "session_progress",
     "shell_command",
     "transfer_progress",
@@ -44,12 +43,6 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def few(names: Sequence[str], most: int = 4) -> str:
-    """Return the first names with commas between, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def shell_command(command: str, *names: str) -> str:

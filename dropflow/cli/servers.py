@@ -156,7 +156,7 @@ def island_command(
     It deploys sessions on its nodes and merges their status. A running session does not need it, so it may be stopped
     and started again. Ready line and exit status are those of dropflow node.
     """
-    from dropflow.cli.composite_process import serve_composite
+    from dropflow.cli.manager_service import serve_composite
 
     return serve_composite(
         "island",
@@ -202,7 +202,7 @@ def master_command(
 
     It is to islands what an island is to nodes. Ready line and exit status are those of dropflow node.
     """
-    from dropflow.cli.composite_process import serve_composite
+    from dropflow.cli.manager_service import serve_composite
 
     return serve_composite(
         "master",
@@ -238,9 +238,8 @@ def translator_command(_: CommandOutput, *, options: ServeOptions, managers: tup
     are those of dropflow node.
     """
     from dropflow.api.rest_server import RestServer
-    from dropflow.cli.log_setup import LOG_FILE
     from dropflow.cli.manager_service import neighbours, split_urls
-    from dropflow.cli.server_process import serve
+    from dropflow.cli.server_process import LOG_FILE, serve
     from dropflow.web.places import Places, ServerAddress
     from dropflow.web.tickets import request_ticket
     from managers.service import make_access_rules, url_of

@@ -7,9 +7,9 @@ import msgspec
 
 from dropflow.api.records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.cli.exit_status import Exit, exit_for_status
-from dropflow.cli.progress import columns, few, shell_command
+from dropflow.cli.progress import columns, shell_command
 from dropflow.errors import BadFileError, StorageError
-from dropflow.formatting import format_duration, format_rate, plural
+from dropflow.formatting import few, format_duration, format_rate, plural
 from dropflow.graph.drop_counts import DropCounts, failed_words
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState
 from dropflow.web.cause_groups import Cause, causes

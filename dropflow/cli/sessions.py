@@ -20,9 +20,9 @@ from dropflow.cli.option_types import (
     session_argument,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import columns, few
+from dropflow.cli.progress import columns
 from dropflow.errors import LinkError
-from dropflow.formatting import format_duration, plural
+from dropflow.formatting import few, format_duration, plural
 from dropflow.states import UNKNOWN
 
 __all__ = [

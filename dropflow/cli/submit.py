@@ -28,7 +28,7 @@ from dropflow.cli.option_types import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.progress import few, shell_command
+from dropflow.cli.progress import shell_command
 from dropflow.cli.session_replies import (
     count_lines,
     exit_of_session,
@@ -38,7 +38,7 @@ from dropflow.cli.session_replies import (
     shown_states,
 )
 from dropflow.errors import BadGraphError, UsageError
-from dropflow.formatting import plural
+from dropflow.formatting import few, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.sessions.options import SubmitOptions
@@ -360,7 +360,7 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
         parted = _at_random(graph, wanted, options.random)
     elif options.is_given or graph.parts == 1:
         where = machines if wanted <= len(nodes.nodes) else None
-        parted = partition(graph, options.choice.options(wanted), where)
+        parted = partition(graph, options.choice.for_parts(wanted), where)
     else:
         parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
     names = [node.name for node in machines.nodes]

@@ -49,7 +49,7 @@ def are_directories(manager: ConnectionOptions, runs: Sequence[str]) -> bool:
     UsageError
         Several sessions are named.
     """
-    here = manager.url is None and all(map(is_run_directory, runs))
+    here = all(is_run_directory(run, has_url=manager.url is not None) for run in runs)
     if not here and len(runs) > 1:
         raise UsageError(f"{len(runs)} sessions are named", where=runs[1], hint="name one session, or directories")
     return here

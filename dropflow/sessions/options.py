@@ -136,6 +136,9 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
     ] = True
 
 
+_MEANINGS = ("gt", "ge", "le", "title", "description", "extra")
+
+
 class AnnotatedField(NamedTuple):
     """One field of a record: its type, its annotation and its default."""
 
@@ -156,5 +159,15 @@ def meta_of(record: type[msgspec.Struct]) -> Mapping[str, AnnotatedField]:
         if get_origin(field.type) is Annotated:
             kind, meta = get_args(field.type)[:2]
             if meta.extra:
-                found[field.name] = AnnotatedField(kind, meta, field.default)
+                found[field.name] = AnnotatedField(*_with_inner_bounds(kind, meta), field.default)
     return found
+
+
+def _with_inner_bounds(kind: Any, meta: Meta) -> tuple[Any, Meta]:
+    """Return a type and its annotation, with the bounds that msgspec wants on the number of one that may be None."""
+    inner = next((one for one in get_args(kind) if get_origin(one) is Annotated), None)
+    if inner is None:
+        return kind, meta
+    number, bounds = get_args(inner)[:2]
+    given = {name: getattr(one, name) for one in (meta, bounds) for name in _MEANINGS if getattr(one, name) is not None}
+    return number | None, Meta(**given)

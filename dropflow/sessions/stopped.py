@@ -25,7 +25,7 @@ from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, re
 from dropflow.engine.recovery import must_run_again, recomputed_drops
 from dropflow.engine.statistics import SessionResult, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
-from dropflow.formatting import plural
+from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
@@ -286,9 +286,8 @@ class StoppedRun(StoppedSession):
         ):
             counts = Counter(self.graph.templates[self.graph.template[drop]].name for drop in drops)
             shown = [name if count == 1 else f"{name} ({count} drops)" for name, count in counts.items()]
-            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             if shown:
-                yield f"contents that were {word}: {', '.join(shown[:_SHOWN])}{more}"
+                yield f"contents that were {word}: {few(shown, _SHOWN)}"
 
 
 def _gone(lost: Collection[int], released: Collection[int]) -> str:

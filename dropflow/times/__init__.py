@@ -6,7 +6,7 @@
                   shown
 `moments`         The states of all drops at any moment of a session, from the times of its attempts and its present
                   states
-`timeline_files`  Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG or PNG
+`timeline_files`  Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG
 `executed`        The timeline of a session as it was executed, as a trace and as a picture
 `measured_run`    What the directory of a run has recorded: its graph, and the times and the usage of its attempts
 `octets`          Records of attempts as octets, as managers and pages exchange them: sections, one after another

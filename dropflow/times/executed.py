@@ -8,19 +8,7 @@ import numpy as np
 from dropflow.graph.text_ids import oids
 from dropflow.times.measured_run import chrome_trace, note, span
 from dropflow.times.timeline import WAITED_FOR, Analysis, lane_name
-from dropflow.times.timeline_files import (
-    COLOURS,
-    LANE,
-    LEFT,
-    MOST_BOXES,
-    MOST_LANES,
-    WIDTH,
-    Box,
-    Row,
-    TimelinePicture,
-    busy_area,
-    tops_of,
-)
+from dropflow.times.timeline_files import Bars, TimelinePicture, picture_of
 
 __all__ = ["executed_picture", "executed_trace"]
 
@@ -84,42 +72,18 @@ def executed_picture(found: Analysis) -> TimelinePicture:
     A node without attempts has the reason in its place.
     """
     attempts, lanes = found.attempts, found.lanes
-    is_large = len(attempts) > MOST_BOXES
     nodes = _nodes(found)
     counts = np.bincount(lanes.node, minlength=len(nodes)).tolist()
-    tops, length = tops_of(counts, is_large=is_large), attempts.end - attempts.start
-    return TimelinePicture(
-        title=f"{found.graph.name}: {len(attempts)} attempts in {length:.6g} s on {len(attempts.nodes)} nodes",
-        width=LEFT + WIDTH + 20,
-        height=int(tops[-1]) + 30,
-        rows=tuple(Row(node, top, attempts.idle.get(node, "")) for node, top in zip(nodes, tops, strict=False)),
-        boxes=() if is_large else tuple(_boxes(found, tops, length)),
-        areas=tuple(_busy_areas(found, tops, length, counts)) if is_large else (),
+    length = attempts.end - attempts.start
+    bars = Bars(
+        node=attempts.node,
+        lane=lanes.number[lanes.lane],
+        template=found.graph.template[attempts.drop],
+        start=attempts.began - attempts.start,
+        end=attempts.ended - attempts.start,
+        need=np.ones(len(attempts), np.int64),
     )
-
-
-def _boxes(found: Analysis, tops: list[float], length: float) -> Iterator[Box]:
-    attempts, graph = found.attempts, found.graph
-    scale = WIDTH / length if length > 0 else 0.0
-    began, ended = attempts.began - attempts.start, attempts.ended - attempts.start
-    for one in range(len(attempts)):
-        template = int(graph.template[attempts.drop[one]])
-        number = int(found.lanes.number[found.lanes.lane[one]])
-        yield Box(
-            left=LEFT + float(began[one]) * scale,
-            top=tops[attempts.node[one]] + LANE * min(number, MOST_LANES - 1),
-            width=max(float(ended[one] - began[one]) * scale, 0.5),
-            colour=COLOURS[template % len(COLOURS)],
-            text=f"{graph.templates[template].name}: {began[one]:.6g} to {ended[one]:.6g} s",
-        )
-
-
-def _busy_areas(
-    found: Analysis, tops: list[float], length: float, counts: list[int]
-) -> Iterator[tuple[tuple[float, float], ...]]:
-    attempts = found.attempts
-    for node, count in enumerate(counts):
-        here = np.flatnonzero(attempts.node == node)
-        began, ended = attempts.began[here] - attempts.start, attempts.ended[here] - attempts.start
-        one_each = np.ones(len(here), np.int64)
-        yield busy_area(began, ended, one_each, length=length, most=max(count, 1), top=tops[node])
+    title = f"{found.graph.name}: {len(attempts)} attempts in {length:.6g} s on {len(attempts.nodes)} nodes"
+    rows = [(node, count, attempts.idle.get(node, "")) for node, count in zip(nodes, counts, strict=True)]
+    names = [template.name for template in found.graph.templates]
+    return picture_of(title, rows, bars, names, length)

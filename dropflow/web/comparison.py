@@ -14,7 +14,7 @@ import numpy as np
 
 from dropflow.api.submission_note import META as SUBMISSION
 from dropflow.api.submission_note import options_of
-from dropflow.formatting import DASH, format_brief, format_count, format_size, plural, single_line
+from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import Difference, graph_differences, matched_templates
 from dropflow.graph.drop_counts import DropCounts
@@ -212,7 +212,7 @@ def _versions(report: SessionReport) -> Iterator[tuple[str, str]]:
 def _places(report: SessionReport) -> Iterator[tuple[str, str]]:
     nodes = report.detail.nodes
     yield "number of nodes", str(len(nodes))
-    yield "names of nodes", _few(sorted(nodes))
+    yield "names of nodes", few(sorted(nodes), 10)
     yield "parts", str(report.graph.parts)
     yield "edges between parts", str(_cut_edges(report.graph))
 
@@ -242,11 +242,6 @@ def _options(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
 def _text(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""  # noqa: PLR2004 - what fits on a line
-    return ", ".join(names[:10]) + more
 
 
 def _totals(first: SessionReport, second: SessionReport) -> Iterator[Difference]:

@@ -12,7 +12,7 @@ from dropflow.api.records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.engine.recovery import has_attempts
 from dropflow.errors import ConflictError, GoneError
-from dropflow.formatting import plural
+from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
@@ -92,7 +92,7 @@ def newest_holders(session: str, parts: Sequence[StoppedPart]) -> list[str]:
     if running:
         status = next(part.status for part in parts if part.node == running[0])
         raise ConflictError(
-            f"session {session!r} is not over: it is {status} on {_listed(running)}",
+            f"session {session!r} is not over: it is {status} on {few(running, _SHOWN)}",
             hint="wait until it has ended, or cancel it first",
         )
     usable = [part for part in parts if part.is_over]
@@ -378,10 +378,5 @@ def _note(copies: _Copies, now: float, *, retried: int, again: int, kept: int, r
     parts += [f"without node {node} ({why})" for node, why in copies.missing.items()]
     older = [node for node in copies.older if node not in copies.missing]
     if older:
-        parts.append(f"older copies on {_listed(older)} were left out")
+        parts.append(f"older copies on {few(older, _SHOWN)} were left out")
     return f"{what} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S UTC}: {', '.join(parts)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -1,15 +1,19 @@
 """The templates of a manager's pages, ``managers/web/templates``, and the names that they use."""
 
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote, urlencode
 
+from msgspec import Struct, structs
+
+from dropflow.api.openapi import Request, Response
 from dropflow.api.records import FIRST_PAGE, DropQuery, FailureInfo, ManagerInfo, PageQuery, cores_of_hosts
 from dropflow.formatting import DASH, format_quantity
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
 from dropflow.web.cause_groups import causes
 from dropflow.web.comparison import spelled
-from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, shown_name
+from dropflow.web.frame import PageLayout, PageTemplates, ServerLabel, asked, page_response, shown_name
 from dropflow.web.places import Places
 from dropflow.web.views import GROUPS, grouped, segments, session_style, state_style, state_word, traffic_grid
 from managers.web.logs import code_lines
@@ -18,8 +22,6 @@ from managers.web.views import (
     RUN_AGAIN,
     TRY_AGAIN,
     DropPageQuery,
-    NodeQuery,
-    SessionQuery,
     session_actions,
 )
 
@@ -34,15 +36,14 @@ __all__ = [
     "drops_url",
     "failure_url",
     "manager_templates",
-    "nodes_url",
     "origin_url",
     "picture_url",
     "quoted",
     "session_api",
     "session_tabs",
     "session_url",
-    "sessions_url",
     "timeline_url",
+    "view_page",
 ]
 
 
@@ -107,16 +108,6 @@ def api_url(session: str, oid: str, what: str) -> str:
 def drops_url(session: str, query: DropQuery) -> str:
     """Return the page of a session with the drops that match `query`."""
     return session_url(session) + asked(query, DropQuery()) + "#drops"
-
-
-def sessions_url(query: SessionQuery) -> str:
-    """Return the page of the sessions that match `query`."""
-    return "/sessions" + asked(query, SessionQuery())
-
-
-def nodes_url(query: NodeQuery) -> str:
-    """Return the page of the nodes that match `query`."""
-    return "/nodes" + asked(query, NodeQuery())
 
 
 def _label(manager: ManagerInfo) -> ServerLabel:
@@ -200,3 +191,51 @@ def manager_templates(places: Places | None = None) -> PageTemplates:
         server=_label, navigation=navigation, style_sheets=("timeline.css", "traffic.css"), places=places or Places()
     )
     return PageTemplates(Path(__file__).with_name("templates"), layout=layout, names=_NAMES)
+
+
+def view_page(
+    templates: PageTemplates,
+    call: Request,
+    template: str,
+    view: "ManagerView",
+    own: str,
+    *,
+    first: Struct,
+    **more: object,
+) -> Response:
+    """Return the page of what `own` shows for the query of a call; its twin is the same as JSON.
+
+    The template gets `own`, `address` of another part of a list, and `sort_address` of another order.
+
+    Parameters
+    ----------
+    own : str
+        The address without a query.
+    first : Struct
+        The query of the address alone.
+    """
+
+    def changed(**fields: object) -> str:
+        known = {name: value for name, value in fields.items() if name in call.query.__struct_fields__}
+        return own + asked(structs.replace(call.query, **known), first)
+
+    page = templates.render(
+        template,
+        manager=view.manager,
+        twin=f"{own}.json{asked(call.query, first)}",
+        view=view,
+        own=own,
+        address=lambda offset: changed(offset=offset),
+        sort_address=lambda sort: changed(sort=sort, offset=0),
+        **more,
+    )
+    return page_response(page, call)
+
+
+class ManagerView(Protocol):
+    """What a page shows of a manager."""
+
+    @property
+    def manager(self) -> ManagerInfo:
+        """The manager itself."""
+        ...

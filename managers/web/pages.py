@@ -17,7 +17,7 @@ from dropflow.api.content_disposition import attachment
 from dropflow.api.logs import LogPage, LogQuery
 from dropflow.api.manager import Manager
 from dropflow.api.openapi import Request, Response, Route
-from dropflow.api.records import DropQuery, ManagerInfo, PageQuery, SessionDetail
+from dropflow.api.records import FIRST_PAGE, DropQuery, ManagerInfo, PageQuery, SessionDetail
 from dropflow.api.requests import DEFAULT_STATISTICS, StatisticsQuery
 from dropflow.errors import AmbiguousError, NotFoundError
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
@@ -46,14 +46,13 @@ from managers.web.page_templates import (
     drop_url,
     drops_url,
     manager_templates,
-    nodes_url,
     picture_url,
     quoted,
     session_api,
     session_tabs,
     session_url,
-    sessions_url,
     timeline_url,
+    view_page,
 )
 from managers.web.session_pages import compare_routes, graph_routes, origin_routes, read_analysis, result_routes
 from managers.web.views import (
@@ -215,14 +214,7 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
         return page_response(templates.render("overview", manager=view.manager, twin="/overview.json", view=view), call)
 
     def nodes(call: Request) -> Response:
-        view = nodes_view(manager, call.query)
-
-        def sort_address(sort: str) -> str:
-            return nodes_url(msgspec.structs.replace(view.query, sort=sort))
-
-        twin = nodes_url(view.query).replace("/nodes", "/nodes.json", 1)
-        shown = {"view": view, "sort_address": sort_address}
-        return page_response(templates.render("nodes", manager=view.manager, twin=twin, **shown), call)
+        return view_page(templates, call, "nodes", nodes_view(manager, call.query), "/nodes", first=NodeQuery())
 
     def node(call: Request) -> Response:
         view = node_view(manager, call.path["node"])
@@ -232,17 +224,7 @@ def _lists(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def sessions(call: Request) -> Response:
         view = sessions_view(manager, call.query)
-
-        def address(offset: int) -> str:
-            return sessions_url(msgspec.structs.replace(view.query, offset=offset))
-
-        twin = sessions_url(view.query).replace("/sessions", "/sessions.json", 1)
-
-        def sort_address(sort: str) -> str:
-            return sessions_url(msgspec.structs.replace(view.query, offset=0, sort=sort))
-
-        shown = {"view": view, "address": address, "sort_address": sort_address, "statuses": STATUSES}
-        return page_response(templates.render("sessions", manager=view.manager, twin=twin, **shown), call)
+        return view_page(templates, call, "sessions", view, "/sessions", first=SessionQuery(), statuses=STATUSES)
 
     return [
         _page("/", overview, "The manager, its nodes and its youngest sessions."),
@@ -308,15 +290,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
 def _causes(manager: Manager, templates: PageTemplates) -> list[Route]:
     def causes(call: Request) -> Response:
         view = causes_view(manager, call.path["session"], call.query)
-        own = causes_url(view.session.session)
-        twin = causes_url(view.session.session, call.query).replace(own, own + _TWIN, 1)
-
-        def address(offset: int) -> str:
-            return causes_url(view.session.session, msgspec.structs.replace(call.query, offset=offset))
-
-        return page_response(
-            templates.render("causes", manager=view.manager, twin=twin, view=view, address=address), call
-        )
+        return view_page(templates, call, "causes", view, causes_url(view.session.session), first=FIRST_PAGE)
 
     def causes_twin(call: Request) -> object:
         return causes_view(manager, call.path["session"], call.query)

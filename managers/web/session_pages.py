@@ -15,12 +15,12 @@ from dropflow.times.attempts import attempts_of, check_rows
 from dropflow.times.octets import read_sections
 from dropflow.times.timeline import Analysis, analyse, executed_path
 from dropflow.web.comparison import Comparison, comparison_of
-from dropflow.web.frame import PageTemplates, asked, page_response
+from dropflow.web.frame import PageTemplates, page_response
 from dropflow.web.graph_views import GraphSource, GraphViews
 from dropflow.web.origin import Origin, origin_of
 from dropflow.web.report import session_report
 from managers.state_hub import StateHub
-from managers.web.page_templates import compare_url, origin_url, session_api, session_url
+from managers.web.page_templates import compare_url, origin_url, session_api, session_url, view_page
 
 __all__ = [
     "CompareQuery",
@@ -128,10 +128,9 @@ def compare_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def page(call: Request) -> Response:
         view = view_of(call)
-        own = f"{session_url(view.session.session)}/compare"
-        twin = f"{own}.json{asked(view.query, CompareQuery())}"
-        shown = {"view": view, "address": partial(compare_url, view.session.session)}
-        return page_response(templates.render("compare", manager=view.manager, twin=twin, **shown), call)
+        name = view.session.session
+        own, address = f"{session_url(name)}/compare", partial(compare_url, name)
+        return view_page(templates, call, "compare", view, own, first=CompareQuery(), compared=address)
 
     route = partial(Route, method="GET", query=CompareQuery, tag="pages")
     return [
@@ -180,14 +179,8 @@ def origin_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
 
     def page(call: Request) -> Response:
         view = view_of(call)
-        name, oid = view.origin.session, view.origin.oid
-
-        def address(offset: int) -> str:
-            return origin_url(name, oid, msgspec.structs.replace(call.query, offset=offset))
-
-        twin = f"{origin_url(name, oid)}.json{asked(call.query, FIRST_PAGE)}"
-        shown = {"view": view, "address": address}
-        return page_response(templates.render("origin", manager=view.manager, twin=twin, **shown), call)
+        own = origin_url(view.origin.session, view.origin.oid)
+        return view_page(templates, call, "origin", view, own, first=FIRST_PAGE)
 
     route = partial(Route, method="GET", query=PageQuery, tag="pages")
     path = "/sessions/{session}/drops/{drop}/origin"
@@ -225,9 +218,6 @@ class ResultsView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-_FIRST = ResultQuery()
-
-
 def result_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     """Return the routes of the results of a session, and of the same as JSON."""
 
@@ -237,16 +227,7 @@ def result_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     def page(call: Request) -> Response:
         view = view_of(call)
         own = f"{session_url(view.session.session)}/results"
-
-        def address(offset: int) -> str:
-            return own + asked(msgspec.structs.replace(view.query, offset=offset), _FIRST)
-
-        def sort_address(sort: str) -> str:
-            return own + asked(msgspec.structs.replace(view.query, offset=0, sort=sort), _FIRST)
-
-        shown = {"view": view, "own": own, "address": address, "sort_address": sort_address}
-        twin = f"{own}.json{asked(view.query, _FIRST)}"
-        return page_response(templates.render("results", manager=view.manager, twin=twin, **shown), call)
+        return view_page(templates, call, "results", view, own, first=ResultQuery())
 
     route = partial(Route, method="GET", query=ResultQuery, tag="pages")
     return [

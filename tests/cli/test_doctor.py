@@ -8,8 +8,7 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.records import Child, Load, ManagerInfo, NodeInfo
 from dropflow.cli.doctor import examine_cluster
-from dropflow.cli.doctor.checks import findings
-from dropflow.cli.doctor.evidence import Evidence, Finding, ManagerReport
+from dropflow.cli.doctor_checks import Evidence, Finding, ManagerReport, findings
 from dropflow.clock import SystemClock
 from dropflow.testing.fake_manager import FakeManager
 from dropflow.version import __version__

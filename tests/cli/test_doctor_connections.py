@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.records import Child, ManagerInfo, NodeInfo, ProbeResult
-from dropflow.cli.doctor.checks import ProbePlan, findings, notes, plan_probes
-from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
+from dropflow.cli.doctor_checks import (
+    Connection,
+    Evidence,
+    Finding,
+    ManagerReport,
+    ProbePlan,
+    findings,
+    notes,
+    plan_probes,
+)
 from dropflow.version import __version__
 
 DARK = "it does not answer within 5 s"

@@ -1,4 +1,4 @@
-"""``dropflow diff``, ``convert``, ``preview`` and ``check --fix``."""
+"""``dropflow diff``, ``fill``, ``info`` and ``check``."""
 
 import copy
 import json
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dropflow.version import __version__
 from tests.cli.answers import Command
 from tests.corpus import corpus_files, needs_corpus
 from tests.translator.documents import document, field, link, node, port, wide
@@ -152,3 +153,68 @@ def test_a_correction_can_go_to_another_file(command: Command, tmp_path: Path) -
 
     assert json.loads(path.read_text()) == broken()
     assert asked(command, "diff", path, tmp_path / "b.graph")[0] == 1
+
+
+NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
+
+
+def test_info_shows_each_logical_node_with_its_shape(command: Command) -> None:
+    """A node inside two scatters has a two-dimensional index space."""
+    lines = command("info", NESTED).text.splitlines()
+
+    assert [line for line in lines if "Squared" in line and "3 x 4" in line and " 12 " in line]
+
+
+def test_a_damaged_graph_file_is_bad_input(command: Command, tmp_path: Path) -> None:
+    """One flipped byte is noticed; the message is short."""
+    command("unroll", NESTED, "-o", tmp_path / "g.dfg")
+    content = bytearray((tmp_path / "g.dfg").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "g.dfg").write_bytes(content)
+    answer = command("info", tmp_path / "g.dfg")
+
+    assert (answer.status, len(answer.err.splitlines()) <= 3) == (2, True)
+    assert "DF102" in answer.err
+
+
+def test_version_lists_the_libraries(command: Command) -> None:
+    """The first line has the version of dropflow, and the others those of the libraries."""
+    first, *others = command("--version").text.splitlines()
+
+    assert first.startswith(f"dropflow {__version__}, Python ")
+    assert {line.split()[0] for line in others} >= {"numpy", "msgspec", "pymetis"}
+
+
+def test_palettes_are_built_and_checked(command: Command, tmp_path: Path) -> None:
+    """--check lists missing files, and without it they are written."""
+    stale = command("palette", "build", "--check", "--into", tmp_path, "--output", "json")
+    assert (stale.status, len(stale.json["stale"])) == (1, 2)
+    command("palette", "build", "--into", tmp_path)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"builtin.palette", "template.palette"}
+    assert command("palette", "build", "--check", "--into", tmp_path).status == 0
+
+
+def test_a_good_graph_is_usable(command: Command) -> None:
+    """The format of the file is named."""
+    answer = command("check", NESTED)
+
+    assert (answer.status, answer.text) == (0, "usable (OJS-id): 0 errors, 0 warnings\n")
+
+
+def test_a_problem_has_its_code_and_place(command: Command, broken: Path) -> None:
+    """The exit status is 2."""
+    answer = command("check", broken)
+
+    assert answer.status == 2
+    assert "error LG003 /linkDataArray/0: " in answer.text
+    assert "not usable (OJS-id): 1 error" in answer.text
+
+
+def test_the_json_answer_lists_the_problems(command: Command, broken: Path) -> None:
+    """There is one object, and each problem has its code, place, text and hint."""
+    answer = command("check", broken, "--output", "json")
+
+    assert answer.status == 2
+    assert (answer.json["ok"], answer.json["format"]) == (False, "OJS-id")
+    assert {"code", "severity", "where", "text", "hint"} == set(answer.json["problems"][0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.cli.log_setup import start_logging
+from dropflow.cli.server_process import start_logging
 from dropflow.errors import StorageError
 
 

@@ -9,8 +9,14 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow.cli.manager_records import ManagerRecord, record_for, records_here, remove_record, write_record
-from dropflow.cli.paths import token_directory
+from dropflow.cli.manager_records import (
+    ManagerRecord,
+    record_for,
+    records_here,
+    remove_record,
+    token_directory,
+    write_record,
+)
 
 pytestmark = pytest.mark.usefixtures("home")
 

@@ -158,7 +158,7 @@ def test_more_parts_than_nodes_are_placed_by_the_manager() -> None:
 def test_random_parts_and_an_algorithm_exclude_each_other() -> None:
     """It is bad input to give both."""
     with pytest.raises(UsageError, match="--random makes no plan"):
-        fitted(fan(30), random=1, choice=PlanningChoice(algorithm="blocks", is_given=True))
+        fitted(fan(30), random=1, choice=PlanningChoice(options=PartitionOptions(algorithm="blocks"), is_given=True))
 
 
 def test_a_busy_node_gets_less() -> None:

@@ -16,7 +16,7 @@ from dropflow.engine.statistics import SessionResult
 from dropflow.failure import Severity
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from translator.pipeline import check, translate
+from translator.pipeline import examine, translate
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ def test_the_example_has_the_described_results(name: str, runner: str, tmp_path:
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.stem)
 def test_the_example_has_no_findings(graph: Path) -> None:
     """Examples have no findings, and each has a test of its results."""
-    problems = check(graph)[1]
+    problems = examine(graph).problems
 
     assert [found for found in problems if found.severity is not Severity.INFO] == []
     assert graph.stem in CHECKS

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
 from dropflow.api.openapi import Request, Response
-from dropflow.cli import log_setup
-from dropflow.cli.log_setup import start_logging
+from dropflow.cli import server_process
+from dropflow.cli.server_process import start_logging
 from dropflow.errors import NotFoundError, UsageError
 from dropflow.testing.fake_manager import FakeManager
 from managers.web.page_templates import manager_templates
@@ -110,7 +110,7 @@ def test_pages_have_each_line_once(
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most two files are kept, with the last lines; a process that is started again appends."""
-    monkeypatch.setattr(log_setup, "_MOST_BYTES", 2000)
+    monkeypatch.setattr(server_process, "_MOST_BYTES", 2000)
     path = _path(tmp_path)
     for number in range(100):
         _log.info("line %d", number)

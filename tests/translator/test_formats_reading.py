@@ -17,7 +17,7 @@ from translator.formats import Family, detect
 from translator.formats.json_document import parse
 from translator.formats.wfformat import is_wfformat, read_wfformat
 from translator.options import ReadOptions
-from translator.pipeline import check, translate
+from translator.pipeline import examine, translate
 from translator.plan.task_graph import work_of
 
 V4 = {"modelData": {"schemaVersion": "V4"}, "nodes": {"N": {"category": "Memory"}}, "edges": {}}
@@ -319,10 +319,10 @@ def test_problems_have_places() -> None:
         {"name": "no id"},
         {"id": "B", "parents": ["B"]},
     ]
-    family, problems = check(json.dumps(_document(specification={"tasks": tasks})).encode())
+    found = examine(json.dumps(_document(specification={"tasks": tasks})).encode())
 
-    assert family == "WfFormat"
-    assert {(one.code, one.where.removeprefix("/workflow/specification/")) for one in problems} >= {
+    assert found.family == "WfFormat"
+    assert {(one.code, one.where.removeprefix("/workflow/specification/")) for one in found.problems} >= {
         ("PG002", "tasks/0/parents"),
         ("PG002", "tasks/0/inputFiles"),
         ("PG001", "tasks/0/outputFiles"),

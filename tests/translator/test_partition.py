@@ -14,7 +14,7 @@ from dropflow.graph.templates import Kind
 from dropflow.testing.drawing import draw
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
-from translator.placement import local_nodes, place
+from translator.placement import place
 from translator.plan.metis import cut_evenly, depth_first_order, filled
 from translator.plan.quality import quality_of
 from translator.plan.registry import ALGORITHMS as ALGORITHMS_BY_NAME
@@ -132,7 +132,7 @@ def test_an_empty_graph_can_be_partitioned(algorithm: str) -> None:
 
 def test_none_makes_one_part() -> None:
     """`none` undoes a partition and its placement."""
-    placed = place(_cut(scatter(10), 4), local_nodes(4))
+    placed = place(_cut(scatter(10), 4), tuple("abcd"))
     undone = _cut(placed, 4, "none")
 
     assert (undone.parts, undone.places) == (1, ())
@@ -247,7 +247,6 @@ def test_parts_go_to_nodes() -> None:
     placed = place(_cut(scatter(10), 3), ["a", "b", "c", "d"])
 
     assert placed.places == ("a", "b", "c")
-    assert local_nodes(2) == ("local-0", "local-1")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from translator.formats.detect import position
 from translator.formats.dump import dump
 from translator.logical import LogicalGraph
 from translator.options import PartitionOptions, ReadOptions, UnrollOptions
-from translator.pipeline import check, drawn_places, examine, same_files, translate
+from translator.pipeline import drawn_places, examine, same_files, translate
 from translator.unroll import plan
 
 CLASS = {"id": "F", "name": "dropclass", "value": "dlg.apps.simple.CopyApp", "type": "String", "usage": "NoPort"}
@@ -110,7 +110,7 @@ def test_settings_are_applied_before_unrolling() -> None:
 )
 def test_bad_input_is_refused_with_its_code(content: bytes, code: str) -> None:
     """All faults are findings of a check, and one error with all of them in a translation."""
-    _, problems = check(content)
+    problems = examine(content).problems
     assert code in [found.code for found in problems]
     with pytest.raises(BadGraphError, match=code) as caught:
         translate(content)
@@ -138,7 +138,7 @@ def test_all_stages_report_together() -> None:
         node("a", "DALiuGEApp"),
     ]
     content = json.dumps(document(nodes, [link("d", "", "gone", "")])).encode()
-    found = {finding.code: finding.where for finding in check(content)[1]}
+    found = {finding.code: finding.where for finding in examine(content).problems}
     assert set(found) >= {"LG003", "LG004", "LG020", "LG093"}
     assert found["LG004"].startswith("/nodeDataArray/1")
     assert found["LG020"].startswith("/nodeDataArray/0")
@@ -146,7 +146,7 @@ def test_all_stages_report_together() -> None:
 
 def test_a_problem_is_reported_once() -> None:
     """Two stages that find the same thing at the same place make one finding."""
-    problems = check(wide("many"))[1]
+    problems = examine(wide("many")).problems
     places = [(finding.code, finding.where) for finding in problems]
     assert len(places) == len(set(places))
 

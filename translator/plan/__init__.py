@@ -18,7 +18,7 @@ that keeps the limits is taken.
                    applications
 `machines`         The machines that a plan is made for: nodes of different capacity, and the links between them
 `measured`         Weights of drops as earlier runs have measured them, in place of the estimates of a graph
-`timeline`         Draws simulated runs: a row for each processor and a box for each application
+`timeline`         Simulated runs as pictures, and as traces for Perfetto (https://ui.perfetto.dev)
 `kahypar_process`  The process in which Mt-KaHyPar runs: it reads a hypergraph from standard input and writes
                    partitions, as JSON
 `live_machines`    Machines as the managers report them now: their capacities, and what is left of them beside other
@@ -28,6 +28,5 @@ that keeps the limits is taken.
 `profile_file`     Profiles on disk: what runs have measured, by logical node and instance, as arrays (a ``.npz`` file
                    of NumPy)
 `steering`         The fields by which EAGLE and DALiuGE steer a partition, as options of a plan
-`timeline_trace`   Writes simulated runs as traces for Perfetto (https://ui.perfetto.dev)
 =================  ====================================================================================================
 """

@@ -121,10 +121,10 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, nodes=self.nodes[:count])
 
     def limited(self, dop: int, memory: float) -> "Machines":
-        """Return these machines with at most `dop` cores (0 for all) and so many bytes of memory each."""
+        """Return these machines with at most `dop` cores and so many bytes of memory each; 0 for all of them."""
         nodes = tuple(
             msgspec.structs.replace(
-                node, cores=min(node.cores, dop) if dop else node.cores, memory=min(node.memory, memory)
+                node, cores=min(node.cores, dop) if dop else node.cores, memory=min(node.memory, memory or math.inf)
             )
             for node in self.nodes
         )

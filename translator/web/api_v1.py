@@ -1,10 +1,9 @@
 """The translator's part of ``/api/v1``: translations, their graphs, and deploying them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
 
 from dropflow.api.content_disposition import attachment
 from dropflow.api.openapi import Request, Response, Route
@@ -23,19 +22,12 @@ from translator.web.records import (
 )
 from translator.web.service import TranslatorService
 
-__all__ = [
-    "EXPORTS",
-    "api_v1_routes",
-    "dfg_file",
-    "exported",
-    "pg_json",
-    "source_file",
-]
+__all__ = ["api_v1_routes", "download_routes"]
 
 
 # Downloads of a translation, with names that are safe for browsers.
 
-EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
+_EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
     {
         "graph.dot": ("dot", "text/vnd.graphviz"),
         "graph.graphml": ("graphml", "application/xml"),
@@ -44,47 +36,71 @@ EXPORTS: Mapping[str, tuple[ExportForm, str]] = MappingProxyType(
     }
 )
 """Downloads for other programs: their name in an address, what writes them, and their type."""
+_OCTETS = "application/octet-stream"
 
 
-def dfg_file(service: TranslatorService, identity: str) -> Response:
-    """Return the physical graph as a ``.dfg`` container. Raises as `TranslatorService.graph`."""
-    path = service.graph(identity)
-    name = service.get(identity).name
-    return Response(
-        body=_opened(path),
-        content_type="application/octet-stream",
-        headers=(attachment(f"{name}.dfg"),),
-    )
+def download_routes(service: TranslatorService, route: Callable[..., Route], at: str) -> list[Route]:
+    """Return the routes of the downloads of a translation, below the address `at`; `route` makes one of them."""
+    return [
+        route(
+            path=f"{at}/graph.dfg",
+            handler=partial(_dfg_file, service),
+            summary="The physical graph as a .dfg file.",
+            gives=_OCTETS,
+        ),
+        route(
+            path=f"{at}/pg.json",
+            handler=partial(_pg_json, service),
+            summary="The physical graph as a list of drops.",
+            gives="application/json",
+        ),
+        *(
+            route(
+                path=f"{at}/{file}",
+                handler=partial(_exported, service, form, content_type),
+                summary=f"The physical graph for other programs: {form}.",
+                gives=content_type,
+            )
+            for file, (form, content_type) in _EXPORTS.items()
+        ),
+        route(
+            path=f"{at}/source",
+            handler=partial(_source_file, service),
+            summary="The graph as it was sent.",
+            gives=_OCTETS,
+        ),
+    ]
 
 
-def pg_json(service: TranslatorService, identity: str) -> Response:
-    """Return the physical graph in DALiuGE's JSON, streamed. Raises as `TranslatorService.export`."""
+def _dfg_file(service: TranslatorService, call: Request) -> Response:
+    return _file(service, call, service.graph(call.path["translation"]), "dfg")
+
+
+def _source_file(service: TranslatorService, call: Request) -> Response:
+    # Never a type that a browser would show: the content comes from an unknown client.
+    return _file(service, call, service.source(call.path["translation"]), "graph")
+
+
+def _pg_json(service: TranslatorService, call: Request) -> Response:
+    identity = call.path["translation"]
     name = service.get(identity).name
     return Response(body=service.export(identity), headers=(attachment(f"{name}.pg.json"),))
 
 
-def exported(service: TranslatorService, file: str, call: Request) -> Response:
-    """Return one of `EXPORTS`, streamed. Raises as `TranslatorService.export`."""
+def _exported(service: TranslatorService, form: ExportForm, content_type: str, call: Request) -> Response:
     identity = call.path["translation"]
-    form, content_type = EXPORTS[file]
-    name = service.get(identity).name
-    headers = (attachment(f"{name}.{form}"),)
+    headers = (attachment(f"{service.get(identity).name}.{form}"),)
     return Response(body=service.export(identity, form=form), content_type=content_type, headers=headers)
 
 
-def source_file(service: TranslatorService, identity: str) -> Response:
-    """Return the source, byte for byte. Raises as `TranslatorService.source`."""
-    path = service.source(identity)
-    name = service.get(identity).name
-    # Never a type that a browser would show: the content comes from an unknown client.
-    return Response(body=_opened(path), content_type="application/octet-stream", headers=(attachment(f"{name}.graph"),))
-
-
-def _opened(path: Path) -> BinaryIO:
+def _file(service: TranslatorService, call: Request, path: Path, ending: str) -> Response:
+    """Return a file of a translation, byte for byte."""
+    name = service.get(call.path["translation"]).name
     try:
-        return path.open("rb")
+        body = path.open("rb")
     except FileNotFoundError as error:
         raise GoneError("the translation has been removed meanwhile", hint="translate the graph again") from error
+    return Response(body=body, content_type=_OCTETS, headers=(attachment(f"{name}.{ending}"),))
 
 
 _ONE = "/api/v1/translations/{translation}"
@@ -95,7 +111,6 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
     handlers = _ApiHandlers(service)
     route = partial(Route, tag="translator")
     graph = partial(route, answer=TranslationInfo, status=202)
-    download = partial(route, method="GET", gives="application/octet-stream")
     return [
         graph(
             method="POST",
@@ -122,23 +137,7 @@ def api_v1_routes(service: TranslatorService) -> list[Route]:
             answer=TranslationInfo,
         ),
         route(method="DELETE", path=_ONE, handler=handlers.delete, summary="Stop and delete it.", answer=Done),
-        download(path=f"{_ONE}/graph.dfg", handler=handlers.dfg, summary="The physical graph as a .dfg file."),
-        download(
-            path=f"{_ONE}/pg.json",
-            handler=handlers.pg,
-            summary="The physical graph as a list of drops.",
-            gives="application/json",
-        ),
-        *(
-            download(
-                path=f"{_ONE}/{file}",
-                handler=partial(exported, service, file),
-                summary=f"The physical graph for other programs: {form}.",
-                gives=content_type,
-            )
-            for file, (form, content_type) in EXPORTS.items()
-        ),
-        download(path=f"{_ONE}/source", handler=handlers.source, summary="The graph as it was sent."),
+        *download_routes(service, partial(route, method="GET"), _ONE),
         graph(
             method="POST",
             path=f"{_ONE}/partition",
@@ -194,12 +193,3 @@ class _ApiHandlers:
     def delete(self, call: Request) -> Done:
         self._service.delete(call.path["translation"])
         return Done()
-
-    def dfg(self, call: Request) -> Response:
-        return dfg_file(self._service, call.path["translation"])
-
-    def pg(self, call: Request) -> Response:
-        return pg_json(self._service, call.path["translation"])
-
-    def source(self, call: Request) -> Response:
-        return source_file(self._service, call.path["translation"])

@@ -20,10 +20,10 @@ from dropflow.sessions.options import AnnotatedField, SubmitOptions, meta_of
 from dropflow.version import __version__
 from dropflow.web.frame import LogSource, PageLayout, PageTemplates, ServerLabel, page_response, shown_log
 from dropflow.web.places import Places
+from translator.options import PartitionOptions
 from translator.problem_codes import problem
 from translator.template import TemplateParameter
 from translator.web.forms import Form
-from translator.web.records import PlanFields
 
 __all__ = [
     "FindingGroup",
@@ -176,14 +176,6 @@ def _range_text(parameter: TemplateParameter) -> str:
 _MOMENT = "%Y-%m-%dT%H:%M"
 
 
-class _NotedPlan(PlanFields, frozen=True, kw_only=True):
-    """The options of a plan as `dropflow.graph.notes` writes them, and PlanFields has them."""
-
-    algorithm: str = ""
-    imbalance: float = 1.0
-    seed: int = 0
-
-
 class OptionField(msgspec.Struct, frozen=True, kw_only=True):
     """One option of a session in the form of deployment: what a browser needs to ask for it.
 
@@ -274,13 +266,13 @@ def noted_submission(form: Form, now: float, found: list[Problem]) -> SubmitOpti
 
 
 def noted_planning(form: Form, found: list[Problem]) -> dict[str, object]:
-    """Return fields of `translator.web.records.TranslateQuery` for the plan of the session that a form clones."""
+    """Return the options of the plan of the session that a form clones, by their names; empty if there are none."""
     text = form.text("planning")
     if not text:
         return {}
     try:
-        plan = msgspec.json.decode(text, type=_NotedPlan)
+        plan = msgspec.json.decode(text, type=PartitionOptions)
     except msgspec.MsgspecError as error:
         found.append(problem("PT002", f"the options of the plan cannot be read: {error}", where="planning"))
         return {}
-    return {name: value for name, value in msgspec.structs.asdict(plan).items() if name != "algorithm" or value}
+    return {name: value for name, value in msgspec.structs.asdict(plan).items() if name != "parts"}

@@ -25,7 +25,7 @@ from dropflow.web.places import Places, login_url, split_target
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import value_text
 from translator.plan.registry import ALGORITHMS
-from translator.web.api_v1 import EXPORTS, dfg_file, exported, pg_json, source_file
+from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
 from translator.web.forms import Form, read_form, whole_number
 from translator.web.page_templates import noted_submission, option_fields, posted_submission
@@ -116,18 +116,7 @@ def page_routes(service: TranslatorService, places: Places, templates: PageTempl
         page(path=f"{one}.json", handler=handlers.twin, summary="As JSON.", gives="application/json"),
         page(path=one, handler=handlers.show, summary="The translation of a graph.", query=_ShowQuery),
         *graph_routes(service, templates),
-        page(path=f"{one}/graph.dfg", handler=handlers.dfg, summary="Download.", gives="application/octet-stream"),
-        page(path=f"{one}/pg.json", handler=handlers.pg, summary="Download.", gives="application/json"),
-        *(
-            page(
-                path=f"{one}/{file}",
-                handler=partial(exported, service, file),
-                summary="Download.",
-                gives=content_type,
-            )
-            for file, (_, content_type) in EXPORTS.items()
-        ),
-        page(path=f"{one}/source", handler=handlers.source, summary="Download.", gives="application/octet-stream"),
+        *download_routes(service, page, one),
         *(back(path=f"{one}/{form_of}") for form_of in ("partition", "fill", "deploy", "delete")),
         form(path=f"{one}/partition", handler=handlers.partition, summary="Translate it again, with other parts."),
         form(path=f"{one}/fill", handler=handlers.fill, summary="Translate it again, with values for its parameters."),
@@ -227,15 +216,6 @@ class _PageHandlers:
     def twin(self, call: Request) -> TranslationInfo:
         return self._service.get(call.path["translation"])
 
-    def dfg(self, call: Request) -> Response:
-        return dfg_file(self._service, call.path["translation"])
-
-    def pg(self, call: Request) -> Response:
-        return pg_json(self._service, call.path["translation"])
-
-    def source(self, call: Request) -> Response:
-        return source_file(self._service, call.path["translation"])
-
     def back(self, call: Request) -> Response:
         return redirect(_address(self._service.get(call.path["translation"])))
 
@@ -243,13 +223,15 @@ class _PageHandlers:
         form = _form(call)
         info = self._service.get(call.path["translation"])
         found: list[Problem] = []
-        request = RepartitionRequest(
-            algorithm=form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
-            parts=whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
-            imbalance=_percentage(form),
-            compare=form.text("compare") == "yes",
-            **self._service.steering(info.id),  # what EAGLE sent, and the form does not show
-        )
+        known = msgspec.structs.asdict(
+            self._service.options(info.id)
+        )  # also what EAGLE sent, and the form does not show
+        chosen = {
+            "algorithm": form.text("algorithm")[:40] or DEFAULT_ALGORITHM,
+            "parts": whole_number(form, "parts", 1, least=1, most=_MOST, found=found),
+            "imbalance": _percentage(form),
+        }
+        request = RepartitionRequest(compare=form.text("compare") == "yes", **known | chosen)
         if found:
             return self._shown(call, info, refused=BadGraphError(found[0].text, hint=found[0].hint))
         return redirect(_address(self._service.partition(info.id, request)))
@@ -316,7 +298,7 @@ def _form(call: Request) -> Form:
     return read_form(call.body, call.headers.get("Content-Type", ""))
 
 
-def _percentage(form: Form) -> float:
+def _percentage(form: Form) -> float | None:
     text = form.text("imbalance") or "1"
     try:
         return msgspec.convert({"imbalance": text}, RepartitionRequest, strict=False).imbalance

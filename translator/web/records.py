@@ -1,6 +1,6 @@
 """The records of translations, the same on disk and in answers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -10,7 +10,7 @@ from dropflow.api.records import NodeInfo
 from dropflow.failure import Problem, Severity
 from dropflow.ids import SESSION_NAME
 from dropflow.sessions.options import SubmitOptions
-from translator.options import DEFAULT_ALGORITHM
+from translator.options import DEFAULT_ALGORITHM, DEFAULT_IMBALANCE, PartitionOptions
 from translator.parameters import TemplateForm
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Deployed",
     "FillRequest",
     "PartitionMeasures",
-    "PlanFields",
     "PlanSummary",
     "RepartitionRequest",
     "State",
@@ -33,7 +32,7 @@ __all__ = [
     "TranslationReport",
     "TranslatorLimits",
     "WaitQuery",
-    "steering_of",
+    "partition_options",
 ]
 
 State = Literal["waiting", "running", "done", "refused", "failed"]
@@ -86,39 +85,15 @@ class TranslatorLimits(msgspec.Struct, frozen=True, kw_only=True):
     kept_bytes: Annotated[int, Meta(ge=1)] = 8 * 1024 * _MEGABYTE
 
 
-class PlanFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a plan is steered, beside its algorithm and parts; see `translator.options.PartitionOptions`.
-
-    A memory of 0 is no limit.
-    """
-
-    objective: Literal["time", "movement", "nodes", "balanced"] = "time"
-    dop: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    deadline: Annotated[float, Meta(gt=0)] | None = None
-    greediness: Annotated[float, Meta(ge=0, le=100)] = 50.0
-    method: Literal["best", "kway", "recursive"] = "best"
-    goal: Literal["moved", "cut"] = "moved"
-    steps: Annotated[int, Meta(ge=-1, le=100_000)] = -1
-    memory: Annotated[float, Meta(ge=0)] = 0.0
-    islands: Annotated[int, Meta(ge=1, le=10_000)] = 1
-
-
-def steering_of(fields: PlanFields) -> dict[str, Any]:
-    """Return the fields of a plan by their names."""
-    return {name: getattr(fields, name) for name in PlanFields.__struct_fields__}
-
-
-class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TranslateQuery(PartitionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to translate a graph whose bytes are the body of the request.
 
     Attributes
     ----------
     name : str
         Name of the graph, such as its file's.
-    algorithm, parts, imbalance, seed
+    algorithm, parts and others
         See `translator.options.PartitionOptions`.
-    objective, dop, deadline, greediness, method, goal, steps, memory, islands
-        See `PlanFields`.
     configuration : str
         Id or name of a stored configuration; the graph's active one always applies.
     settings : str
@@ -134,10 +109,6 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     name: _Name = ""
-    algorithm: Annotated[str, Meta(max_length=40)] = DEFAULT_ALGORITHM
-    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
-    imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     configuration: _Name = ""
     settings: Annotated[str, Meta(max_length=100_000)] = ""
     prefix: Annotated[str, Meta(max_length=100)] = ""
@@ -146,21 +117,23 @@ class TranslateQuery(PlanFields, frozen=True, kw_only=True, forbid_unknown_field
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
+def partition_options(fields: PartitionOptions) -> PartitionOptions:
+    """Return the options of the partition in a request."""
+    return PartitionOptions(**{name: getattr(fields, name) for name in PartitionOptions.__struct_fields__})
+
+
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long to wait for the end of a translation before answering."""
 
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
-class RepartitionRequest(PlanFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RepartitionRequest(PartitionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to partition the graph of a translation again; see `translator.options.PartitionOptions`.
 
     With `compare`, the report has the plans of all algorithms, too.
     """
 
-    algorithm: Annotated[str, Meta(max_length=40)] = DEFAULT_ALGORITHM
-    parts: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
-    imbalance: Annotated[float, Meta(ge=0, le=1000)] = 1.0
     compare: bool = False
 
 
@@ -230,13 +203,15 @@ class PlanSummary(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...] = ()
 
 
-class TranslationOrder(PlanFields, frozen=True, kw_only=True):
+class TranslationOrder(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker translates the source in the same folder.
 
     Attributes
     ----------
     created : float
         Seconds since the epoch.
+    options : PartitionOptions
+        How to partition it.
     notes : tuple of Problem
         Findings about the form. After an error among them the graph is refused, with its own findings too.
     nodes : tuple of NodeInfo
@@ -251,11 +226,8 @@ class TranslationOrder(PlanFields, frozen=True, kw_only=True):
 
     name: str
     created: float
+    options: PartitionOptions = PartitionOptions()
     nodes: tuple[NodeInfo, ...] = ()
-    algorithm: str = DEFAULT_ALGORITHM
-    parts: int = 1
-    imbalance: float = 1.0
-    seed: int = 0
     configuration: str = ""
     settings: tuple[str, ...] = ()
     prefix: str = ""
@@ -390,7 +362,7 @@ class TranslationInfo(msgspec.Struct, frozen=True, kw_only=True):
     finished: float = 0.0
     algorithm: str = DEFAULT_ALGORITHM
     parts: int = 1
-    imbalance: float = 1.0
+    imbalance: float = DEFAULT_IMBALANCE
     submission: SubmitOptions = SubmitOptions()
     report: TranslationReport | None = None
 

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -34,7 +34,7 @@ from dropflow.files import private_directory
 from dropflow.graph import codec
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.sessions.options import SubmitOptions
-from translator.options import DEFAULT_ALGORITHM
+from translator.options import DEFAULT_ALGORITHM, PartitionOptions
 from translator.parameters import value_text
 from translator.web.export import ExportForm, ExportOrder
 from translator.web.jobs import TranslationQueue
@@ -49,7 +49,7 @@ from translator.web.records import (
     TranslationOrder,
     TranslationReport,
     TranslatorLimits,
-    steering_of,
+    partition_options,
 )
 from translator.web.worker import GRAPH, ORDER, REPORT, SOURCE
 
@@ -413,16 +413,12 @@ class TranslatorService:
         order = TranslationOrder(
             name=_tidy(query.name) or "graph",
             created=self._clock.now(),
-            algorithm=query.algorithm,
-            parts=query.parts,
-            imbalance=query.imbalance,
-            seed=query.seed,
+            options=partition_options(query),
             configuration=query.configuration,
             settings=tuple(line.strip() for line in query.settings.splitlines() if line.strip()),
             prefix=query.prefix,
             rehearsal=query.rehearsal,
             compare=query.compare,
-            **steering_of(query),
             notes=tuple(notes),
             submission=submission,
             limits=self.limits,
@@ -447,31 +443,29 @@ class TranslatorService:
         """
         info, order = self.get(identity), self._order(identity)
         plans = info.report.plans if info.report is not None else ()
-        is_same = (request.parts, request.imbalance) == (info.parts, info.imbalance) and not (nodes or order.nodes)
+        options = partition_options(request)
+        is_same = _steered(options) == _steered(order.options) and not (nodes or order.nodes)
         changed = msgspec.structs.replace(
             order,
             created=self._clock.now(),
-            algorithm=request.algorithm,
-            parts=request.parts,
-            imbalance=request.imbalance,
-            **steering_of(request),
+            options=options,
             nodes=tuple(nodes),
             compare=request.compare,
-            plans=plans if is_same and steering_of(request) == steering_of(order) else (),
+            plans=plans if is_same else (),
             limits=self.limits,
             notes=tuple(note for note in order.notes if note.code != BAD_PARTITION),
         )
         return self._enqueue(self._store.path(identity) / SOURCE, changed)
 
-    def steering(self, identity: str) -> dict[str, Any]:
-        """Return the fields that steer the plan of a translation, by their names.
+    def options(self, identity: str) -> PartitionOptions:
+        """Return how a translation was partitioned.
 
         Raises
         ------
-        NotFoundError
-            There is none of this id.
+        GoneError
+            It was removed.
         """
-        return steering_of(self._order(identity))
+        return self._order(identity).options
 
     def fill(self, identity: str, request: FillRequest) -> TranslationInfo:
         """Queue the source of a translation again, with values for its parameters.
@@ -615,12 +609,13 @@ class TranslatorService:
             As `result`, without waiting; as the manager refuses; or it cannot be reached.
         """
         manager = self.deployer.known(request.manager)
-        info = self.result(identity, seconds=0)
+        self.result(identity, seconds=0)
         if request.spread:
             nodes = self.deployer.nodes(manager)
-            algorithm = DEFAULT_ALGORITHM if info.algorithm == "none" else info.algorithm
-            steered = steering_of(self._order(identity))
-            wanted = RepartitionRequest(algorithm=algorithm, parts=len(nodes), imbalance=info.imbalance, **steered)
+            known = msgspec.structs.asdict(self.options(identity)) | {"parts": len(nodes)}
+            wanted = RepartitionRequest(**known)
+            if wanted.algorithm == "none":
+                wanted = msgspec.structs.replace(wanted, algorithm=DEFAULT_ALGORITHM)
             identity = self.result(self.partition(identity, wanted, nodes=nodes).id).id
         return self.deployer.deploy(self.graph(identity), manager, request)
 
@@ -718,6 +713,11 @@ class TranslatorService:
         return msgspec.structs.replace(_info(identity, order), state=report.state, report=report, finished=finished)
 
 
+def _steered(options: PartitionOptions) -> PartitionOptions:
+    """Return options that are equal if the plans of all algorithms are."""
+    return msgspec.structs.replace(options, algorithm="", imbalance=options.allowed_imbalance)
+
+
 def _info(identity: str, order: TranslationOrder) -> TranslationInfo:
     return TranslationInfo(
         id=identity,
@@ -725,9 +725,9 @@ def _info(identity: str, order: TranslationOrder) -> TranslationInfo:
         state="waiting",
         stage="waiting for a free worker",
         created=order.created,
-        algorithm=order.algorithm,
-        parts=order.parts,
-        imbalance=order.imbalance,
+        algorithm=order.options.algorithm,
+        parts=order.options.parts,
+        imbalance=order.options.allowed_imbalance,
         submission=order.submission,
     )
 

@@ -5,7 +5,6 @@ and ``source``, and writes ``report.json`` and, without errors, ``graph.dfg``. I
 standard output. When its standard input ends, its parent has ended, and it exits.
 """
 
-import math
 import os
 import resource
 import sys
@@ -54,7 +53,6 @@ from translator.web.records import (
     TranslatedNode,
     TranslationOrder,
     TranslationReport,
-    steering_of,
 )
 
 __all__ = ["GRAPH", "ORDER", "REPORT", "SOURCE", "leave_with_parent", "main", "restrict", "translate"]
@@ -98,13 +96,10 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
         Called with the text of each stage.
     """
     report_stage("reading and checking the graph")
-    steering = steering_of(order) | {"memory": order.memory or math.inf}
-    # A form always has an imbalance, which DALiuGE has for METIS.
-    imbalance = order.imbalance if order.algorithm in BALANCED else None
-    options = PartitionOptions(
-        algorithm=order.algorithm, parts=order.parts, imbalance=imbalance, seed=order.seed, **steering
-    )
-    machines = live_machines(order.nodes).machines(order.parts) if order.nodes else None
+    options = order.options
+    if options.algorithm not in BALANCED:  # a form always has an imbalance, which DALiuGE has for METIS
+        options = msgspec.structs.replace(options, imbalance=None)
+    machines = live_machines(order.nodes).machines(options.parts) if order.nodes else None
     problems = [*order.notes, *_impossible(options)]
     try:
         found = examine(
@@ -133,9 +128,9 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             raise BadGraphError("the graph cannot be translated as asked", problems=tuple(problems))
         report_stage(f"unrolling {report.drops:,} drops")
         graph = finish(replace(found, problems=())).graph
-        cut_before, note = graph.parts > 1 and order.parts == 1, ""
+        cut_before, note = graph.parts > 1 and options.parts == 1, ""
         if not cut_before:
-            report_stage(f"partitioning {graph.drops:,} drops by {order.algorithm}")
+            report_stage(f"partitioning {graph.drops:,} drops by {options.algorithm}")
             problems += [p for p in check_partition(graph, options, machines) if p.severity is not Severity.ERROR]
             made = plan(graph, options, machines)
             if order.compare:
@@ -152,7 +147,7 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
         where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
-        by = "an earlier translation" if cut_before else order.algorithm
+        by = "an earlier translation" if cut_before else options.algorithm
         report = _measured(graph, by, report, where, note, imbalance=promised_imbalance(options))
         if machines is not None:  # nodes of a cluster; of others nothing is known that a run could be compared with
             graph = with_schedule(graph, where)

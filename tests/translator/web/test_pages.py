@@ -205,8 +205,8 @@ def test_partitioning_again_has_a_new_page(served: Served, nested: Path) -> None
 
     assert reply.headers["Location"] != address
     assert "6 parts by blocks" in served.page(reply)
-    fields = served.service.steering(reply.headers["Location"].rpartition("/")[2])
-    assert (fields["deadline"], fields["memory"], fields["dop"]) == (90.0, 64.0, 8)
+    options = served.service.options(reply.headers["Location"].rpartition("/")[2])
+    assert (options.deadline, options.memory, options.dop) == (90.0, 64.0, 8)
     assert served.ask("POST", f"{address}/partition", form | {"parts": "no"}, Origin=served.url).status == 422
 
 

@@ -1,27 +1,33 @@
 """``dropflow doctor``: what is wrong between the hosts of a cluster, and what to do.
 
-`local` asks all managers from this host, `remote` makes them connect to each other, and `checks` lists the checks of
-the `evidence` from both. In the managers, `managers.probing` makes these connections.
+It asks all managers from this host, and makes them connect to each other; `doctor_checks` has the checks of what both
+found. In the managers, `managers.probing` makes these connections.
 """
 
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 import msgspec
 
-from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
+from dropflow.cli.doctor_checks import Connection, Evidence, Finding, ManagerReport
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import ConnectionOptions, connection_options, output_options
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
 from dropflow.clock import Clock, SystemClock
+from dropflow.errors import DropflowError
 from dropflow.formatting import plural
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from dropflow.api.client import Client
 
-__all__ = ["DoctorReply", "doctor_command", "examine_cluster"]
+__all__ = ["DoctorReply", "ask_managers", "doctor_command", "examine_cluster"]
+
 
 _REQUESTS = 16
 """Concurrent requests."""
@@ -119,8 +125,7 @@ def examine_cluster(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from dropflow.cli.doctor.checks import findings, notes, plan_probes, probe
-    from dropflow.cli.doctor.local import ask_managers
+    from dropflow.cli.doctor_checks import findings, notes, plan_probes, probe
 
     with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="doctor") as pool:
         reports = ask_managers(url, connect, timeout=timeout, clock=clock or SystemClock(), pool=pool)
@@ -137,3 +142,66 @@ def examine_cluster(
         connections=connections,
         notes=tuple(notes(evidence, plan)),
     )
+
+
+# This host asks all managers, and connects to the ports of links.
+
+
+def ask_managers(
+    url: str, connect: "Callable[[str], Client]", *, timeout: float, clock: Clock, pool: "Executor"
+) -> list[ManagerReport]:
+    """Ask the manager at `url` and all managers below it, each once, and connect to the links of all nodes."""
+    reports = _distinct(_reports(url, connect, clock, pool))
+    links = {node.url: node.links for report in reports for node in report.nodes if node.url and node.links}
+    errors = pool.map(lambda address: _link_error(address, timeout), links.values())
+    errors_by_url = dict(zip(links, errors, strict=True))
+    return [msgspec.structs.replace(report, links=errors_by_url.get(report.url, "")) for report in reports]
+
+
+def _reports(url: str, connect: "Callable[[str], Client]", clock: Clock, pool: "Executor") -> Iterable[ManagerReport]:
+    """Return the reports of the manager at `url` and of all managers that it and those below it name."""
+    found: dict[str, ManagerReport] = {}
+    wanted = [url]
+    while wanted:
+        reports = list(pool.map(lambda address: _ask(address, connect, clock), wanted))
+        found |= {report.url: report for report in reports}
+        below = [child.url for report in reports for child in report.children]
+        below += [node.url for report in reports for node in report.nodes]
+        wanted = [address for address in dict.fromkeys(below) if address and address not in found]
+    return found.values()
+
+
+def _distinct(reports: Iterable[ManagerReport]) -> Sequence[ManagerReport]:
+    """Return one report for each process, if possible that of the address which the process advertises."""
+    found: dict[object, ManagerReport] = {}
+    for report in reports:
+        info = report.info
+        key = report.url if info is None else (info.name, info.role, info.host, info.process, info.incarnation)
+        if key not in found or (info is not None and report.url == info.url):
+            found[key] = report
+    return list(found.values())
+
+
+def _ask(url: str, connect: "Callable[[str], Client]", clock: Clock) -> ManagerReport:
+    from dropflow.api.client import measure_clock_skew
+
+    try:
+        with connect(url) as client:
+            found = measure_clock_skew(client, clock)
+            info = found.info
+            children = client.children() if info.role in ("island", "master") else ()
+            nodes = client.nodes() if info.role in ("node", "island", "master") else ()
+    except DropflowError as error:
+        return ManagerReport(url=url, code=error.code, trouble=error.text, hint=error.hint)
+    return ManagerReport(url=url, info=info, skew=found.skew, delay=found.delay, children=children, nodes=nodes)
+
+
+def _link_error(address: str, timeout: float) -> str:
+    """Return why the port of links at `address` cannot be reached from this host; empty if it can."""
+    parts = urlsplit(address)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=timeout):
+            return ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return f"its links at {address} cannot be reached from this host: {reason}"

@@ -1,22 +1,29 @@
-"""The checks of `dropflow doctor`. They take evidence and yield findings, without I/O."""
+"""What `dropflow doctor` collects about a cluster, and its checks, which yield findings from that without I/O."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from dropflow.api.client import Client
-from dropflow.api.records import NodeInfo, ProbeResult
-from dropflow.cli.doctor.evidence import Connection, Evidence, Finding, ManagerReport
-from dropflow.cli.progress import few
+from dropflow.api.records import Child, ManagerInfo, NodeInfo, ProbeResult
 from dropflow.errors import ClockSkewError, DropflowError
-from dropflow.formatting import plural
+from dropflow.formatting import few, plural
 from dropflow.version import __version__
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from dropflow.api.client import Client
 
 __all__ = [
     "CHECKS",
+    "Connection",
+    "Evidence",
+    "Finding",
+    "ManagerReport",
     "ProbePlan",
     "ProbeTarget",
     "connection_findings",
@@ -28,9 +35,120 @@ __all__ = [
 ]
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong: where, what, and what to do."""
+
+    where: str
+    text: str
+    hint: str
+
+
+class ManagerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one manager to this host.
+
+    Attributes
+    ----------
+    url : str
+        The address at which it was asked.
+    info : ManagerInfo or None
+        Its name, version, key and so on; None if it did not answer.
+    skew : float
+        Seconds by which its clock is ahead of the clock of this host.
+    delay : float
+        Seconds that it took to answer.
+    children, nodes : tuples
+        The managers below it.
+    links : str
+        Why the port of its links cannot be reached from this host; empty if it can, or if it has none.
+    code, trouble, hint : str
+        Stable code of the error, why it did not answer, and what to do.
+    probe_error : str
+        Why it did not report its connections; empty if it did, or was not asked.
+    """
+
+    url: str
+    info: ManagerInfo | None = None
+    skew: float = 0.0
+    delay: float = 0.0
+    children: tuple[Child, ...] = ()
+    nodes: tuple[NodeInfo, ...] = ()
+    links: str = ""
+    code: str = ""
+    trouble: str = ""
+    hint: str = ""
+    probe_error: str = msgspec.field(default="", name="mute")
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection that one manager tried to make to another.
+
+    Attributes
+    ----------
+    near, far : str
+        URLs of the manager that connected and of the other one.
+    means : str
+        ``links`` between nodes, ``rest`` for requests.
+    result : ProbeResult
+        What the near manager reported.
+    """
+
+    near: str
+    far: str
+    means: Literal["links", "rest"]
+    result: ProbeResult = msgspec.field(name="reach")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that the checks judge: the reports of all managers, the one that was asked first, and connections."""
+
+    managers: tuple[ManagerReport, ...]
+    connections: tuple[Connection, ...] = ()
+
+    @cached_property
+    def identities(self) -> Mapping[str, tuple[str, str]]:
+        """Role and name of the manager at each URL; what a manager reports about itself has precedence."""
+        found: dict[str, tuple[str, str]] = {}
+        for report in self.managers:
+            for child in report.children:
+                found.setdefault(child.url, (child.role, child.name or child.url))
+            for node in report.nodes:
+                found.setdefault(node.url, ("node", node.name))
+        own = {report.url: (report.info.role, report.info.name) for report in self.managers if report.info}
+        return found | own
+
+    @cached_property
+    def links(self) -> tuple[Connection, ...]:
+        """The connections between the links of nodes."""
+        return tuple(connection for connection in self.connections if connection.means == "links")
+
+    @cached_property
+    def requests_of_nodes(self) -> tuple[Connection, ...]:
+        """The connections from nodes to REST servers of other nodes, which no session needs."""
+        return tuple(connection for connection in self._requests if self._is_node(connection.near))
+
+    @cached_property
+    def requests_to_children(self) -> tuple[Connection, ...]:
+        """The connections from islands and masters to the REST servers of their children."""
+        return tuple(connection for connection in self._requests if not self._is_node(connection.near))
+
+    def label(self, url: str) -> str:
+        """Return the role and name of the manager at `url`."""
+        return " ".join(self.identities.get(url, (url,)))
+
+    @property
+    def _requests(self) -> tuple[Connection, ...]:
+        return tuple(connection for connection in self.connections if connection.means == "rest")
+
+    def _is_node(self, url: str) -> bool:
+        return url in self.identities and self.identities[url][0] == "node"
+
+
+# Findings of the checks.
+
+
 # Findings about failed connections: those with one cause become one finding, at the manager where the
 # cause is.
-
 _LISTED = 5
 """Names in one finding; the others are counted."""
 _SEVERAL = 2
@@ -198,7 +316,7 @@ def plan_probes(reports: Sequence[ManagerReport], *, peers: int) -> ProbePlan:
 
 
 def probe(
-    plan: ProbePlan, connect: Callable[[str], Client], *, timeout: float, pool: Executor
+    plan: ProbePlan, connect: "Callable[[str], Client]", *, timeout: float, pool: "Executor"
 ) -> tuple[tuple[Connection, ...], Mapping[str, str]]:
     """Make the managers connect as planned; return the connections, and the errors of managers that did not report."""
     answers = pool.map(lambda near: _probe_from(near, plan.targets[near], connect, timeout), plan.targets)
@@ -218,7 +336,7 @@ def _nodes(reports: Iterable[ManagerReport]) -> dict[str, NodeInfo]:
 
 
 def _probe_from(
-    near: str, targets: Sequence[ProbeTarget], connect: Callable[[str], Client], timeout: float
+    near: str, targets: Sequence[ProbeTarget], connect: "Callable[[str], Client]", timeout: float
 ) -> tuple[list[Connection], str]:
     """Return the connections that a manager reports, and why some are missing, if some are."""
     results: dict[str, ProbeResult] = {}
