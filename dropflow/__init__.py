@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dropflow.apps.formats import FitsPath, InputPath, MeasurementSet, OutputPath
     from dropflow.builder.functions import AppFunction, app
     from dropflow.builder.graph import Graph
-    from dropflow.builder.handles import Data
+    from dropflow.builder.handles import Data, glob
     from dropflow.builder.results import GraphRun, SubmittedGraph
     from dropflow.engine.parameters import Component, Parameter, Port
     from dropflow.engine.statistics import FailureReport
@@ -111,6 +111,7 @@ __all__ = [
     "app",
     "check",
     "component",
+    "glob",
     "load",
     "run",
     "save",
@@ -123,7 +124,7 @@ _MODULES = {
     "dropflow.apps.formats": ("FitsPath", "InputPath", "MeasurementSet", "OutputPath"),
     "dropflow.builder.functions": ("AppFunction", "app"),
     "dropflow.builder.graph": ("Graph",),
-    "dropflow.builder.handles": ("Data",),
+    "dropflow.builder.handles": ("Data", "glob"),
     "dropflow.builder.results": ("GraphRun", "SubmittedGraph"),
     "dropflow.engine.parameters": ("Component", "Parameter", "Port"),
     "dropflow.engine.statistics": ("FailureReport",),

@@ -61,6 +61,7 @@ PUBLIC_NAMES = [
     "app",
     "check",
     "component",
+    "glob",
     "load",
     "run",
     "save",

@@ -576,7 +576,7 @@ class LocalExecutor:
             end_descendants()
 
     def _materialise(self, task: Task, started: float) -> AttemptResult:
-        slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now())
+        slot = Slot(self._workspace, task.oid, task.drop, task.attempt, 0, self._clock.now(), index=task.index)
         handle = self._plans.store(task.template).initial(slot)
         return self._result(task, started, {task.drop: handle})
 

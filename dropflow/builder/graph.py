@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.builder.draft import DraftLink, DraftNode, logical_graph
 from dropflow.builder.functions import OPEN_GRAPHS, as_app
-from dropflow.builder.handles import ANY, CarriedValue, Data, Formula, GroupedData, list_of, plain
+from dropflow.builder.handles import ANY, CarriedValue, Data, FilePattern, Formula, GroupedData, list_of, plain
 from dropflow.builder.nodes import COMMAND, GraphNodes
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
@@ -195,21 +195,43 @@ class GraphBlocks(GraphNodes):
             yield piece
 
     @contextmanager
-    def each(self, data: Data, *, copies: int | Formula, name: str = "Each", zip_with: str = "") -> Iterator[Data]:
-        """Open a scatter in which each copy gets one element of a list; the list must have as many as there are copies.
+    def each(
+        self,
+        data: Data | FilePattern,
+        *,
+        copies: int | Formula | None = None,
+        name: str = "Each",
+        zip_with: str = "",
+        encoding: str = "",
+    ) -> Iterator[Data]:
+        """Open a scatter in which each copy gets one element of a list, or one of the files of `dropflow.glob`.
 
-        The parameters are those of `scatter`.
+        Parameters
+        ----------
+        data : Data or FilePattern
+            A list with as many elements as there are copies, or files. Those are counted when the graph is written; the
+            run fails if their number has changed by then.
+        copies : int or Formula
+            Number of copies; that of files is known.
+        name, zip_with : str
+            As for `scatter`.
+        encoding : str
+            How functions read a file; by default it follows from the ending.
 
         Yields
         ------
         Data
-            The element of each copy.
+            The element or file of each copy.
 
         Raises
         ------
         UsageError
             `copies` is no number of copies.
         """
+        if isinstance(data, FilePattern):
+            with self._scattered(None, data.copies, name, zip_with, each=True):
+                yield self.files(data.pattern, encoding=encoding)
+            return
         with self._scattered(data, copies, name, zip_with, each=True) as element:
             yield element
 
@@ -439,7 +461,7 @@ class GraphBlocks(GraphNodes):
 
     @contextmanager
     def _scattered(
-        self, data: Data | None, copies: int | Formula, name: str, zip_with: str, *, each: bool
+        self, data: Data | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
     ) -> Iterator[Data]:
         number = _count(copies, "copies", 0)
         fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}

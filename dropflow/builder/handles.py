@@ -6,10 +6,12 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dropflow.apps.formats import FORMATS, FormatPath
 from dropflow.builder.draft import DraftNode
+from dropflow.data.file import matching_files
 from dropflow.data.registry import DATA_COMPONENTS
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
@@ -18,11 +20,14 @@ __all__ = [
     "ANY",
     "CarriedValue",
     "Data",
+    "FilePattern",
     "Formula",
     "GroupedData",
     "annotations_of",
+    "by_ending",
     "fits",
     "format_path",
+    "glob",
     "list_of",
     "port_type",
     "shown",
@@ -126,8 +131,11 @@ _BY_SUFFIX = {
     ".json": "json",
     ".pkl": "pickle",
 }
-_COMPONENTS = {component.category: component for component in reversed(DATA_COMPONENTS)}
-"""By category; of several with one category the first, which is the general one: FileDROP, not JsonDROP."""
+_COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
+    component.category: component for component in reversed(DATA_COMPONENTS)
+}
+"""By name and category; of several with one category the first, which is the general one: File, not JSON."""
+_BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
 
 
 class Formula:
@@ -199,6 +207,44 @@ def _operand(value: "Formula | float") -> str:
     return f"({value.text})" if " " in value.text else value.text
 
 
+def by_ending(path: str) -> str:
+    """Return the encoding that follows from the ending of a path; empty if none does."""
+    return _BY_SUFFIX.get(os.path.splitext(path)[1].lower(), "")  # noqa: PTH122 - may have a formula or pattern
+
+
+class FilePattern(NamedTuple):
+    """Files that exist: a pattern, and how many there were when the graph was made."""
+
+    pattern: str
+    copies: int
+
+
+def glob(pattern: "str | os.PathLike[str]") -> FilePattern:
+    """Return the files that match a pattern, for `dropflow.Graph.each`.
+
+    Parameters
+    ----------
+    pattern : path
+        Such as ``data/*.fits``; ``**`` stands for directories of any depth. A relative one is made absolute.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+
+    Examples
+    --------
+    >>> glob("no/such/*.fits")
+    Traceback (most recent call last):
+    dropflow.errors.UsageError: no file matches ...
+    """
+    whole = str(Path(pattern).absolute())
+    count = len(matching_files(whole))
+    if not count:
+        raise UsageError(f"no file matches {whole}", hint="correct the pattern, or put the files there")
+    return FilePattern(whole, count)
+
+
 class Data:
     """The data that a node writes or has, in every copy of the constructs around it.
 
@@ -236,7 +282,7 @@ class Data:
         """
         if not encoding and (self.node.encoding == "path" or self.node.encoding in FORMATS):
             encoding = self.node.encoding  # as the function that writes it says
-        chosen = encoding or _BY_SUFFIX.get(os.path.splitext(str(path))[1].lower(), "")  # noqa: PTH122 - maybe a Formula
+        chosen = encoding or by_ending(str(path))
         if not chosen:
             raise UsageError(
                 f"how to write {self.name!r} does not follow from the name {str(path)!r}",
@@ -246,7 +292,7 @@ class Data:
         return self.store("File", filepath=str(path))
 
     def store(self, category: str, **fields: Any) -> "Data":
-        """Keep it in another kind of data drop (Memory, SharedMemory, File, Directory...), and return it.
+        """Keep it in another kind of data drop (Memory, SharedMemory, Directory, URL, S3...), and return it.
 
         Parameters
         ----------
@@ -268,7 +314,7 @@ class Data:
                 where=self.name,
                 hint=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_COMPONENTS)}",
             )
-        self.node.category = category
+        self.node.category = component.category
         self.node.set("dropclass", component.dropclass)
         if category == "Directory" and self.node.encoding not in FORMATS:
             self.node.encoding = "path"
@@ -282,7 +328,9 @@ class Data:
         UsageError
             Its class has no such parameter.
         """
-        set_parameters(self.node, _COMPONENTS[self.node.category], fields)
+        chosen = self.node.fields.get("dropclass")
+        component = _BY_CLASS.get(chosen.value) if chosen is not None else None
+        set_parameters(self.node, component or _COMPONENTS[self.node.category], fields)
         return self
 
     def renamed(self, name: str) -> "Data":

@@ -15,7 +15,7 @@ from dropflow.apps.parameters import COMMON_APP
 from dropflow.apps.registry import app_class
 from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, type_name
 from dropflow.builder.functions import AppFunction, as_app, connect, connect_inputs, pickled_text
-from dropflow.builder.handles import ANY, Data, Formula, list_of, port_type, set_parameters
+from dropflow.builder.handles import ANY, Data, Formula, by_ending, list_of, port_type, set_parameters
 from dropflow.data.memory import MEMORY
 from dropflow.engine.parameters import Component
 from dropflow.errors import UsageError
@@ -206,6 +206,20 @@ class GraphNodes:
         found = Data(self, node).save(whole, encoding=encoding)
         found.set(check_filepath_exists=True)
         return found
+
+    def files(self, pattern: str, *, encoding: str = "") -> Data:
+        """Return the files that match an absolute pattern, one in each copy of the scatter that is open.
+
+        Parameters
+        ----------
+        pattern : str
+            Its matches are sorted by name.
+        encoding : str
+            How functions read a file; by default it follows from the ending, and is ``path`` if none is known.
+        """
+        node = self._node(Path(pattern).name, "File", NodeKind.DATA)
+        node.encoding = encoding or by_ending(pattern) or "path"
+        return Data(self, node).store("Files", pattern=pattern)
 
     def parameter(
         self,

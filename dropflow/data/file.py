@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import io
 import logging
 import os
@@ -22,7 +23,7 @@ from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.engine.api import Handle
 from dropflow.engine.events import Event
-from dropflow.engine.parameters import Component, Parameter, find, read
+from dropflow.engine.parameters import Component, Parameter, Port, find, read
 from dropflow.engine.session import Instrument
 from dropflow.errors import BadFileError, BadParameterError, ConflictError, StorageError
 from dropflow.files import force_to_disk
@@ -34,11 +35,13 @@ from dropflow.ids import drop_file_name
 
 __all__ = [
     "FILE",
+    "FILES",
     "JSON",
     "PLACEHOLDERS",
     "FileOwners",
     "FileStore",
     "FileWriter",
+    "FilesStore",
     "JsonStore",
     "RemoveOutdated",
     "check_name",
@@ -46,6 +49,7 @@ __all__ = [
     "final_path",
     "found",
     "is_blank",
+    "matching_files",
     "remove_part",
     "remove_part_folder",
     "shared_name",
@@ -592,6 +596,87 @@ class JsonStore(FileStore):
     component = JSON
     encoding = "json"
     suffix = ".json"
+
+
+# Many files at a time: the copies of a drop in a scatter have the files that match a pattern.
+
+FILES = Component(
+    name="Files",
+    kind=Kind.DATA,
+    category="File",
+    dropclass="dropflow.data.file.FilesStore",
+    description="The existing files or directories that match a pattern, one for each copy of the scatter around the "
+    "node, sorted by name. It is an error if there are not as many as copies.",
+    parameters=(
+        Parameter(
+            name="pattern",
+            description="Such as /data/*.fits; ** stands for directories of any depth. A relative one is below the "
+            "session's files.",
+        ),
+        *common(persists=True),
+    ),
+    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
+)
+
+
+def matching_files(pattern: str) -> list[str]:
+    """Return the files and directories that match an absolute pattern, sorted by name."""
+    return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - text, as everywhere here
+
+
+class FilesStore(FileStore):
+    """The files that match a pattern."""
+
+    component = FILES
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        value = read(FILES, template)["pattern"]
+        self._value = "" if is_blank(value) else str(value)
+
+    def part(self, slot: Slot) -> ContentWriter:
+        """Refuse: applications do not write existing files.
+
+        Raises
+        ------
+        BadParameterError
+            Always.
+        """
+        raise BadParameterError(
+            f"drop {slot.oid} of '{self._template.name}' has a producer, and stands for existing files",
+            where=self._template.name,
+            hint="make it a File",
+        )
+
+    def initial(self, slot: Slot) -> Handle:
+        """Return the file of a copy.
+
+        Raises
+        ------
+        BadFileError
+            There are not as many files as copies.
+        """
+        pattern = final_path(self._value, base=slot.workspace.files, oid=slot.oid, now=slot.now)
+        paths = matching_files(pattern)
+        copies = self._template.axes[-1].size if self._template.axes else 1
+        if len(paths) != copies:
+            raise BadFileError(
+                f"{len(paths)} files match {pattern}, and the graph was translated for {copies}",
+                where=self._template.name,
+                hint="files were added or removed since: make the graph again, or correct the number of copies",
+            )
+        return found(paths[slot.index[-1] if slot.index else 0])
+
+    def check(self) -> None:
+        """Raise if there is no pattern, or it is not valid."""
+        if not self._value:
+            raise BadParameterError(
+                f"node '{self._template.name}' has no pattern",
+                where=self._template.name,
+                fields=("pattern",),
+                hint="give one such as /data/*.fits",
+            )
+        check_name(self._value)
 
 
 # The drops of a session that have written each file, so that no drop overwrites the content of

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from dropflow.data.database import RDBMS, DatabaseStore
 from dropflow.data.directory import DIRECTORY, DirectoryStore
-from dropflow.data.file import FILE, JSON, FileStore, JsonStore
+from dropflow.data.file import FILE, FILES, JSON, FilesStore, FileStore, JsonStore
 from dropflow.data.memory import (
     END,
     MEMORY,
@@ -32,6 +32,7 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (PYTHON_OBJECT, MemoryStore),
     (SHARED_MEMORY, SharedMemoryStore),
     (FILE, FileStore),
+    (FILES, FilesStore),
     (DIRECTORY, DirectoryStore),
     (JSON, JsonStore),
     (URL, UrlStore),
@@ -47,7 +48,7 @@ _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
 DATA_COMPONENTS: tuple[Component, ...] = tuple(component for component, _ in _STORES if component is not KEPT_CONTENT)
 """The definitions of the data classes that users choose, for the palette and the reference."""
 
-_FROM_OUTSIDE = (FILE, DIRECTORY, JSON, URL, S3, NGAS, RDBMS, KEPT_CONTENT)
+_FROM_OUTSIDE = (FILE, FILES, DIRECTORY, JSON, URL, S3, NGAS, RDBMS, KEPT_CONTENT)
 
 _BY_CLASS: Mapping[str, int] = {
     name: row for row, (component, _) in enumerate(_STORES) for name in (component.dropclass, *component.aliases)

@@ -51,6 +51,8 @@ class Slot(msgspec.Struct, frozen=True):
         Whether the content is kept after the session, so that it must be on disk.
     shielded : Shield
         Of the attempt that writes.
+    index : tuple of int
+        Position in each axis of the template, of a drop that no application writes.
     """
 
     workspace: Workspace
@@ -62,6 +64,7 @@ class Slot(msgspec.Struct, frozen=True):
     name: str = ""
     kept: bool = False
     shielded: Shield = nullcontext
+    index: tuple[int, ...] = ()
 
 
 class ContentWriter(Protocol):

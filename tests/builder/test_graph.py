@@ -84,6 +84,43 @@ def test_each_copy_of_a_scatter_gets_one_element(run: Run) -> None:
     assert graph.translate().graph.drops == 2 + 1 + 5 + 10 + 2
 
 
+@app
+def length(text: str) -> int:
+    """Return the length of a text."""
+    return len(text)
+
+
+@app
+def base_name(folder: Path) -> str:
+    """Return the name of a directory."""
+    return Path(folder).name
+
+
+def test_each_copy_gets_one_of_many_files(run: Run, tmp_path: Path) -> None:
+    """Sorted by name; directories are given by their paths. If files were added since, the run fails and says so."""
+    for number in range(12):
+        (tmp_path / f"{number:02}.txt").write_text("x" * number)
+        (tmp_path / f"{number:02}.dir").mkdir()
+    with Graph("files") as graph:
+        with graph.each(dropflow.glob(tmp_path / "*.txt")) as text:
+            lengths = length(text)
+        with graph.each(dropflow.glob(tmp_path / "*.dir"), name="Sets") as folder:
+            names = base_name(folder)
+        result = total(lengths)
+
+    ended = run(graph)
+    assert ended.ok, ended.result.failures[0].text
+    assert ended.value(result) == sum(range(12))
+    assert ended.value(names) == [f"{number:02}.dir" for number in range(12)]
+    (tmp_path / "again.txt").write_text("x")
+    ended = run(graph)
+    assert not ended.ok
+    assert "13 files match" in ended.result.failures[0].text
+    assert "translated for 12" in ended.result.failures[0].text
+    with pytest.raises(UsageError, match=r"no file matches .*/none"):
+        dropflow.glob("none")
+
+
 def test_a_scatter_gives_pieces(run: Run) -> None:
     """Pieces have nearly equal lengths, and are in order."""
     with Graph("pieces") as graph, graph.scatter(numbers(5), copies=2) as piece:
