@@ -162,6 +162,13 @@ class AttemptTimeoutError(AppError):
     code = "DF110"
 
 
+class InputChangedError(AppError):
+    """An application changed the content of one of its inputs, which other drops may read."""
+
+    code = "DF112"
+    retryable = False
+
+
 class MissingDependencyError(UsageError):
     """A package that a graph or a feature needs is not installed."""
 

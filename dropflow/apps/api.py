@@ -65,6 +65,11 @@ class InputData(Protocol):
         """Whether the content is that of a memory drop: written by this session, and in no file."""
         ...
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the application may change what is at `path`, because its port is for both directions."""
+        ...
+
     def read(self) -> bytes:
         """The whole content."""
         ...

@@ -560,7 +560,7 @@ class AttemptContext:
         if argument is None:
             return ""
         data = self.input(argument.name)
-        if data is not None and data.ok and data.in_memory:
+        if data is not None and data.ok and data.in_memory and not data.is_private:
             return text_or_none(data.value("utf-8")) or ""
         return text_or_none(argument.value) or ""
 
@@ -579,6 +579,11 @@ class AttemptContext:
                 handles[edge.drop] = unwritten
             return handles, ()
         return _finish_outputs(self.outputs, skipped), tuple(skipped)
+
+    def refuse_changed_inputs(self) -> None:
+        """Raise if the application has changed one of its inputs; see `dropflow.apps.attempt_input`."""
+        for data in self._inputs or ():
+            data.refuse_changed()
 
     def abandon(self) -> None:
         """Discard what was written; never raises."""

@@ -1,9 +1,19 @@
-"""One input of an attempt."""
+"""One input of an attempt.
 
+A program that changes an input states it at the port: its usage is ``InputOutput``. Then its path is that of a private
+copy, and what the program leaves there is the content of the output at the same port, if there is one. Of all other
+inputs that are read by path, size and time of each file are compared before and after the attempt, because a drop is
+written once: other consumers, repeated attempts and copies on other nodes rely on it.
+"""
+
+import contextlib
+import fcntl
 import io
 import mmap
 import os
 import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -14,7 +24,7 @@ from dropflow.data.remote import download, url_of
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle, Input
-from dropflow.errors import AppError
+from dropflow.errors import AppError, InputChangedError
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
@@ -31,7 +41,7 @@ if TYPE_CHECKING:
 class AttemptInput:
     """`dropflow.apps.api.InputData` of one attempt; `dropflow.apps.encodings` decodes it."""
 
-    __slots__ = ("_attempt", "_handle", "_path", "_template", "name", "oid", "port", "state")
+    __slots__ = ("_attempt", "_handle", "_path", "_seen", "_template", "name", "oid", "port", "state")
 
     def __init__(self, attempt: "AttemptContext", edge: Input) -> None:
         plans = attempt.plans
@@ -39,6 +49,8 @@ class AttemptInput:
         self._handle = edge.handle
         self._template = edge.template
         self._path: Path | None = None
+        self._seen: frozenset[tuple[str, int, int]] | None = None
+        """Name, size and time of each file when the application got the path; None if it has a path of its own."""
         self.port = plans.links[edge.link].target_port
         self.oid = edge.oid
         self.name = plans.templates[edge.template].name
@@ -111,19 +123,51 @@ class AttemptInput:
         return effective(name, attempt.plans.store(self._template))
 
     @property
+    def is_private(self) -> bool:
+        """Whether the application may change what is at `path`."""
+        return self._attempt.plan.changes(self.port)
+
+    @property
     def path(self) -> Path:
         """A file or directory with the content. Content in memory or at a URL is first written to a temporary file."""
         if self._path is None:
             content = self._content
             if content.kind == "null":
                 self._path = Path("/dev/null")
-            elif content.kind == "bytes":
-                self._path = self._written(content)
-            elif content.kind == "url":
-                self._path = self._fetched(content)
-            else:
-                self._path = Path(content.location)
+                return self._path
+            made = {"bytes": self._written, "url": self._fetched}.get(content.kind)
+            source = Path(content.location) if made is None else made(content)
+            if self.is_private:
+                source = self._copied(source)
+            elif made is None:
+                self._seen = _files_of(source)
+            self._path = source
         return self._path
+
+    def refuse_changed(self) -> None:
+        """Raise if the application has changed the content of another drop.
+
+        Raises
+        ------
+        InputChangedError
+            A file in it was added, removed, or has another size or time. If no application of the graph writes the
+            drop, such as a directory that programs fill, it is a warning in the log.
+        """
+        if self._seen is None or self._path is None or (now := _files_of(self._path)) == self._seen:
+            return
+        names = sorted({name for name, _, _ in self._seen ^ now})
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        text = f"the input '{self.port or self.name}' was changed while it was read: {', '.join(names[:_SHOWN])}{more}"
+        plans = self._attempt.plans
+        if not any(link.target == self._template for link in plans.links):
+            self.warn(f"{text}; no application writes it, so it stays as it is now")
+            return
+        raise InputChangedError(
+            text,
+            where=str(self._path),
+            hint=f"if the program changes its input, set the usage of the port '{self.port}' to InputOutput: it then "
+            "gets a copy, and what it leaves goes to the output at that port",
+        )
 
     @property
     def url(self) -> str:
@@ -157,6 +201,27 @@ class AttemptInput:
         download(content, path)
         return path
 
+    def _copied(self, source: Path) -> Path:
+        """Return a copy of a file or directory: at the path of the output at this port, or else in scratch space."""
+        attempt = self._attempt
+        inputs = [data for data in attempt.inputs if data.port == self.port]
+        outputs = [output for output in attempt.outputs if output.port == self.port]
+        if outputs and len(outputs) != len(inputs):
+            raise AppError(
+                f"the port '{self.port}' has {len(inputs)} inputs and {len(outputs)} outputs",
+                hint="an application that changes its inputs needs one output for each, or none",
+            )
+        target = (
+            outputs[inputs.index(self)].path if outputs else Path(attempt.scratch(), "changed", self.oid, source.name)
+        )
+        with storage_errors("copy to", target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True, copy_function=_clone)
+            else:
+                _clone(source, target)
+        return target
+
     def _written(self, content: Handle) -> Path:
         path = Path(self._attempt.scratch(), safe_name(self.name, fallback="content"))
         with storage_errors("write", path):
@@ -164,13 +229,39 @@ class AttemptInput:
         return path
 
 
-# An input that is still being written when the attempt begins.
-
-if TYPE_CHECKING:
-    from dropflow.apps.attempt import AttemptContext
-
-
 _BUFFER = 1 << 18
+_SHOWN = 3
+_FICLONE = 0x40049409
+"""Request of ioctl that makes a file share the blocks of another one, on file systems that can (btrfs, XFS)."""
+
+
+def _clone(source: str | Path, target: str | Path) -> None:
+    """Copy a file, without copying its blocks if the file system can share them."""
+    with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123 - shutil gives texts
+        try:
+            fcntl.ioctl(new, _FICLONE, old.fileno())
+        except OSError:
+            shutil.copyfileobj(old, new, _BUFFER)
+    os.chmod(target, os.stat(source).st_mode | stat.S_IWUSR)  # noqa: PTH101, PTH116
+
+
+def _files_of(path: Path) -> frozenset[tuple[str, int, int]]:
+    """Return name, size and time of change of a file, or of each file in a directory; of directories only the name."""
+    return frozenset(_walk(str(path), path.name))
+
+
+def _walk(path: str, name: str) -> Iterator[tuple[str, int, int]]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = os.stat(path)  # noqa: PTH116 - a directory may have 100,000 files
+        if not stat.S_ISDIR(found.st_mode):
+            yield name, found.st_size, found.st_mtime_ns
+            return
+        yield name, 0, 0
+        for entry in os.listdir(path):  # noqa: PTH208 - as above
+            yield from _walk(f"{path}/{entry}", f"{name}/{entry}")
+
+
+# An input that is still being written when the attempt begins.
 
 
 class StreamedInput(AttemptInput):
@@ -261,7 +352,7 @@ class StreamedInput(AttemptInput):
             path = Path(self._attempt.scratch(), name)
             with self.reader() as reader, storage_errors("read", content.location):
                 _keep(reader.descriptor, path)
-            self._path = path
+            self._path = self._copied(path) if self.is_private else path
         return self._path
 
     @property

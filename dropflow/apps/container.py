@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dropflow.apps.api import Context, InputData, OutputData
+from dropflow.apps.attempt_input import AttemptInput
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
@@ -322,7 +323,7 @@ class _Place(PlaceholderFiller):
         if is_output and not is_private:
             return self._moves.setdefault(path, self.scratch / f"output-{len(self._moves)}")
         folder = str(path.parent if is_output else path)
-        mount = _Mount(folder, folder, is_output)
+        mount = _Mount(folder, folder, is_output or (isinstance(drop, AttemptInput) and drop.is_private))
         if mount not in self.mounts:
             self.mounts.append(mount)
         return path

@@ -555,6 +555,7 @@ class LocalExecutor:
             finally:
                 self._end_children()
             borrowed.refuse_lost()
+            attempt.refuse_changed_inputs()
             handles, skipped = attempt.finish()
         except BaseException as error:
             attempt.abandon()

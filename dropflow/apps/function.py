@@ -5,7 +5,8 @@ goes, whole, to every output (as in DALiuGE: a tuple is not distributed), each w
 exception is a dictionary whose keys are exactly the names of the node's output ports, two or more: then each port
 gets its own entry.
 If the function has an argument named after an output port with ``path`` encoding, or that of a format, the argument is
-a path, and the function writes the content there itself. Outputs of type ``Event`` complete empty.
+a path, and the function writes the content there itself; if the port is an input, too, a copy of the input is there, to
+be changed. Outputs of type ``Event`` complete empty.
 """
 
 import inspect
@@ -327,7 +328,11 @@ class _ArgumentCollector:
                 continue
             if encoding_of(self.arguments, port, "output_parser") in _PATHS:
                 self.written[port] = output
-                self.set(port, str(output.path))
+                # Of an input that it changes: the copy, which is at the path of the output.
+                inputs = (
+                    data.path for data in self.context.inputs if data.port == port and data.ok and data.is_private
+                )
+                self.set(port, str(next(inputs, output.path)))
 
     def take_inputs(self, without: Sequence[str]) -> None:
         ports: dict[str, list[InputData]] = {}

@@ -101,6 +101,11 @@ class AppNode:
             found = self._encodings[port] = canonical(argument.encoding if argument else None)
         return found
 
+    def changes(self, port: str) -> bool:
+        """Return whether the application changes what it gets at a port: one that is input and output."""
+        argument = self.arguments.get(port)
+        return argument is not None and argument.usage == "InputOutput" and port not in _NAMING_PORTS
+
     def naming(self, link: Link) -> Argument | None:
         """Return the field that gives the file name of an output: that of its port, if the port is for paths."""
         argument = self.arguments.get(link.source_port)

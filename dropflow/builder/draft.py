@@ -510,9 +510,12 @@ class _Fields:
 
 
 def _encoding(data: DraftNode, app: DraftNode, link: DraftLink) -> str:
-    """Return the encoding of an application's port: commands read files by their paths, functions as they say."""
-    is_read = link.target is app
-    if is_read and link.target_port in app.reads:
+    """Return the encoding of an application's port.
+
+    Commands read files by their paths, and change copies of them; functions read as they say.
+    """
+    is_read = link.target is app or app.fields[link.source_port].usage == "InputOutput"
+    if link.target is app and link.target_port in app.reads:
         return app.reads[link.target_port]
     by_path = data.category in _FILES or data.encoding != "pickle"
     return "path" if is_read and app.category in _COMMANDS and by_path else data.encoding

@@ -509,3 +509,26 @@ def test_each_argument_has_the_value_of_its_first_source(tmp_path: Path, sources
         assert all(
             (f"'{name}'" in got.failure.text) is not kind for name, kind in zip(names, map(bool, wanted), strict=True)
         )
+
+
+def test_a_function_changes_a_copy_of_a_directory(tmp_path: Path) -> None:
+    """At a port for both directions with path encoding, it gets a copy, which becomes the output at the port."""
+    tree = tmp_path / "original"
+    tree.mkdir()
+    (tree / "kept").write_text("kept")
+    code = 'def grow(tree):\n    open(f"{tree}/more", "w").close()\n    return "not used"'
+    fields = (
+        Argument(name="func_name", value="grow"),
+        Argument(name="func_code", value=code),
+        Argument(name="tree", encoding="path", usage="InputOutput", parameter_type="ApplicationArgument"),
+    )
+    directory = "dlg.data.drops.directory.DirectoryDROP"
+    done = try_app(
+        CLASS, tmp_path / "run", inputs=[Given("tree", tree)], outputs=[Wanted("tree", "", directory)], fields=fields
+    )
+
+    assert done.result.failure is None
+    handle = done.handles[0]
+    assert handle is not None
+    assert sorted(path.name for path in Path(handle.location).iterdir()) == ["kept", "more"]
+    assert [path.name for path in tree.iterdir()] == ["kept"]

@@ -277,6 +277,59 @@ def test_a_function_writes_files_and_directories_itself(run: Run) -> None:
         _write_tree()
 
 
+def test_a_program_changes_a_copy_of_its_input(run: Run) -> None:
+    """A port for both directions: the command changes a private copy, which becomes the output at the port."""
+    with Graph("in place") as graph:
+        tree = _write_tree(2).store("Directory")
+        changed = graph.command("echo new > {tree}/part-0; touch {tree}/more", tree=tree, outputs="tree")
+        changed.store("Directory")
+        word = graph.command("echo old > {word}", outputs="word")
+        longer = graph.command("echo new >> {word}", word=word, outputs="word")
+        found = graph.command(
+            "cat {tree}/* {changed}/* {word} {longer} > {found}",
+            tree=tree,
+            changed=changed,
+            word=word,
+            longer=longer,
+            outputs="found",
+        )
+
+    assert run(graph).value(found) == "0001new\n01old\nold\nnew\n"
+
+
+@pytest.mark.parametrize("change", ["echo more >> {tree}/part-0", "touch {tree}/part-0", "rm {tree}/part-0"])
+def test_a_change_of_an_input_is_an_error(run: Run, change: str) -> None:
+    """An input that a command changes without a port for it is named with the file, and nothing is committed."""
+    with Graph("changed") as graph:
+        tree = _write_tree(2).store("Directory")
+        done = graph.command(f"{change}; echo > {{done}}", tree=tree, outputs="done").save("done.txt")
+
+    ended = run(graph)
+    failure = ended.result.failures[0]
+
+    assert failure.code == "DF112"
+    assert "the input 'tree' was changed while it was read: " in failure.text
+    assert "part-0" in failure.text
+    assert "InputOutput" in failure.hint
+    assert not (ended.result.directory / "files" / "done.txt").exists()
+    with pytest.raises(AppError, match="has no value"):
+        ended.value(done)
+
+
+def test_a_change_of_a_file_that_no_application_writes_is_a_warning(run: Run, tmp_path: Path) -> None:
+    """Programs may fill a directory that exists; the log states that it was changed."""
+    (tmp_path / "notes.txt").write_text("one\n")
+    with Graph("notes") as graph:
+        notes = graph.file(tmp_path / "notes.txt")
+        done = graph.command("echo two >> {notes}; echo done > {done}", notes=notes, outputs="done")
+
+    ended = run(graph)
+
+    assert ended.value(done) == "done\n"
+    logs = "".join(path.read_text() for path in (ended.result.directory / "logs").iterdir())
+    assert "the input 'notes' was changed while it was read: notes.txt" in logs
+
+
 @app(outputs=("tree",))
 def _write_tree(parts: int, tree: str) -> None:
     folder = Path(tree)
