@@ -2,6 +2,7 @@
 
 =======  ==============================================================================================================
 `build`  Makes the palettes and the reference page of components from the definitions of the components
+`radio`  The entries of radio.palette: programs and libraries of radio astronomy
 `eagle`  EAGLE's palettes as typed records: the file, its nodes and their fields, in the OJS schema
 =======  ==============================================================================================================
 """

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from dropflow.apps.parameters import COMMON_APP
 from dropflow.apps.registry import app_components
@@ -21,6 +22,7 @@ from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.graph.templates import Kind
 from dropflow.version import __version__
 from palettes.eagle import EagleField, EagleFile, EagleNode, ModelData, category_type, encode, stable_id
+from palettes.radio import RADIO, RadioEntry
 
 __all__ = [
     "CONSTRUCTS",
@@ -157,6 +159,7 @@ def built_files() -> dict[str, bytes]:
     return {
         "builtin.palette": _palette("builtin", "Applications and data that run as they are.", ready),
         "template.palette": _palette("template", "Constructs, and components to be filled in.", drawn),
+        "radio.palette": _palette("radio", "Programs and libraries of radio astronomy.", [*map(_radio, RADIO)]),
     }
 
 
@@ -180,6 +183,25 @@ def _node(component: Component) -> EagleNode:
         name=component.name,
         description=component.description,
         fields=tuple(_fields(component)),
+    )
+
+
+def _radio(entry: RadioEntry) -> EagleNode:
+    """A command or a function, with its fields and ports."""
+    base = next(one for one in app_components() if one.name == ("PyFuncApp" if entry.function else "BashShellApp"))
+    own = {"command": entry.command, "func_code": entry.code, "memory": entry.memory}
+    if entry.function is not None:
+        own["func_name"] = entry.function.__name__
+    known = (*base.parameters, *(parameter for parameter in COMMON_APP if parameter.name == "memory"))
+    given = tuple(structs.replace(one, default=own.get(one.name, one.default)) for one in known)
+    whole = structs.replace(base, parameters=(*given, *entry.fields), ports=entry.ports)
+    return EagleNode(
+        category=base.category,
+        category_type=category_type(base.category),
+        id=stable_id("radio", entry.name),
+        name=entry.name,
+        description=entry.description,
+        fields=tuple(_fields(whole, owner=f"radio/{entry.name}")),
     )
 
 

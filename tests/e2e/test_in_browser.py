@@ -202,7 +202,7 @@ def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str) -> No
     open_eagle(window, real_eagle)
     window.evaluate(COUNT_ISSUES)
     counted = {}
-    graphs = sorted((ROOT / "examples").glob("*.graph"))
+    graphs = sorted((ROOT / "examples").rglob("*.graph"))
     for path in graphs:
         window.evaluate("() => { told.length = 0; }")
         window.set_input_files("#graphFileToLoad", str(path))

@@ -16,7 +16,7 @@ from palettes.build import built_files, component_page, components
 from translator.formats import read_logical
 
 ROOT = Path(palettes.__file__).parents[1]
-NAMES = ("builtin.palette", "template.palette")
+NAMES = ("builtin.palette", "template.palette", "radio.palette")
 
 
 def palette(name: str) -> dict[str, Any]:
