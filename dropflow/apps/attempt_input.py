@@ -6,14 +6,13 @@ inputs that are read by path, size and time of each file are compared before and
 written once: other consumers, repeated attempts and copies on other nodes rely on it.
 """
 
-import contextlib
 import fcntl
 import io
 import mmap
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -247,18 +246,21 @@ def _clone(source: str | Path, target: str | Path) -> None:
 
 def _files_of(path: Path) -> frozenset[tuple[str, int, int]]:
     """Return name, size and time of change of a file, or of each file in a directory; of directories only the name."""
-    return frozenset(_walk(str(path), path.name))
+    whole = str(path)
+    found = {_state_of(whole, path.name, os.stat)}
+    for folder, folders, files in os.walk(whole):
+        inside = f"{path.name}{folder[len(whole) :]}"
+        found |= {(f"{inside}/{name}", 0, 0) for name in folders}
+        found |= {_state_of(f"{folder}/{name}", f"{inside}/{name}", os.lstat) for name in files}
+    return frozenset(found)
 
 
-def _walk(path: str, name: str) -> Iterator[tuple[str, int, int]]:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        found = os.stat(path)  # noqa: PTH116 - a directory may have 100,000 files
-        if not stat.S_ISDIR(found.st_mode):
-            yield name, found.st_size, found.st_mtime_ns
-            return
-        yield name, 0, 0
-        for entry in os.listdir(path):  # noqa: PTH208 - as above
-            yield from _walk(f"{path}/{entry}", f"{name}/{entry}")
+def _state_of(path: str, name: str, look: Callable[[str], os.stat_result]) -> tuple[str, int, int]:
+    try:
+        found = look(path)
+    except OSError:
+        return name, -1, 0
+    return (name, 0, 0) if stat.S_ISDIR(found.st_mode) else (name, found.st_size, found.st_mtime_ns)
 
 
 # An input that is still being written when the attempt begins.

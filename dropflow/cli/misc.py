@@ -113,7 +113,7 @@ def palette_command() -> None:
 )
 @click.option("--docs", "page", default=None, metavar="FILE", help="Also write the reference page of components.")
 def build(output: CommandOutput, *, only_check: bool, directory: str | None, page: str | None) -> Exit:
-    """Write builtin.palette (components that run) and template.palette (constructs and templates)."""
+    """Write builtin.palette (components), template.palette (constructs and templates) and radio.palette."""
     import palettes
     from palettes.build import built_files, component_page, components
 
