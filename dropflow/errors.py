@@ -13,7 +13,8 @@
     │   ├── ConflictError           it exists already, or is in a state that does not allow this
     │   ├── AmbiguousError          a short name that several drops have
     │   ├── AppError                the code of an application raised, or its command failed
-    │   │   └── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
+    │   │   ├── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
+    │   │   └── InputChangedError   an application changed the content of one of its inputs
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
     │   ├── GoneError               data that was released, or belongs to another attempt
@@ -52,6 +53,7 @@ __all__ = [
     "DropflowError",
     "GoneError",
     "HttpError",
+    "InputChangedError",
     "InputLostError",
     "InternalError",
     "Interrupted",
