@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dropflow.engine.journal import replay
-from dropflow.errors import BadGraphError, BadParameterError, ConflictError, StorageError
+from dropflow.errors import BadGraphError, BadParameterError, ConflictError, UsageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import digest, load, save
 from dropflow.graph.physical import PhysicalGraph
@@ -163,7 +163,7 @@ def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     """If there is a file in place of the directory, the error has its path."""
     (tmp_path / "taken").write_text("")
-    with pytest.raises(StorageError, match="cannot be made") as caught:
+    with pytest.raises(UsageError, match="a file, not a directory") as caught:
         local_run.prepare_directory(tmp_path / "taken")
 
     assert caught.value.where.endswith("taken")

@@ -21,7 +21,7 @@ from dropflow.states import SessionState
 from dropflow.testing.attempts import Given, Wanted, try_app
 from tests.e2e.cluster import Cluster, finished, underway
 from tests.processes import run
-from translator.pipeline import check, translate
+from translator.pipeline import examine, translate
 
 RADIO = Path(__file__).resolve().parents[2] / "examples" / "radio"
 GRAPH = RADIO / "radio.graph"
@@ -71,7 +71,7 @@ def test_the_graph_is_what_its_script_draws_and_has_no_findings() -> None:
     module = _pipeline()
 
     assert module.radio().document() == GRAPH.read_bytes()
-    assert [found for found in check(GRAPH)[1] if found.severity is not Severity.INFO] == []
+    assert [found for found in examine(GRAPH).problems if found.severity is not Severity.INFO] == []
 
 
 @pytest.mark.slow
