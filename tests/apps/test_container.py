@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +31,12 @@ default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def podman() -> Iterator[str]:
     """The command of podman with a store of its own, in which there is an image of busybox."""
     busybox = shutil.which("busybox")
     if not shutil.which("podman") or not busybox or b"statically" not in _kind(busybox):
         pytest.skip("podman or busybox-static is not installed")
-    home = tmp_path_factory.mktemp("podman")
+    home = Path(tempfile.mkdtemp(prefix="dfpod", dir="/tmp"))  # podman takes no runroot over 50 characters
     (home / "containers.conf").write_text(_CONF, encoding="utf-8")
     runtime = "runc" if shutil.which("runc") else "crun"
     command = f"podman --root {home}/root --runroot {home}/run --storage-driver vfs --runtime {runtime}"
@@ -62,6 +63,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             pytest.skip(f"podman cannot run containers here: {(made.stderr + ran.stderr)[-300:].decode()}")
         yield command
         subprocess.run([*command.split(), "rm", "--all", "--force"], capture_output=True, check=False)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def _kind(program: str) -> bytes:

@@ -179,7 +179,11 @@ def test_an_answer_that_is_none_is_an_error(
         answer = len(answer).to_bytes(4, "big") + answer
     program = tmp_path / "python"
     sent = f"os.write(int(sys.argv[-3]), base64.b64decode({base64.b64encode(answer)!r}))"
-    program.write_text(f"#!{sys.executable} -S\nimport os, sys, base64\n{sent}\nos.read(int(sys.argv[-3]), 999)\n")
+    # A process that answers stays to the end: a request that comes in two parts would meet a closed socket.
+    wait = "while" if answer else "if"
+    program.write_text(
+        f"#!{sys.executable} -S\nimport os, sys, base64\n{sent}\n{wait} os.read(int(sys.argv[-3]), 999):\n    pass\n"
+    )
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     previews = ContentPreviews()
