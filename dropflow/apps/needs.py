@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from dropflow.apps.check import find_absent
 from dropflow.apps.command import program_path
-from dropflow.apps.container import container_engine
-from dropflow.apps.dynlib import refuse_library
 from dropflow.apps.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name
 from dropflow.errors import DropflowError, MissingDependencyError
@@ -82,8 +80,12 @@ def refuse_need(need: str, where: str = "") -> None:
                 of_host=True,
             )
         case "library":
+            from dropflow.apps.dynlib import refuse_library  # noqa: PLC0415 - most graphs have no such application
+
             refuse_library(name, where)
         case "container":
+            from dropflow.apps.container import container_engine  # noqa: PLC0415 - as above
+
             container_engine()
 
 

@@ -7,12 +7,8 @@ is archived at the end of the attempt that wrote it, and an attempt that is repe
 
 import os
 from collections.abc import Mapping
-from http.client import HTTPException
-from typing import Any, BinaryIO, cast
-from urllib.error import HTTPError
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import quote, unquote, urlencode, urlsplit
-from urllib.request import Request, urlopen
-from xml.etree import ElementTree as ET
 
 from dropflow.data.file import is_blank
 from dropflow.data.remote import split_location
@@ -21,6 +17,9 @@ from dropflow.data.url import UrlStore
 from dropflow.engine.parameters import Component, Parameter
 from dropflow.errors import BadParameterError
 from dropflow.graph.templates import Kind
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree as ET
 
 __all__ = ["FILE_ID", "NGAS", "SERVER", "SERVICE", "NgasStore", "ngas_options", "ngas_url"]
 
@@ -156,6 +155,11 @@ def _ask(location: str, command: str, name: str, body: BinaryIO | None = None, s
     OSError
         The server refused it (`_RefusedError`), did not answer, or answered by something else.
     """
+    # Every process that runs drops imports this module: most reach no archive.
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import Request, urlopen  # noqa: PLC0415
+
     url, options = split_location(location)
     parts = urlsplit(url)
     scheme = "https" if parts.port == _HTTPS else "http"
@@ -186,7 +190,9 @@ def _message(body: bytes) -> str:
     return "" if status is None else f": {status.get('Message', '')}"
 
 
-def _xml(body: bytes) -> ET.Element:
+def _xml(body: bytes) -> "ET.Element":
+    from xml.etree import ElementTree as ET  # noqa: PLC0415 - as in _ask
+
     try:
         return ET.fromstring(body)  # noqa: S314 - of the archive that the graph names, up to 1 MB
     except ET.ParseError as error:
