@@ -39,7 +39,8 @@
 not catch a cancel.
 """
 
-from typing import ClassVar
+import importlib
+from typing import Any, ClassVar
 
 __all__ = [
     "AmbiguousError",
@@ -74,6 +75,7 @@ __all__ = [
     "WorkerStartError",
     "WorldError",
     "install_hint",
+    "optional_package",
 ]
 
 
@@ -336,6 +338,35 @@ class Interrupted(BaseException):
     ``finally`` and ``with`` run as for any exception. Code that catches it should raise it again: after a grace period
     the process of the attempt is killed. Compiled code sees it only when it returns to Python.
     """
+
+
+def optional_package(module: str, need: str, extra: str, *, of_host: bool = False) -> Any:
+    """Import and return a module of an optional package.
+
+    Parameters
+    ----------
+    module : str
+        Its dotted name.
+    need : str
+        What needs it, with the verb: "contents at URLs need".
+    extra : str
+        The extra of ``pyproject.toml`` that installs it.
+    of_host : bool
+        Whether other hosts may have it; see `DropflowError`.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as problem:
+        raise MissingDependencyError(
+            f"{need} the package {module.partition('.')[0]}, which is not installed",
+            hint=install_hint(extra),
+            of_host=of_host,
+        ) from problem
 
 
 def install_hint(extra: str) -> str:

@@ -13,10 +13,9 @@ from dropflow.apps.api import InputData
 from dropflow.apps.attempt_input import AttemptInput, StreamedInput
 from dropflow.apps.command import Command, program_path
 from dropflow.apps.encodings import cannot_hold, canonical, encode, is_text, separator
-from dropflow.apps.formats import FORMATS, write_format
+from dropflow.apps.formats import FORMATS, copy_content, write_format
 from dropflow.apps.template_cache import AppNode, TemplateCache, effective, text_or_none
 from dropflow.clock import Clock
-from dropflow.data.storage_errors import storage_errors
 from dropflow.data.store import ContentWriter, Slot
 from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
@@ -216,14 +215,7 @@ class AttemptOutput:
                 where=f"output '{self.port or self.name}'",
                 hint="write to the path that is given for this port, or return the path of an existing file",
             )
-        source, target = Path(os.fspath(value)), self.path
-        if target.exists() and source.samefile(target):
-            return
-        with storage_errors("copy to", target):
-            if source.is_dir():
-                shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-            else:
-                shutil.copyfile(source, target)
+        copy_content(Path(os.fspath(value)), self.path)
 
 
 class _Appender(io.RawIOBase):

@@ -20,7 +20,6 @@ content of another format is an error that names the file, the format expected a
 The libraries (the extra ``formats``) are imported when a port needs them.
 """
 
-import importlib
 import os
 import shutil
 import warnings
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dropflow.data.storage_errors import storage_errors
-from dropflow.errors import MissingDependencyError, install_hint
+from dropflow.errors import MissingDependencyError, optional_package
 from dropflow.failure import summary_of
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ __all__ = [
     "InputPath",
     "MeasurementSet",
     "OutputPath",
+    "copy_content",
     "read_format",
     "refuse_other_format",
     "what_is",
@@ -138,9 +138,7 @@ def write_format(name: str, value: Any, path: Path) -> None:
     """
     if isinstance(value, str | os.PathLike):
         refuse_other_format(name, Path(value))
-        if not (path.exists() and path.samefile(value)):
-            with storage_errors("copy to", path):
-                shutil.copytree(value, path, symlinks=True) if Path(value).is_dir() else shutil.copyfile(value, path)
+        copy_content(Path(value), path)
         return
     try:
         with storage_errors("write", path):
@@ -153,6 +151,23 @@ def write_format(name: str, value: Any, path: Path) -> None:
     except (TypeError, ValueError, KeyError, AttributeError, NotImplementedError) as problem:
         raise CannotHoldError(summary_of(problem)) from problem
     refuse_other_format(name, path)
+
+
+def copy_content(source: Path, target: Path) -> None:
+    """Copy a file or directory to the path of an output, unless it is there already.
+
+    Raises
+    ------
+    StorageError
+        The disk is full, for example.
+    """
+    if target.exists() and source.samefile(target):
+        return
+    with storage_errors("copy to", target):
+        if source.is_dir():
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)
 
 
 def refuse_other_format(name: str, path: Path) -> None:
@@ -218,14 +233,7 @@ def _what_directory(path: Path) -> str:
 
 def _library(name: str) -> Any:
     """Import and return what reads and writes a format."""
-    package = FORMATS[name].package
-    try:
-        return importlib.import_module(package)
-    except ImportError as problem:
-        raise MissingDependencyError(
-            f"the format '{name}' needs the package {package.partition('.')[0]}, which is not installed",
-            hint=install_hint("formats"),
-        ) from problem
+    return optional_package(FORMATS[name].package, f"the format '{name}' needs", "formats")
 
 
 def _array(value: Any) -> "NDArray[Any]":

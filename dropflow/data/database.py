@@ -28,7 +28,7 @@ from dropflow.data.store import IO, Slot, common
 from dropflow.data.url import UrlStore
 from dropflow.data.workspace import BESIDE
 from dropflow.engine.parameters import Component, Parameter
-from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint
+from dropflow.errors import AppError, BadParameterError, MissingDependencyError, install_hint, optional_package
 from dropflow.graph.templates import Kind
 
 __all__ = ["RDBMS", "SERVICE", "DatabaseStore"]
@@ -244,15 +244,7 @@ SERVICE = _Tables()
 
 
 def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingDependencyError(
-            "tables of databases need the package sqlalchemy, which is not installed",
-            hint=install_hint("databases"),
-            of_host=True,
-        ) from error
-    return sqlalchemy
+    return optional_package("sqlalchemy", "tables of databases need", "databases", of_host=True)
 
 
 def _parts(location: str) -> tuple[str, str, str | None]:

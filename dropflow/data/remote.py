@@ -33,7 +33,7 @@ from dropflow.errors import (
     DropflowError,
     MissingDependencyError,
     StorageError,
-    install_hint,
+    optional_package,
 )
 from dropflow.failure import summary_of
 from dropflow.ids import safe_name
@@ -434,12 +434,4 @@ def file_system(location: str) -> tuple[Any, str]:
 
 
 def _fsspec() -> Any:
-    try:
-        import fsspec  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise MissingDependencyError(
-            "contents at URLs need the package fsspec, which is not installed",
-            hint=install_hint("stores"),
-            of_host=True,
-        ) from error
-    return fsspec
+    return optional_package("fsspec", "contents at URLs need", "stores", of_host=True)
