@@ -15,7 +15,7 @@ from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of
 from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, UsageError
 from dropflow.failure import Problem, Severity
-from dropflow.formatting import plural
+from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
 from dropflow.graph.notes import note_software
 from dropflow.graph.physical import IntColumn, PhysicalGraph
@@ -93,15 +93,15 @@ def assign(graph: PhysicalGraph, nodes: Sequence[NodeInfo], *, anew: bool = Fals
     unknown = [place for place in used if not found[place]]
     if unknown == used or (unknown and len(nodes) == 1):
         there = "all are on" if len(set(spread)) == 1 else f"the {graph.parts} parts are spread over"
-        text = f"the graph names unknown nodes ({_listed([repr(place) for place in unknown])})"
-        return Assignment(spread, f"{text}: {there} {_listed(sorted(set(spread)))}")
+        text = f"the graph names unknown nodes ({few([repr(place) for place in unknown], _SHOWN)})"
+        return Assignment(spread, f"{text}: {there} {few(sorted(set(spread)), _SHOWN)}")
     wrong = [text for place in used if (text := _wrong(place, found[place], alive))]
     if wrong:
         more = f" (and {len(wrong) - _SHOWN} more)" if len(wrong) > _SHOWN else ""
         raise BadGraphError(
             f"the graph names nodes that cannot be used: {'; '.join(wrong[:_SHOWN])}{more}",
             where=graph.name,
-            hint=f"submit it with --anew to spread it over the nodes that are alive: {_listed(alive)}",
+            hint=f"submit it with --anew to spread it over the nodes that are alive: {few(alive, _SHOWN)}",
         )
     return Assignment(tuple(found[place][0].name for place in graph.places))
 
@@ -132,16 +132,11 @@ def _wrong(place: str, found: Sequence[NodeInfo], alive: Sequence[str]) -> str:
         close = get_close_matches(place, alive, n=1)
         return f"{place!r} is unknown" + (f", did it mean {close[0]!r}?" if close else "")
     if len(found) > 1:
-        return f"{place!r} may be any of {_listed([node.name for node in found])}"
+        return f"{place!r} may be any of {few([node.name for node in found], _SHOWN)}"
     node = found[0]
     if node.state != "alive":
         return f"{place!r} is {node.state}" + (f": {node.text}" if node.text else "")
     return ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 # Drops go to nodes that have what they need.
@@ -199,7 +194,8 @@ def where_they_run(
     if problems:
         text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
         hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
-        raise BadGraphError(f"{text}: {_listed([str(one.where) for one in problems])}", problems=problems, hint=hint)
+        where = few([str(one.where) for one in problems], _SHOWN)
+        raise BadGraphError(f"{text}: {where}", problems=problems, hint=hint)
     changed = int((found != before).sum())
     if not changed:
         return graph, ""
@@ -207,7 +203,7 @@ def where_they_run(
     part = np.searchsorted(used, found).astype(np.int32)
     part.flags.writeable = False
     targets = sorted({names[at] for at in found[found != before].tolist()})
-    note = f"{plural(changed, 'drop')} moved to {_listed(targets)}, because other nodes lack what they need"
+    note = f"{plural(changed, 'drop')} moved to {few(targets, _SHOWN)}, because other nodes lack what they need"
     places = tuple(names[at] for at in used.tolist())
     return replace(graph, part=part, places=places, planned=None), note
 

@@ -24,6 +24,7 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.streams import StreamReader
 from dropflow.engine.api import Handle, Input
 from dropflow.errors import AppError, InputChangedError
+from dropflow.formatting import few
 from dropflow.ids import safe_name
 from dropflow.states import DropState
 
@@ -155,8 +156,7 @@ class AttemptInput:
         if self._seen is None or self._path is None or (now := _files_of(self._path)) == self._seen:
             return
         names = sorted({name for name, _, _ in self._seen ^ now})
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        text = f"the input '{self.port or self.name}' was changed while it was read: {', '.join(names[:_SHOWN])}{more}"
+        text = f"the input '{self.port or self.name}' was changed while it was read: {few(names, _SHOWN)}"
         plans = self._attempt.plans
         if not any(link.target == self._template for link in plans.links):
             self.warn(f"{text}; no application writes it, so it stays as it is now")

@@ -20,6 +20,7 @@ from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_
 from dropflow.data.memory import SMALL
 from dropflow.errors import AppError
 from dropflow.failure import summary_of
+from dropflow.formatting import few
 from dropflow.graph.templates import Template
 
 __all__ = ["TaskRunner"]
@@ -114,9 +115,8 @@ class _OwnFolder:
             os.chdir(self._files)  # noqa: TID251
             left = self._taken_away()
         if left:
-            more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
             raise AppError(
-                f"{_called(node)} has written {', '.join(left[:_SHOWN])}{more} with a relative path: it is in a "
+                f"{_called(node)} has written {few(left, _SHOWN)} with a relative path: it is in a "
                 f"temporary directory on {_HOST}, and would be lost",
                 hint=_ABSOLUTE,
             )

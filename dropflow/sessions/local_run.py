@@ -24,6 +24,7 @@ from dropflow.engine.statistics import SessionResult, Statistics
 from dropflow.errors import ConflictError, NotFoundError, StorageError, UsageError
 from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
+from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, save
 from dropflow.graph.notes import note_software
 from dropflow.graph.physical import PhysicalGraph
@@ -224,8 +225,7 @@ def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[st
     others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
     if not others:
         return ()
-    more = f" and {len(others) - _SHOWN_HOSTS} more" if len(others) > _SHOWN_HOSTS else ""
-    return (f"the graph names other hosts ({', '.join(others[:_SHOWN_HOSTS])}{more}): everything runs on this machine",)
+    return (f"the graph names other hosts ({few(others, _SHOWN_HOSTS)}): everything runs on this machine",)
 
 
 def summary(result: SessionResult) -> dict[str, Any]:
