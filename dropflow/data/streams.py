@@ -206,10 +206,10 @@ class StreamReader(io.RawIOBase):
             self._fifo.wait(None)
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Return what is there of a range, without waiting. The position of the reader becomes `offset`."""
+        """Return what is there of a range, without waiting. The reader's position becomes the end of what it gets."""
         data = os.pread(self._content.fileno(), length, offset)
-        if offset > self._offset:
-            self._offset = offset
+        if offset + len(data) > self._offset:
+            self._offset = offset + len(data)
             self._note()
         return data
 

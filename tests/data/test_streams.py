@@ -252,7 +252,7 @@ def test_a_reader_stops_waiting_when_its_check_raises(written: Written, readers:
 
 
 def test_ranges_are_read_without_waiting(written: Written) -> None:
-    """`pread` returns the available part of a range; its offset is the position of the reader."""
+    """`pread` returns the available part of a range, whose end is the position of the reader."""
     written.write(b"0123456789")
     with StreamReader(written.folder) as reader:
         assert reader.pread(0, 4) == b"0123"
@@ -263,7 +263,7 @@ def test_ranges_are_read_without_waiting(written: Written) -> None:
         assert os.read(reader.wake_fd, 1)
         assert reader.pread(10, 100) == b"x"
         assert not reader.is_ended
-        assert list(written.writer._places().values()) == [10]
+        assert list(written.writer._places().values()) == [11]
 
 
 def test_a_reader_has_no_descriptor_for_programs(written: Written) -> None:
