@@ -176,7 +176,7 @@ def new_witnesses_miss_their_view(patch: Patch) -> None:
 
 def ends_of_silent_parts_are_not_known(patch: Patch) -> None:
     """Islands and the master do not use what the other nodes know of the end of a part that does not answer."""
-    patch.setattr(merging, "known_ends", lambda _parts: {})
+    patch.setattr(merging, "known_ends", lambda _parts: merging.KnownEnds({}, is_agreed=False))
     patch.setattr(merging, "ended_detail", lambda *_: None)
 
 

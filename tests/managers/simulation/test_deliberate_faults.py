@@ -15,6 +15,7 @@ _MOST_SEEDS = 150
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # on a busy machine
 @pytest.mark.parametrize("name", FAULTS)
 def test_deliberate_faults_are_found(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -34,5 +35,7 @@ def _fails(seed: int, home: Path) -> bool:
     directory = home / str(seed)
     directory.mkdir()
     violations = LossTrial(seed, directory).run().violations
-    assert not any("TypeError" in line for line in violations), f"the fault does not fit the product: {violations}"
+    assert not any("InternalError" in line or "TypeError" in line for line in violations), (
+        f"the fault does not fit the product: {violations}"
+    )
     return bool(violations)
