@@ -438,6 +438,10 @@ class DaskEngine:
                 self._spawn(future.cancel(force=True))
             self._futures.clear()
             await self._run_all(_leave)
+        elif waiting := tuple(self._tasks):  # for a scheduler that is away: asyncio prints what is pending at the end
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
 
 
 async def _quietly(work: Awaitable[Any]) -> None:

@@ -1,7 +1,13 @@
-"""Which workers of Dask get batches: a real scheduler and real workers in this process, without worker processes."""
+"""Which workers of Dask get batches: a real scheduler and real workers in this process, without worker processes.
+
+And the death of a scheduler, with processes.
+"""
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -226,3 +232,49 @@ def test_a_worker_that_comes_and_cannot_take_part_gets_no_batches(
     cluster.run(12, "")
     assert until(lambda: 12 in cluster.answers)
     assert [task.drop for task in cluster.answers[12].returned] == [0]
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of a scheduler with one worker; its address is in scheduler.json."""
+    dask = [sys.executable, "-m", "dask"]
+    found = ["--scheduler-file", str(tmp_path / "scheduler.json"), "--no-dashboard"]
+    with (tmp_path / "dask.log").open("wb") as log:
+        made = subprocess.Popen([*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", *found], stderr=log)
+        worker = subprocess.Popen([*dask, "worker", "--nthreads", "2", *found], stderr=log, cwd=tmp_path)
+        assert until((tmp_path / "scheduler.json").exists)
+        yield made
+        for process in (worker, made):
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.timeout(180)
+def test_a_run_whose_scheduler_is_killed_is_resumed(scheduler: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """The run ends with the reason, and without asyncio's remarks; on this machine it goes on from what is there."""
+    go, run, graph = tmp_path / "go", tmp_path / "run", tmp_path / "two.pg"
+    commands = {"a": "echo a > %o0", "b": f"while [ ! -e {go} ]; do sleep 0.1; done; echo b > %o0"}
+    rows: list[dict[str, Any]] = []
+    for name, command in commands.items():
+        app = {"oid": f"app-{name}", "categoryType": "Application", "dropclass": "dlg.apps.bash_shell_app.BashShellApp"}
+        file = {"oid": name, "categoryType": "Data", "dropclass": "dlg.data.drops.file.FileDROP", "filepath": name}
+        rows += [{**app, "command": command, "outputs": [name]}, {**file, "producers": [f"app-{name}"]}]
+    graph.write_bytes(msgspec.json.encode(rows))
+    address = msgspec.json.decode((tmp_path / "scheduler.json").read_bytes())["address"]
+    command = [sys.executable, "-m", "dropflow", "run", str(graph), "--keep", str(run), "--runner", f"dask={address}"]
+    environment = os.environ | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as first:
+        assert until((run / "files" / "a").exists)
+        scheduler.kill()
+        output, errors = first.communicate(timeout=120)
+    go.touch()
+    again = subprocess.run(
+        [sys.executable, "-m", "dropflow", "resume", str(run)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert first.returncode == 1
+    assert "the connection to its scheduler" in output
+    assert "destroyed" not in errors
+    assert again.returncode == 0, again.stderr
+    assert (run / "files" / "b").read_text(encoding="utf-8") == "b\n"
