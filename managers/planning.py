@@ -20,7 +20,7 @@ from dropflow.graph.codec import dump
 from dropflow.graph.notes import note_software
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_together
-from dropflow.graph.slices import FREE, placement_groups
+from dropflow.graph.slices import FREE, placement_groups, with_placement
 from dropflow.graph.templates import Template
 from dropflow.ids import SESSION_NAME_HINT, dated_session_name, is_session_name
 from managers.deployment import Deployment, Place
@@ -200,12 +200,10 @@ def where_they_run(
     if not changed:
         return graph, ""
     used = np.unique(found)
-    part = np.searchsorted(used, found).astype(np.int32)
-    part.flags.writeable = False
     targets = sorted({names[at] for at in found[found != before].tolist()})
     note = f"{plural(changed, 'drop')} moved to {few(targets, _SHOWN)}, because other nodes lack what they need"
-    places = tuple(names[at] for at in used.tolist())
-    return replace(graph, part=part, places=places, planned=None), note
+    placed = with_placement(graph, np.searchsorted(used, found).astype(np.int32), [names[at] for at in used.tolist()])
+    return replace(placed, planned=None), note
 
 
 def _moved(graph: PhysicalGraph, placement: IntColumn, moving: BooleanColumn, able: Sequence[int]) -> IntColumn:

@@ -160,8 +160,8 @@ class PartitionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=1_000_000,
-            description="Largest number of processors that the applications of a part use at a time, in the plan and "
-            "when it runs; 0 for those of its node.",
+            description="Largest number of processors that applications use at a time on the nodes of an island "
+            "together, in the plan and when it runs; 0 for all they have.",
             extra={"flag": "--dop", "metavar": "N"},
         ),
     ] = 0

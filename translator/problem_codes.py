@@ -67,7 +67,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "PG003": (_E, "two drops have the same id"),
     "PT001": (_E, "a weight is negative or not finite"),
     "PT002": (_E, "the partitioner or its parameters cannot be used"),
-    "PT003": (_W, "there are fewer drops than parts"),
+    "PT003": (_W, "there are fewer drops, or processors of an island, than parts"),
     "PT004": (_W, "there are fewer parts than the copies of an ExclusiveForceNode need"),
     "PT011": (_E, "no plan that was found keeps the deadline"),
     "PT012": (_W, "an application asks for more than any node has"),

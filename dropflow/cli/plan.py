@@ -220,9 +220,9 @@ class _Plan:
     def verdict(self) -> "Verdict":
         """Return how good it is."""
         from translator.plan.move_bound import judge
-        from translator.plan.registry import machines_of_plan, promised_imbalance
+        from translator.plan.registry import machines_for, promised_imbalance
 
-        machines = machines_of_plan(self.graph, self.options, self.machines)
+        machines = machines_for(self.graph, self.options, self.machines)
         return judge(self.graph, machines, imbalance=promised_imbalance(self.options))
 
     def reply(self) -> "PartitionReply":
@@ -283,7 +283,7 @@ def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int 
         Number of parts if neither parts nor nodes are given; without it, that is an error.
     """
     from dropflow.cli.graph_files import note_warnings
-    from translator.plan.registry import check_partition, plan
+    from translator.plan.registry import check_partition, machines_for, plan
 
     graph = _graph_to_plan(output, order)
     is_kept = keep and graph.parts > 1
@@ -297,6 +297,8 @@ def _planned(output: CommandOutput, order: PlanOrder, *, keep: bool, least: int 
     begun = time.perf_counter()
     made = plan(graph, options, machines)
     seconds = time.perf_counter() - begun
+    if machines is not None:
+        names = tuple(node.name for node in machines_for(graph, options, machines).nodes)
     return _Plan(made.graph, options, machines, names, made.algorithm, made.note, seconds)
 
 
@@ -609,7 +611,7 @@ def schedule_command(output: CommandOutput, *, order: PlanOrder, form: str | Non
 
     form = file_form(form, target, _FILES)
     made = _planned(output, order, keep=order.parts is None)
-    graph, nodes = made.graph, machines_for(made.options, made.machines)
+    graph, nodes = made.graph, machines_for(made.graph, made.options, made.machines)
     _check_parts(graph.parts, len(nodes.nodes))
     work = work_of(graph)
     bound = lower_bound(graph, work, nodes)

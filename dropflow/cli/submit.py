@@ -348,7 +348,7 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
     """
     from translator.placement import place
     from translator.plan.judge import with_schedule
-    from translator.plan.registry import partition
+    from translator.plan.registry import machines_for, partition
 
     if graph.places and not (options.is_given or options.anew):
         return graph
@@ -360,7 +360,9 @@ def fit(graph: "PhysicalGraph", nodes: "LiveMachines", options: PlacementOptions
         parted = _at_random(graph, wanted, options.random)
     elif options.is_given or graph.parts == 1:
         where = machines if wanted <= len(nodes.nodes) else None
-        parted = partition(graph, options.choice.for_parts(wanted), where)
+        planning = options.choice.for_parts(wanted)
+        parted = partition(graph, planning, where)
+        machines = machines_for(graph, planning, machines)
     else:
         parted, machines = replace(graph, places=()), nodes.machines(graph.parts)
     names = [node.name for node in machines.nodes]
@@ -372,6 +374,8 @@ def _at_random(graph: "PhysicalGraph", parts: int, seed: int) -> "PhysicalGraph"
     """Return `graph` with random parts: nearly all edges cross between parts, which tests the links."""
     import numpy as np
 
+    from dropflow.graph.notes import note_processors
+
     part = np.random.default_rng(abs(seed)).integers(parts, size=graph.drops, dtype=np.int32)
     part.flags.writeable = False
-    return replace(graph, part=part, places=())
+    return replace(note_processors(graph, ()), part=part, places=())

@@ -23,10 +23,12 @@ __all__ = [
     "logical_of",
     "note_logical",
     "note_planning",
+    "note_processors",
     "note_software",
     "place_note",
     "places_of",
     "planning_of",
+    "processors_of",
     "software_of",
     "with_more_settings",
 ]
@@ -46,6 +48,23 @@ def planning_of(graph: PhysicalGraph) -> dict[str, Any]:
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(graph.meta.get(PLANNING, ""), type=dict[str, Any])
     return {}
+
+
+PROCESSORS = "processors"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+def note_processors(graph: PhysicalGraph, shares: Sequence[int]) -> PhysicalGraph:
+    """Return the graph with a note of how many processors each part uses at most at a time; none for no limit."""
+    rest = {name: value for name, value in graph.meta.items() if name != PROCESSORS}
+    return replace(graph, meta={**rest, PROCESSORS: msgspec.json.encode(shares).decode()} if shares else rest)
+
+
+def processors_of(graph: PhysicalGraph) -> list[int]:
+    """Return how many processors each part uses at most at a time; empty if the plan has no limit."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(PROCESSORS, ""), type=list[int])
+    return []
 
 
 # With which versions of programs a graph was run: a note that graph files and sessions keep.

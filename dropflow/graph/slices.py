@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import Adjacency, IntColumn, PhysicalGraph
 from dropflow.graph.templates import Axis
 
@@ -376,7 +377,7 @@ def _evenly(groups: PlacementGroups, places: npt.NDArray[np.integer]) -> IntColu
 def with_placement(graph: PhysicalGraph, part: IntColumn, places: Sequence[str]) -> PhysicalGraph:
     """Return the graph with each drop on the node ``places[part[drop]]``.
 
-    All other columns are shared with `graph`.
+    All other columns are shared with `graph`. The nodes keep their shares of the processors; others have none.
 
     Parameters
     ----------
@@ -396,4 +397,11 @@ def with_placement(graph: PhysicalGraph, part: IntColumn, places: Sequence[str])
     if len(column) and (column.min() < 0 or column.max() >= len(places)):
         raise ValueError(f"parts {column.min()} to {column.max()} are on {len(places)} places")
     column.flags.writeable = False
-    return replace(graph, part=column, places=tuple(places))
+    placed = replace(graph, part=column, places=tuple(places))
+    if not graph.places or not (known := processors_of(graph)):
+        return placed
+    shares = dict.fromkeys(places, 0)
+    for place, share in zip(graph.places, known, strict=False):
+        if place in shares:
+            shares[place] += share
+    return note_processors(placed, [shares.pop(name, 0) for name in places])

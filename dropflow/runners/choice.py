@@ -5,7 +5,7 @@ The modules of engines import their packages, so they are imported when a sessio
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from dropflow.data.workspace import Workspace
 from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Runner, StreamOpened, Task, members
 from dropflow.engine.host_memory import host_memory
 from dropflow.errors import MissingDependencyError, UnknownComponentError
-from dropflow.graph.notes import planning_of
+from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template
 from dropflow.runners.capacity import Capacity, unusual_needs
@@ -60,6 +60,7 @@ class LimitedRunner:
 
     def __init__(self, runner: Runner, spec: ExecutorSpec, cpus: int) -> None:
         self.window = runner.window
+        self.cpus = cpus
         self._runner = runner
         self._is_app = tuple(template.kind is Kind.APP for template in spec.templates)
         self._capacity = Capacity(cpus)
@@ -165,7 +166,7 @@ def make_runner(
     pool: WorkerPool | None = None,
     until: float = 0.0,
     folder: str = "",
-    parts: int | None = None,
+    parts: Collection[int] | None = None,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -188,8 +189,9 @@ def make_runner(
         Walltime, in seconds since the epoch; 0 for none.
     folder : str
         Working directory of worker processes; by default ``files`` in the session directory.
-    parts : int, optional
-        How many parts of the graph the session has; by default all of them.
+    parts : collection of int, optional
+        Which parts of the graph the session has; by default all of them. With a degree of parallelism, it uses at most
+        as many processors at a time as the plan has for them, and at least one.
 
     Raises
     ------
@@ -214,10 +216,11 @@ def make_runner(
         tag=workspace.tag,
     )
     runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
-    dop = planning_of(graph).get("dop")
-    if not isinstance(dop, int) or dop < 1 or choice.kind == "inline":
+    shares = dict(enumerate(processors_of(graph)))
+    if not shares or choice.kind == "inline":
         return runner
-    return LimitedRunner(runner, spec, dop * (graph.parts if parts is None else max(parts, 1)))
+    own = shares if parts is None else parts
+    return LimitedRunner(runner, spec, max(sum(shares.get(part, 0) for part in own), 1))
 
 
 def _unlimited(

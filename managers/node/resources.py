@@ -194,7 +194,7 @@ class ProcessResources:
                 self.pool.size,
                 pool=self.pool,
                 until=deployment.until,
-                parts=len(np.unique(np.delete(graph.part, exchange.remote))),
+                parts=np.unique(np.delete(graph.part, exchange.remote)).tolist(),
             )
         else:
             runner = before.runner

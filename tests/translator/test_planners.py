@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
 from dropflow.graph.build import GraphBuilder
+from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from tests.graph.shapes import chain, scatter
@@ -27,11 +28,12 @@ from translator.plan.refine import limits_for, refined
 from translator.plan.registry import (
     ALGORITHMS,
     check_partition,
-    machines_of_plan,
+    machines_for,
     partition,
     plan,
     promised_imbalance,
 )
+from translator.plan.steering import steering
 from translator.plan.task_graph import TaskGraph, task_graph, work_of
 
 DEFECTS = Path(__file__).parents[3] / "shared" / "graphs" / "defects"
@@ -225,16 +227,55 @@ def test_every_algorithm_keeps_a_deadline_or_refuses() -> None:
         partition(chain(1000), PartitionOptions(algorithm="blocks", parts=4, deadline=3.0))
 
 
-def test_dop_limits_the_applications_of_a_part() -> None:
-    """Without machines, a part has as many processors as the limit; with machines, not more."""
+def test_dop_limits_the_applications_of_an_island() -> None:
+    """Nodes share the processors of their island: a plan takes as long as on nodes with those alone."""
     builder = GraphBuilder()
     for number in range(8):
         builder.app(f"A{number}", weight=1)
     graph = builder.build()
 
     assert judge(graph, equal_machines(1, cores=4)).makespan_s == 2
-    made = plan(graph, PartitionOptions(algorithm="heft", parts=2, dop=2), equal_machines(2, cores=16)).graph
+    made = plan(graph, PartitionOptions(algorithm="heft", parts=2, dop=4), equal_machines(2, cores=16)).graph
     assert judge(made, equal_machines(2, cores=2)).makespan_s == 2
+    assert processors_of(made) == [2, 2]
+
+
+@given(
+    cores=st.lists(st.integers(1, 9), min_size=1, max_size=7),
+    islands=st.integers(1, 3),
+    dop=st.integers(1, 12),
+    least=st.integers(1, 4),
+)
+def test_shares_of_an_island_are_its_dop(cores: list[int], islands: int, dop: int, least: int) -> None:
+    """Shares add up to the limit, or to all cores that its nodes have; none is too small for all that would fit."""
+    described = [NodeCapacity(name=f"n{at}", cores=one, island=f"i{at % islands}") for at, one in enumerate(cores)]
+
+    limited = Machines(nodes=tuple(described)).limited(dop, 0, least=least)
+
+    for island in Machines(nodes=tuple(described)).islands:
+        inside = {one.name: one.cores for one in described if one.island == island}
+        shares = {one.name: one.cores for one in limited.nodes if one.island == island}
+        assert all(inside[name] >= share >= min(least, dop, inside[name]) for name, share in shares.items())
+        assert sum(shares.values()) == min(dop, sum(sorted(inside.values())[-len(shares) :]))
+    assert limited.limited(dop, 0, least=least) == limited
+
+
+def test_a_plan_with_too_few_processors_uses_fewer_nodes() -> None:
+    """One processor for two nodes of an island makes a part on one of them, with PT003."""
+    options = PartitionOptions(parts=4, dop=1)
+    nodes = tuple(NodeCapacity(name=f"n{at}", cores=8, island=f"i{at % 2}") for at in range(4))
+
+    made = plan(scatter(12), options, Machines(nodes=nodes)).graph
+
+    assert made.parts == 2
+    assert processors_of(made) == [1, 1]
+    assert [one.name for one in machines_for(made, options, Machines(nodes=nodes)).nodes] == ["n0", "n1"]
+    assert "1 processors of an island are too few for 4 parts" in str(check_partition(made, options)[0])
+
+
+def test_max_cpu_is_a_limit_of_each_part() -> None:
+    """As in DALiuGE: parts of an island together may use so many times as much."""
+    assert steering({"max_cpu": 8, "num_islands": 2}, [], parts=6)["dop"] == 24
 
 
 def test_names_of_daliuge_select_algorithms() -> None:
@@ -411,7 +452,7 @@ def test_the_loads_of_any_two_islands_differ_by_the_imbalance_at_most(described:
 
     made = partition(builder.build(), options, machines)
 
-    verdict = judge(made, machines_of_plan(made, options, machines), imbalance=20.0)
+    verdict = judge(made, machines_for(made, options, machines), imbalance=20.0)
     assert verdict.island_imbalance <= 20.0
     assert verdict.violations == ()
 

@@ -120,13 +120,33 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
         """Return these machines with their first `count` nodes only."""
         return msgspec.structs.replace(self, nodes=self.nodes[:count])
 
-    def limited(self, dop: int, memory: float) -> "Machines":
-        """Return these machines with at most `dop` cores and so many bytes of memory each; 0 for all of them."""
+    def limited(self, dop: int, memory: float, *, least: int = 1) -> "Machines":
+        """Return the nodes that the plan may use, with their shares of `dop` cores for each island.
+
+        Parameters
+        ----------
+        dop : int
+            Cores that the nodes of an island use together; 0 for all they have.
+        memory : float
+            Bytes that each may use; 0 for all it has.
+        least : int
+            Cores that the largest application needs. If `dop` is too small for all nodes of an island to get as many,
+            those with the most cores are used.
+        """
+        cores = [node.cores for node in self.nodes]
+        for island in self.islands if dop else ():
+            inside = [number for number, node in enumerate(self.nodes) if node.island == island]
+            used = sorted(inside, key=lambda number: -cores[number])[: max(dop // least, 1)]
+            shares, left = dict.fromkeys(inside, 0), dop
+            for after, number in enumerate(reversed(used)):  # what a small node cannot use goes to larger ones
+                shares[number] = min(cores[number], left // (len(used) - after))
+                left -= shares[number]
+            for number, share in shares.items():
+                cores[number] = share
         nodes = tuple(
-            msgspec.structs.replace(
-                node, cores=min(node.cores, dop) if dop else node.cores, memory=min(node.memory, memory or math.inf)
-            )
-            for node in self.nodes
+            msgspec.structs.replace(node, cores=share, memory=min(node.memory, memory or math.inf))
+            for node, share in zip(self.nodes, cores, strict=True)
+            if share
         )
         return msgspec.structs.replace(self, nodes=nodes)
 

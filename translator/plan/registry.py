@@ -12,9 +12,10 @@ import numpy as np
 
 from dropflow.errors import UsageError, install_hint
 from dropflow.failure import Problem, refuse_errors
-from dropflow.graph.notes import note_planning
+from dropflow.graph.notes import note_planning, note_processors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.slices import placement_groups
+from dropflow.graph.templates import Kind
 from translator.options import PartitionOptions
 from translator.plan.auto import auto
 from translator.plan.heft import heft, lookahead, min_parts, priorities, upward_ranks
@@ -38,7 +39,6 @@ __all__ = [
     "check_partition",
     "compared",
     "machines_for",
-    "machines_of_plan",
     "partition",
     "plan",
     "promised_imbalance",
@@ -99,28 +99,22 @@ def algorithm_named(name: str) -> str:
     return ALIASES.get(name, name)
 
 
-def machines_for(options: PartitionOptions, machines: Machines | None = None) -> Machines:
-    """Return the machines that the options mean: those given, or equal ones, with at most `dop` processors each."""
+def machines_for(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> Machines:
+    """Return the machines that a plan of a graph uses: of those given, or of equal ones, at most one a drop.
+
+    With `dop`, each has its share of the processors of its island, and those without one are left out.
+    """
+    count = max(min(options.parts, graph.drops), 1)
     if machines is None:
-        count = max(options.parts, 1)
         some = equal_machines(count, cores=max(options.dop, 1))
         if options.islands > 1:
             named = [(one, f"island {island_of(part, count, options.islands)}") for part, one in enumerate(some.nodes)]
             nodes = tuple(msgspec.structs.replace(one, island=name) for one, name in named)
             some = msgspec.structs.replace(some, nodes=nodes)
     else:
-        some = machines.first(options.parts)
-    return some.limited(options.dop, options.memory)
-
-
-def _options_for(graph: PhysicalGraph, options: PartitionOptions) -> PartitionOptions:
-    """Return the options with no more parts than the graph has drops."""
-    return msgspec.structs.replace(options, parts=max(min(options.parts, graph.drops), 1))
-
-
-def machines_of_plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | None = None) -> Machines:
-    """Return the machines that a plan of a graph is judged on: those given, or equal ones, at most one a drop."""
-    return machines_for(_options_for(graph, options) if machines is None else options, machines)
+        some = machines.first(count)
+    least = max((one.cpus for one in graph.templates if one.kind is Kind.APP), default=1)
+    return some.limited(options.dop, options.memory, least=max(least, 1))
 
 
 def check_partition(
@@ -132,8 +126,14 @@ def check_partition(
         text = f"{graph.drops} drops cannot fill {options.parts} parts"
         hint = f"the graph is partitioned into {graph.drops} parts"
         found.append(problem("PT003", text, where="parts", hint=hint))
+    wanted = max(min(options.parts, graph.drops), 1)
+    parts = wanted if options.dop < 1 else len(machines_for(graph, options, machines).nodes)
+    if parts < wanted:
+        text = f"{options.dop} processors of an island are too few for {wanted} parts"
+        hint = f"the graph is partitioned into {parts} parts; give a larger dop to use more nodes"
+        found.append(problem("PT003", text, where="dop", hint=hint))
     if options.algorithm != "none":
-        found += check_exclusive(graph, options.parts)
+        found += check_exclusive(graph, parts)
     if machines is not None:
         found += _too_demanding(graph, machines)
     return tuple(found)
@@ -198,9 +198,9 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
     refuse_errors(check_partition(graph, options, machines))
     algorithm = algorithm_named(options.algorithm)
     asked = options
-    options = msgspec.structs.replace(_options_for(graph, options), algorithm=algorithm)
-    parts = options.parts
-    where = machines_for(options, machines)
+    where = machines_for(graph, options, machines)
+    parts = len(where.nodes)
+    options = msgspec.structs.replace(options, parts=parts, algorithm=algorithm)
     chosen = ALGORITHMS[algorithm] if parts > 1 or (algorithm in ("min_parts", "auto") and options.deadline) else _none
     if chosen is _none:
         made = chosen(graph, options, where)
@@ -218,7 +218,10 @@ def plan(graph: PhysicalGraph, options: PartitionOptions, machines: Machines | N
         _refuse_late(simulate(work, where, made.part, priority).completion, options.deadline)
     made.part.flags.writeable = False
     planned = replace(graph, part=made.part, places=(), priority=priority)
-    return PlannedGraph(note_planning(planned, _for_another(asked)), algorithm, made.note)
+    noted = note_planning(planned, _for_another(asked))
+    if asked.dop:
+        noted = note_processors(noted, [node.cores for node in where.nodes])
+    return PlannedGraph(noted, algorithm, made.note)
 
 
 def promised_imbalance(options: PartitionOptions) -> float | None:
@@ -357,5 +360,5 @@ def _planned(graph: PhysicalGraph, options: PartitionOptions, machines: Machines
     except UsageError as error:
         return ComparedPlan(options.algorithm, None, problem=error.text)
     seconds = time.perf_counter() - begun
-    verdict = judge(made.graph, machines_of_plan(graph, options, machines), imbalance=promised_imbalance(options))
+    verdict = judge(made.graph, machines_for(graph, options, machines), imbalance=promised_imbalance(options))
     return ComparedPlan(options.algorithm, verdict, seconds)

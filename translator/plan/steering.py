@@ -72,6 +72,7 @@ _SWARM, _LEADING = 40, 30
 """Defaults of ``swarm_size`` and ``topk``."""
 
 _MOST_STEPS = 100_000
+_MOST_PROCESSORS = 1_000_000
 
 STEERING_FIELDS = (
     *("max_cpu", "max_mem", "deadline", "time_greedy", "ptype", "min_goal", "num_islands"),
@@ -80,7 +81,7 @@ STEERING_FIELDS = (
 """Fields that `steering` reads."""
 
 
-def steering(given: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
+def steering(given: Mapping[str, Any], found: list[Problem], *, parts: int) -> dict[str, Any]:
     """Return options of `translator.options.PartitionOptions` from fields of DALiuGE.
 
     Parameters
@@ -89,6 +90,8 @@ def steering(given: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
         Values by the name of the field, as numbers or texts. Empty ones, and ``None`` and ``null``, count as absent.
     found : list of Problem
         PT002 is added for each value that cannot be used.
+    parts : int
+        Number of parts: ``max_cpu`` limits each of them, and `dop` all of an island together.
     """
     options: dict[str, Any] = {}
     for field, (low, high, apply) in _FIELDS.items():
@@ -106,6 +109,9 @@ def steering(given: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
         steps = (_SWARM if swarm is None else swarm) * (_LEADING if leading is None else leading)
         if (swarm or _SWARM, leading or _LEADING) != (_SWARM, _LEADING):
             options["steps"] = min(steps, _MOST_STEPS)
+    if "dop" in options:
+        inside = math.ceil(parts / options.get("islands", 1))
+        options["dop"] = min(options["dop"] * max(inside, 1), _MOST_PROCESSORS)
     return options
 
 
@@ -128,7 +134,7 @@ def _memory(number: float) -> dict[str, Any]:
 
 _FIELDS: Mapping[str, tuple[float, float, _Apply]] = MappingProxyType(
     {
-        "max_cpu": (0, 1_000_000, lambda number: {"dop": int(number)}),
+        "max_cpu": (0, _MOST_PROCESSORS, lambda number: {"dop": int(number)}),
         "max_mem": (0, 1e18, _memory),
         "deadline": (1e-9, 1e12, lambda number: {"deadline": number}),
         "time_greedy": (0, 100, lambda number: {"greediness": number}),

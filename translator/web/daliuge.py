@@ -106,7 +106,7 @@ def read_eagle(form: Form) -> tuple[bytes, TranslateQuery, tuple[Problem, ...]]:
     found: list[Problem] = []
     parts = whole_number(form, "num_par", 1, least=1, most=_MOST_PARTS, found=found)
     balance = whole_number(form, "max_load_imb", 90, least=-(10**6), most=10**6, found=found)
-    steered = steering({name: form.text(name) for name in STEERING_FIELDS}, found)
+    steered = steering({name: form.text(name) for name in STEERING_FIELDS}, found, parts=parts)
     algorithm = form.text("algo") or DEFAULT_ALGORITHM
     if algorithm == _NO_ALGORITHM:
         text = f"EAGLE did not send which algorithm was chosen (it sent {_NO_ALGORITHM}): {DEFAULT_ALGORITHM} is used"
@@ -308,7 +308,7 @@ class _DaliugeHandlers:
         check_depth(form.fields.get("algo_params", b""), self._service.limits.depth, what="algo_params")
         given = _algorithm_parameters(form, found)
         balance = _balance(given, found)
-        steered = steering({"num_islands": islands} | given, found)
+        steered = steering({"num_islands": islands} | given, found, parts=parts)
         refuse_errors(found)
         query = TranslateQuery(
             name=name,

@@ -29,6 +29,7 @@ from dropflow.standard_output import reserve
 from translator.options import ComponentOptions, PartitionOptions, ReadOptions, UnrollOptions
 from translator.parameters import form_of
 from translator.pipeline import Checked, examine, finish
+from translator.placement import place
 from translator.plan.judge import with_schedule
 from translator.plan.live_machines import live_machines
 from translator.plan.machines import Machines
@@ -146,7 +147,10 @@ def translate(order: TranslationOrder, folder: Path, report_stage: Callable[[str
                 report = msgspec.structs.replace(report, plans=order.plans)
             graph, note = made.graph, made.note
         report_stage("measuring the graph")
-        where = machines_for(msgspec.structs.replace(options, parts=graph.parts), None if cut_before else machines)
+        sized = msgspec.structs.replace(options, parts=max(options.parts, graph.parts))
+        where = machines_for(graph, sized, None if cut_before else machines).first(graph.parts)
+        if machines is not None and options.dop:  # the shares of the processors are those of nodes
+            graph = place(graph, [node.name for node in where.nodes])
         by = "an earlier translation" if cut_before else options.algorithm
         report = _measured(graph, by, report, where, note, imbalance=promised_imbalance(options))
         if machines is not None:  # nodes of a cluster; of others nothing is known that a run could be compared with

@@ -13,7 +13,9 @@ from dropflow.clock import SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.engine.api import AttemptResult, PriorityQueue, Runner, StreamOpened, Task
 from dropflow.engine.host_memory import MemoryLimit, Pressure
+from dropflow.graph.notes import note_processors, processors_of
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import with_placement
 from dropflow.graph.templates import Argument, Kind, ResourceNeeds, Template
 from dropflow.runners.capacity import Capacity, unusual_needs
 from dropflow.runners.choice import LimitedRunner, make_runner
@@ -130,16 +132,27 @@ def test_a_limited_runner_gives_back_and_aborts_what_waits(tmp_path: Path) -> No
     assert [task.drop for task in runner.give_back()] == rows[2:]
 
 
-@pytest.mark.parametrize(("dop", "limited"), [(0, False), (2, True)])
-def test_the_plan_carries_the_limit(dop: int, limited: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """A graph whose plan was given a degree of parallelism gets a runner with that limit."""
-    graph = partition(_tracked(1, A0={"component": "dlg.apps.simple.SleepApp"}), PartitionOptions(dop=dop))
+@pytest.mark.parametrize(("parts", "most"), [(None, 5), ([1], 2), ([0, 1], 5), ([], 1)])
+def test_the_plan_carries_the_limit(parts: list[int] | None, most: int, tmp_path: Path) -> None:
+    """A session uses the shares of its parts of the degree of parallelism, and at least one processor."""
+    sleeping = {"component": "dlg.apps.simple.SleepApp"}
+    graph = partition(_tracked(2, A0=sleeping, A1=sleeping), PartitionOptions(parts=2, dop=5))
     workspace = LocalRepository(tmp_path, "s", SystemClock(), graph).workspace
 
-    runner = make_runner(graph, workspace, "threads", 3)
+    runner = make_runner(graph, workspace, "threads", 3, parts=parts)
 
-    assert isinstance(runner, LimitedRunner) == limited
+    assert isinstance(runner, LimitedRunner)
+    assert runner.cpus == most
     runner.close()
+
+
+def test_nodes_keep_their_shares_when_drops_move() -> None:
+    """Shares are those of nodes, in whatever order they are; a node that comes has none."""
+    graph = replace(note_processors(_tracked(2), [1, 2]), places=("a", "b"))
+
+    moved = with_placement(graph, np.arange(4) % 3, ["c", "b", "a"])
+
+    assert processors_of(moved) == [0, 2, 1]
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
