@@ -28,6 +28,8 @@ __all__ = ["VERSION", "Deployment", "Place", "deployment_download", "pack", "unp
 VERSION = 3
 """Version of the format. Other versions are not read."""
 
+_PULL_SECONDS = 600.0
+"""How long nodes may take to prepare a session if they may have to pull images."""
 _MAGIC = b"\x89DFD\r\n\x1a\n"
 _PROLOGUE = struct.Struct("<8sII")
 _Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -95,6 +97,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     is_joining : bool
         Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
         until the others agree on a view that has it.
+    has_images : bool
+        Whether the nodes may have to pull images of containers, which takes minutes.
     dfg : bytes-like
         The placed graph as a ``.dfg`` container; never part of the header. Empty if it is in a file.
     """
@@ -121,6 +125,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     joined_by: Annotated[str, Meta(max_length=255)] = ""
     request_id: Annotated[str, Meta(max_length=64)] = ""
     is_joining: bool = False
+    has_images: bool = False
     dfg: Any = b""
 
     @property
@@ -132,6 +137,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     def members(self) -> tuple[Place, ...]:
         """The members of the session, without a node that is to join."""
         return self.places[:-1] if self.is_joining else self.places
+
+    def seconds(self, usual: float) -> float:
+        """Return how long its nodes may take to prepare it."""
+        return max(usual, _PULL_SECONDS) if self.has_images else usual
 
     def recomputed_before(self, node: str) -> int:
         """Return how many of these one node reports: the first one all, the others none."""

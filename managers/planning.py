@@ -10,7 +10,7 @@ import numpy as np
 from dropflow.api.error_body import is_loopback
 from dropflow.api.records import Lack, NodeComponents, NodeInfo, SubmitQuery
 from dropflow.api.submission_note import note_options
-from dropflow.apps.needs import needs_of
+from dropflow.apps.needs import has_images, needs_of
 from dropflow.clock import Clock
 from dropflow.data.survival import replicas_of
 from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, UsageError
@@ -300,6 +300,7 @@ def plan_deployment(
         memory_limit=options.memory_limit,
         request_id=options.request_id,
         notes=tuple(note for note in notes if note),
+        has_images=has_images(graph.templates),
         dfg=b"".join(dump(placed)),
     )
 

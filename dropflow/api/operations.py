@@ -311,7 +311,7 @@ SUBMIT = Operation(
     takes=GRAPH_MEDIA_TYPE,
     summary="Deploy a graph and start it",
     status=201,
-    patience=120.0,
+    patience=900.0,
     repeatable=False,
     errors=(BadFileError, BadGraphError, ConflictError, WorldError),
 )

@@ -18,6 +18,8 @@
 `command`             A shell command that can be stopped with all its children
 `service`             Services: commands that run alongside other applications, from the drop that starts them to the
                       drop that stops them
+`container`           Commands in containers
+`container_engine`    The container engine of this host, and the images of a session
 `dynlib`              Functions of shared libraries, through the C interface in ``dynlib.h``
 `mpi`                 MPI programs: the ranks of a job are drops of their own, which run one command together
 `component_findings`  The check of all components of a graph, before anything runs: classes, parameters, ports and time

@@ -203,6 +203,10 @@ class Context(Protocol):
         """Sleep. Raises `Interrupted` as soon as the session is cancelled."""
         ...
 
+    def used_memory(self, size: int) -> None:
+        """Note how many bytes of memory were used outside of the processes that this one has started."""
+        ...
+
     def command(
         self,
         command: str,

@@ -348,6 +348,7 @@ class AttemptContext:
         "_wakers",
         "clock",
         "interruption",
+        "memory",
         "on_stream_opened",
         "plan",
         "plans",
@@ -383,6 +384,8 @@ class AttemptContext:
         self._event: threading.Event | None = None
         self._command: Command | None = None
         self._wakers: tuple[Callable[[], None], ...] = ()
+        self.memory = 0
+        """Largest memory, in bytes, that was used outside of this process and its children; 0 if it is not known."""
 
     @property
     def oid(self) -> str:
@@ -462,6 +465,10 @@ class AttemptContext:
             if not self.interruption.is_requested:
                 self._event.wait(seconds)
         self.check()
+
+    def used_memory(self, size: int) -> None:
+        """Note how many bytes of memory were used outside of this process and its children."""
+        self.memory = max(self.memory, size)
 
     def command(
         self,

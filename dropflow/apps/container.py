@@ -20,107 +20,39 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from dropflow.apps.api import Context, InputData, OutputData
 from dropflow.apps.attempt_input import AttemptInput
+from dropflow.apps.container_engine import (
+    ANSWER_SECONDS,
+    ContainerEngine,
+    container_engine,
+    fetch_command,
+    labels,
+    read_record,
+)
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp, PlaceholderFiller, status_text
 from dropflow.data.workspace import PART_FOLDER
 from dropflow.engine.parameters import Component, Parameter
-from dropflow.errors import AppError, BadParameterError, MissingDependencyError
+from dropflow.errors import AppError, BadParameterError
 from dropflow.formatting import format_size
 from dropflow.graph.templates import Kind, ResourceNeeds, Template, needs_of
 from dropflow.runners.capacity import THREAD_VARIABLES
 from dropflow.runners.descendants import WORKER_VARIABLE
 
-__all__ = ["ENGINE_VARIABLE", "ContainerApp", "ContainerEngine", "container_engine"]
+__all__ = ["Container", "ContainerApp", "ContainerPlace", "Program"]
 
-ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
-"""Environment variable with the command of the container engine of this host, such as ``podman --runtime runc``."""
-
-_ENGINES = ("podman", "docker", "apptainer", "singularity")
-_SECONDS = 60.0
-"""Longest time in which an engine answers a question or removes a container."""
 _OWN_ENTRY = "%%"
 _KILLED = 128 + signal.SIGKILL
+_FIRST_LOOK, _LONGEST_PAUSE = 0.2, 2.0
+"""Seconds until the memory of a container is read first, and between two readings at most."""
 _VARIABLES = ("DLG_UID", "DLG_SESSION_ID", "DLG_ROOT", WORKER_VARIABLE, *THREAD_VARIABLES)
 """What containers get of the environment of commands."""
-
-
-class ContainerEngine(NamedTuple):
-    """The container engine of this host.
-
-    Attributes
-    ----------
-    command : tuple of str
-        Its program, with options.
-    limits : str
-        Names of the resources that it can limit, ``cpu`` and ``memory``; empty for none.
-    is_rootless : bool
-        Whether it maps the user of this process to root, unless it is told to keep the ids.
-    """
-
-    command: tuple[str, ...]
-    limits: str
-    is_rootless: bool
-
-    @property
-    def name(self) -> str:
-        """Name of its program."""
-        return Path(self.command[0]).name
-
-    @property
-    def is_apptainer(self) -> bool:
-        """Whether it is apptainer, which runs containers as its own children, without names."""
-        return self.name in ("apptainer", "singularity")
-
-    def ask(self, *arguments: str) -> str:
-        """Return the answer of the engine to a question; empty if it fails."""
-        return _answer((*self.command, *arguments))
-
-
-def container_engine() -> ContainerEngine:
-    """Return the container engine that `ENGINE_VARIABLE` names, or the first that is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        There is none on this host.
-    """
-    named = os.environ.get(ENGINE_VARIABLE, "")
-    found = shlex.split(named) or [name for name in _ENGINES if shutil.which(name)][:1]
-    if not found or not shutil.which(found[0]):
-        missing = f"the container engine '{found[0]}' of {ENGINE_VARIABLE}" if found else "a container engine"
-        raise MissingDependencyError(
-            f"{missing} is not installed on this host", hint="install podman, docker or apptainer", of_host=True
-        )
-    return _engine(tuple(found))
-
-
-@cache
-def _engine(command: tuple[str, ...]) -> ContainerEngine:
-    name = Path(command[0]).name
-    if name == "podman":
-        rootless, _, limits = _answer(
-            (*command, "info", "--format", "{{.Host.Security.Rootless}} {{.Host.CgroupControllers}}")
-        ).partition(" ")
-        return ContainerEngine(command, limits, rootless == "true")
-    return ContainerEngine(command, "cpu memory" if name == "docker" else "", is_rootless=False)
-
-
-def _answer(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - the engine of this host
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if not done.returncode else ""
 
 
 def _field(name: str, description: str, **more: Any) -> Parameter:
@@ -165,18 +97,12 @@ class ContainerApp(BashShellApp):
 
     def __init__(self, template: Template) -> None:
         super().__init__(template)
-        fields = {name: value.strip() if isinstance(value, str) else value for name, value in self.parameters.items()}
-        self._image = _image(fields["image"], fields["tag"], fields["digest"])
-        self._bindings = _bindings(fields["additionalBindings"])
-        self._ports = _ports(fields["portMappings"])
-        self._network = fields["network"] or ("bridge" if self._ports else "none")
-        self._env = _variables(fields["env"])
-        self._directory, self._user, self._shm = fields["workingDir"], fields["user"], fields["shmSize"]
-        self._stays = not fields["removeContainer"]
+        self.container = Container(template, self.parameters)
+        self._env = _variables(str(self.parameters["env"]).strip())
 
     def needs(self) -> tuple[str, ...]:
-        """Return that it needs a container engine."""
-        return ("container:engine",)
+        """Return that it needs a container engine, and its image."""
+        return self.container.needs
 
     def run(self, context: Context) -> None:
         """Fill in the placeholders and run the command in a container.
@@ -189,53 +115,121 @@ class ContainerApp(BashShellApp):
         MissingDependencyError
             There is no container engine.
         """
-        engine = container_engine()
-        needs = needs_of(self.template)
-        place = _Place(context)
+        place = ContainerPlace(context)
         text = self.filled(context, place).strip()
-        environment = self._environment(place)
-        mounts = [*place.mounts, *self._mounted()]
-        _fetch(context, engine, self._image)
-        context.log(f"in {self._image}: $ {text}")
-        if engine.is_apptainer:
-            status = context.command(_exec(self._apptainer(engine, place, mounts, environment, text)), {})
-            reason = ""
+        if isinstance(self._env, dict):
+            given = {name: " ".join(place.words(value)) for name, value in self._env.items()}
         else:
-            name = f"dropflow-{uuid.uuid4().hex[:16]}"
-            words = [*self._limits(engine, needs), *self._about(context, place, mounts), *self._program(text)]
-            with _removed(engine, name, stays=self._stays):
-                passed = [f"--env={key}={value}" for key, value in environment.items()]
-                status = context.command(_exec([*engine.command, "run", f"--name={name}", *passed, *words]), {})
-                reason = _lack_of_memory(engine, name, needs, status) if status else ""
+            given = {name: os.environ[name] for name in self._env if name in os.environ}
+        context.log(f"in {self.container.image}: $ {text}")
+        if not text or text.startswith(_OWN_ENTRY):
+            program = Program("", tuple(shlex.split(text.removeprefix(_OWN_ENTRY))))
+        else:
+            program = Program("/bin/sh", ("-c", text))
+        status, lack = self.container.run(context, place, program, given)
         if status:
             raise AppError(
-                f"the command in a container of {self._image} ended with {reason or status_text(status)}: "
+                f"the command in a container of {self.container.image} ended with {lack or status_text(status)}: "
                 f"{self.command[:200]}",
-                hint="set the field 'memory' of the node to what it needs" if reason else "see the drop's log",
+                hint="set the field 'memory' of the node to what it needs" if lack else "see the drop's log",
             )
         place.collect()
 
-    def _program(self, text: str) -> list[str]:
-        """Return the image, and what runs in it."""
-        if not text:
-            return [self._image]
-        if text.startswith(_OWN_ENTRY):
-            return [self._image, *shlex.split(text.removeprefix(_OWN_ENTRY))]
-        return ["--entrypoint=/bin/sh", self._image, "-c", text]
 
-    def _about(self, context: Context, place: "_Place", mounts: Sequence["_Mount"]) -> list[str]:
-        """Return the options that do not limit the container."""
-        return [
+class Program(NamedTuple):
+    """What runs in a container: a program with arguments; without a name the image's own entry point."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+class Container:
+    """The container in which the attempts of one node run.
+
+    Parameters
+    ----------
+    template : Template
+        The node, which declares processors and memory.
+    fields : mapping of str to Any
+        Values of its parameters, by the names in `ContainerApp.component`; others have their defaults.
+
+    Raises
+    ------
+    BadParameterError
+        A value cannot be used.
+    """
+
+    def __init__(self, template: Template, fields: Mapping[str, Any]) -> None:
+        given = {parameter.name: parameter.default for parameter in ContainerApp.component.parameters} | dict(fields)
+        texts = {name: value.strip() if isinstance(value, str) else value for name, value in given.items()}
+        self._name = template.name
+        self._limits = needs_of(template)
+        self.image = _image(texts["image"], texts["tag"], texts["digest"])
+        """Whole name of the image, as the graph gives it."""
+        self._bindings = _bindings(texts["additionalBindings"])
+        self._ports = _ports(texts["portMappings"])
+        self._network = texts["network"] or ("bridge" if self._ports else "none")
+        self._directory, self._user, self._shm = texts["workingDir"], texts["user"], texts["shmSize"]
+        self._stays = not texts["removeContainer"]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it needs of a host."""
+        return ("container:engine", f"image:{self.image}")
+
+    def run(
+        self, context: Context, place: "ContainerPlace", program: Program, variables: Mapping[str, str]
+    ) -> tuple[int, str]:
+        """Run a program in a container, and remove the container.
+
+        Returns
+        -------
+        status : int
+            Exit status of the program.
+        lack : str
+            That it was ended because of its memory; empty if it was not.
+
+        Raises
+        ------
+        AppError
+            The image is not available, or a directory of ``additionalBindings`` is not here.
+        MissingDependencyError
+            There is no container engine.
+        """
+        record = read_record(context.directory.parent)
+        engine = container_engine(Path(*record.engine[:1]).name)
+        image = record.images.get(self.image, self.image)
+        environment = {"HOME": str(place.scratch), "USER": getpass.getuser(), **variables}
+        words = [
+            *(f"--env={key}={value}" for key, value in environment.items()),
+            *(f"--mount={mount.text}" for mount in (*place.mounts, *self._mounted())),
+        ]
+        if engine.is_apptainer:
+            words.append(f"--pwd={self._directory or place.scratch}")
+            return context.command(_exec(_apptainer(engine, image, words, program)), {}), ""
+        if image == self.image:  # it was not prepared, as for what an engine such as Dask runs on another host
+            _fetch(context, engine, image)
+        name = f"dropflow-{uuid.uuid4().hex[:16]}"
+        words += [
+            f"--workdir={self._directory or place.scratch}",
+            *(f"--env={key}" for key in _VARIABLES),
+            *(f"--label={label}" for label in labels(context.directory.parent)),
             f"--label=dropflow.session={context.session}",
             f"--label=dropflow.drop={context.oid}",
-            f"--workdir={self._directory or place.scratch}",
-            *(f"--env={name}" for name in _VARIABLES),
-            *(f"--mount={mount.text}" for mount in mounts),
-            *(f"--publish={port}" for port in self._ports),
+            *self._limiting(engine),
+            *([f"--entrypoint={program.name}"] if program.name else []),
+            image,
+            *program.arguments,
         ]
+        with _removed(engine, name, stays=self._stays), _PeakMemory(engine, name) as peak:
+            status = context.command(_exec([*engine.command, "run", f"--name={name}", *words]), {})
+            lack = _lack_of_memory(engine, name, self._limits, status) if status else ""
+        context.used_memory(peak.bytes)
+        return status, lack
 
-    def _limits(self, engine: ContainerEngine, needs: ResourceNeeds) -> list[str]:
+    def _limiting(self, engine: ContainerEngine) -> list[str]:
         """Return the options that limit the container."""
+        needs = self._limits
         return [
             f"--user={self._user or f'{os.getuid()}:{os.getgid()}'}",
             f"--network={self._network}",
@@ -246,32 +240,8 @@ class ContainerApp(BashShellApp):
             *([f"--cpus={needs.cpus}"] if "cpu" in engine.limits else []),
             *([f"--memory={int(needs.memory)}"] if needs.memory and "memory" in engine.limits else []),
             *([f"--shm-size={self._shm}"] if self._shm else []),
+            *(f"--publish={port}" for port in self._ports),
         ]
-
-    def _apptainer(
-        self,
-        engine: ContainerEngine,
-        place: "_Place",
-        mounts: Sequence["_Mount"],
-        environment: Mapping[str, str],
-        text: str,
-    ) -> list[str]:
-        """Return the command of apptainer, which knows users, processes and networks only as those of this host."""
-        words = ["--containall", "--no-home", f"--pwd={self._directory or place.scratch}"]
-        words += [f"--env={key}={value}" for key, value in environment.items()]
-        words += [f"--mount={mount.text}" for mount in mounts]
-        image = self._image if "://" in self._image or Path(self._image).exists() else f"docker://{self._image}"
-        if not text or text.startswith(_OWN_ENTRY):
-            return [*engine.command, "run", *words, image, *shlex.split(text.removeprefix(_OWN_ENTRY))]
-        return [*engine.command, "exec", *words, image, "/bin/sh", "-c", text]
-
-    def _environment(self, place: "_Place") -> dict[str, str]:
-        """Return the variables that the node gives, with placeholders filled in, and those that a user has."""
-        if isinstance(self._env, dict):
-            given = {name: " ".join(place.words(value)) for name, value in self._env.items()}
-        else:
-            given = {name: os.environ[name] for name in self._env if name in os.environ}
-        return {"HOME": str(place.scratch), "USER": getpass.getuser(), **given}
 
     def _mounted(self) -> list["_Mount"]:
         """Return the mounts that the node gives.
@@ -284,10 +254,18 @@ class ContainerApp(BashShellApp):
         for mount in self._bindings:
             if not Path(mount.source).exists():
                 raise AppError(
-                    f"'additionalBindings' of '{self.template.name}' has {mount.source}, which does not exist here",
+                    f"'additionalBindings' of '{self._name}' has {mount.source}, which does not exist here",
                     hint="make it on each host that runs the node, or correct the field",
                 )
         return list(self._bindings)
+
+
+def _apptainer(engine: ContainerEngine, image: str, options: Sequence[str], program: Program) -> list[str]:
+    """Return the command of apptainer, which knows users, processes and networks only as those of this host."""
+    file = image if "://" in image or Path(image).exists() else f"docker://{image}"
+    verb = "exec" if program.name else "run"
+    name = [program.name] if program.name else []
+    return [*engine.command, verb, "--containall", "--no-home", *options, file, *name, *program.arguments]
 
 
 class _Mount(NamedTuple):
@@ -306,7 +284,7 @@ class _Mount(NamedTuple):
         return row.getvalue()
 
 
-class _Place(PlaceholderFiller):
+class ContainerPlace(PlaceholderFiller):
     """What the command of one attempt names, as the container sees it."""
 
     def __init__(self, context: Context) -> None:
@@ -340,19 +318,14 @@ def _exec(words: Sequence[str]) -> str:
 
 
 def _fetch(context: Context, engine: ContainerEngine, image: str) -> None:
-    """Have the engine pull an image that is not here; attempts of one host wait for each other.
+    """Have the engine pull an image that is not here.
 
     Raises
     ------
     AppError
         The image is not available.
     """
-    if engine.is_apptainer:
-        return  # it pulls, and keeps, what it runs
-    lock = Path(tempfile.gettempdir()) / f"dropflow-images-{os.getuid()}.lock"
-    known, pulled = (shlex.join([*engine.command, *verb, image]) for verb in (("image", "inspect"), ("pull",)))
-    text = f"{known} > /dev/null 2>&1 || {pulled}"
-    if context.command(f"exec flock {shlex.quote(str(lock))} /bin/sh -c {shlex.quote(text)}", {}):
+    if context.command(fetch_command(engine, image), {}):
         raise AppError(
             f"the image '{image}' is not on this host, and cannot be pulled",
             hint=f"correct the field 'image'; the drop's log has the answer of {engine.command[0]} to 'pull {image}'",
@@ -382,7 +355,54 @@ def _removed(engine: ContainerEngine, name: str, *, stays: bool) -> Iterator[Non
         assert watcher.stdin is not None  # noqa: S101 - it is a pipe
         watcher.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            watcher.wait(_SECONDS)
+            watcher.wait(ANSWER_SECONDS)
+
+
+class _PeakMemory:
+    """Reads the largest memory of a container while the context lasts.
+
+    The kernel counts it in the cgroup of the container, which is removed when the container ends, and reports no
+    change of it. So a thread reads it from time to time.
+    """
+
+    def __init__(self, engine: ContainerEngine, name: str) -> None:
+        self.bytes = 0
+        """The largest memory so far; 0 if it is not known."""
+        self._engine = engine
+        self._name = name
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"memory of {name}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(ANSWER_SECONDS)
+
+    def _run(self) -> None:
+        pause, file = _FIRST_LOOK, None
+        while not self._is_over.wait(pause):
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            try:
+                file = file or _memory_file(self._engine.ask("inspect", "--format", "{{.State.Pid}}", self._name))
+                self.bytes = max(self.bytes, int(file.read_text())) if file else 0
+            except (OSError, ValueError):  # it has ended
+                continue
+
+
+def _memory_file(pid: str) -> Path | None:
+    """Return the file with the largest memory of the cgroup of a process; None if the process does not run yet."""
+    if not int(pid or "0"):
+        return None
+    for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines():
+        _, controllers, path = line.split(":", 2)
+        folder = Path("/sys/fs/cgroup", "memory" if controllers else "", path.lstrip("/"))
+        file = folder / ("memory.max_usage_in_bytes" if controllers else "memory.peak")
+        if controllers in ("memory", "") and file.exists():
+            return file
+    return None
 
 
 def _lack_of_memory(engine: ContainerEngine, name: str, needs: ResourceNeeds, status: int) -> str:

@@ -449,10 +449,13 @@ class LocalExecutor:
         handles: dict[int, Handle] | None = None,
         skipped: tuple[int, ...] = (),
         failure: Failure | None = None,
+        *,
+        used: int = 0,
     ) -> AttemptResult:
-        """Return the result of an attempt that ends now."""
+        """Return the result of an attempt that ends now; `used` is memory outside of this process and its children."""
         seconds = self._clock.monotonic() - started
         processor, memory = self._meter().end(seconds)
+        memory = max(memory, used)
         read = written = 0
         for each in task.inputs:
             if each.handle is not None:
@@ -567,7 +570,7 @@ class LocalExecutor:
             self._aborted.discard(key)
             attempt.close()
             borrowed.close()
-        return self._result(task, started, handles, skipped)
+        return self._result(task, started, handles, skipped, used=attempt.memory)
 
     def _end_children(self) -> None:
         """End the processes that an attempt has started, because its outputs are committed now."""

@@ -1,13 +1,15 @@
 """What the components of a graph need of a host, by name, and whether this host has it.
 
 A need is a text: ``class:`` and ``function:`` with a dotted name, ``program:`` with the name of a program on PATH,
-``library:`` with the path or name of a shared library, or ``container:engine``. A manager asks its nodes for the needs
-of a graph, and places what only some nodes can run on those (`managers.planning`).
+``library:`` with the path or name of a shared library, ``container:engine``, or ``image:`` with the name of an image,
+which any host with an engine can pull. A manager asks its nodes for the needs of a graph, and places what only some
+nodes can run on those (`managers.planning`).
 """
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from dropflow.apps.check import find_absent
 from dropflow.apps.command import program_path
@@ -16,9 +18,10 @@ from dropflow.apps.registry import app_for, builtin_name
 from dropflow.errors import DropflowError, MissingDependencyError
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["needs_of", "refuse_need"]
+__all__ = ["end_containers", "has_images", "needs_of", "prepare_containers", "refuse_need"]
 
 _OWN = "dropflow."
+_IMAGE = "image:"
 
 
 def needs_of(templates: Iterable[Template]) -> Mapping[int, tuple[str, ...]]:
@@ -41,6 +44,38 @@ def _needs(template: Template) -> tuple[str, ...]:
     except DropflowError:
         return ()
     return () if name.startswith(_OWN) else (f"class:{name}",)
+
+
+def has_images(templates: Iterable[Template]) -> bool:
+    """Return whether applications of a graph run in containers, whose images may take long to pull."""
+    return bool(_images(templates))
+
+
+def _images(templates: Iterable[Template]) -> list[str]:
+    needs = {need for found in needs_of(templates).values() for need in found if need.startswith(_IMAGE)}
+    return sorted(need.removeprefix(_IMAGE) for need in needs)
+
+
+def prepare_containers(
+    templates: Iterable[Template],
+    directory: Path,
+    *,
+    engine: str = "",
+    report: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Have the images that applications run in on this host; see `dropflow.apps.container_engine.pull_images`."""
+    if images := _images(templates):
+        from dropflow.apps.container_engine import pull_images  # noqa: PLC0415 - most graphs have no containers
+
+        pull_images(images, directory, engine=engine, report=report)
+
+
+def end_containers(sessions: Path) -> None:
+    """Remove containers that an earlier process has left of the sessions with a directory in `sessions`."""
+    if next(sessions.glob("*/containers.json"), None) is not None:
+        from dropflow.apps import container_engine  # noqa: PLC0415 - as above
+
+        container_engine.end_containers(sessions)
 
 
 def refuse_need(need: str, where: str = "") -> None:
@@ -84,7 +119,7 @@ def refuse_need(need: str, where: str = "") -> None:
 
             refuse_library(name, where)
         case "container":
-            from dropflow.apps.container import container_engine  # noqa: PLC0415 - as above
+            from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
 
             container_engine()
 

@@ -161,7 +161,7 @@ if TYPE_CHECKING:
     from dropflow.api.records import SessionInfo
 
 
-_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "check", "grace")
+_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "containers", "check", "grace")
 _OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 

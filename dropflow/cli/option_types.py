@@ -551,7 +551,7 @@ def _flag(name: str, field: AnnotatedField) -> Callable[[Callable[..., Any]], Ca
     if field.kind is bool:
         more["is_flag"] = True
     elif get_origin(field.kind) is Literal:
-        more |= {"type": click.Choice(get_args(field.kind)), "show_default": True}
+        more |= {"type": click.Choice(get_args(field.kind)), "show_default": bool(field.default)}
     elif not field.special:
         above = field.meta.gt
         bounds: dict[str, Any] = {"min": field.meta.ge if above is None else above, "max": field.meta.le}

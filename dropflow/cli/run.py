@@ -241,6 +241,7 @@ def run_command(
         result = local_run.run(
             physical,
             directory=directory,
+            on_preparing=output.note,
             on_session=signals.watch,
             on_statistics=show,
             **msgspec.structs.asdict(options.options),
@@ -325,7 +326,7 @@ def resume_command(
     from dropflow.sessions.local_run import RunHooks, resume
 
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
-        hooks = RunHooks(on_session=signals.watch, on_statistics=show)
+        hooks = RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show)
         result = resume(Path(run), options.options, hooks=hooks, ignore_damage=ignore_damage)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)
@@ -414,7 +415,7 @@ def retry_command(
             f"run its source again with --keep {run} --overwrite"
         )
     with CancelOnSignal() as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
-        hooks = RunHooks(on_session=signals.watch, on_statistics=show)
+        hooks = RunHooks(on_preparing=output.note, on_session=signals.watch, on_statistics=show)
         result = retry(Path(run), drops, options.options, hooks=hooks, start=start, settings=settings)
     output.answer(RunReply.of(result))
     return exit_of_run(result.status, signals.last)

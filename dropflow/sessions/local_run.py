@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import msgspec
 
 from dropflow.apps.component_findings import check
+from dropflow.apps.needs import prepare_containers
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
@@ -64,6 +65,8 @@ _OURS = (
     "times.dft",
     "graph.dfg.new",
     "summary.json",
+    "containers.json",
+    "images",
     _GRAPH,
 )
 """In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
@@ -75,10 +78,12 @@ _SHOWN_HOSTS = 8
 class RunHooks:
     """The clock of a run on this machine, what cancels it, and what is told how far it is.
 
-    `on_session` is called with the session before it runs, `on_statistics` with new statistics at intervals.
+    `on_preparing` is called with lines about what takes time before the session begins, such as images that are pulled;
+    `on_session` with the session before it runs, `on_statistics` with new statistics at intervals.
     """
 
     clock: Clock = field(default_factory=SystemClock)
+    on_preparing: Callable[[str], None] = lambda _: None
     on_session: Callable[[Session], None] | None = None
     on_statistics: Callable[[Statistics], None] | None = None
 
@@ -91,6 +96,7 @@ def run(
     *,
     directory: Path,
     clock: Clock | None = None,
+    on_preparing: Callable[[str], None] = lambda _: None,
     on_session: Callable[[Session], None] | None = None,
     on_statistics: Callable[[Statistics], None] | None = None,
     **options: Unpack[RunKeywords],
@@ -101,7 +107,7 @@ def run(
     ----------
     directory : Path
         Session directory, from `new_directory` or `prepare_directory`. Its last part is the session's name.
-    clock, on_session, on_statistics
+    clock, on_preparing, on_session, on_statistics
         See `RunHooks`.
     **options
         The fields of `dropflow.sessions.options.RunOptions`. Unless the runner is ``inline``, applications that only
@@ -113,7 +119,7 @@ def run(
         A component is unknown, a parameter cannot be used, or the graph has a cycle: all problems together, before
         anything runs. Or the runner cannot run its streams or MPI jobs.
     BadParameterError, MissingDependencyError
-        There is no such runner, or its package is not installed.
+        There is no such runner, its package is not installed, or an image cannot be pulled.
     LinkError, WorkerStartError
         Its engine cannot be reached, or has no workers.
     ConflictError
@@ -124,10 +130,12 @@ def run(
     wanted = RunOptions(**options)
     refuse_unusable(graph, wanted.runner)
     directory.mkdir(parents=True, exist_ok=True)
+    hooks = RunHooks(
+        clock=clock or SystemClock(), on_preparing=on_preparing, on_session=on_session, on_statistics=on_statistics
+    )
     with SessionLock(directory):
         graph = note_software(graph)
         save(graph, directory / _GRAPH)
-        hooks = RunHooks(clock=clock or SystemClock(), on_session=on_session, on_statistics=on_statistics)
         return execute(graph, directory, wanted, hooks)
 
 
@@ -165,6 +173,8 @@ def execute(
     time = hooks.clock
     choice = parse_runner(options.runner)
     choice.refuse_unusable(graph)
+    if not choice.is_engine:
+        prepare_containers(graph.templates, directory, engine=options.containers, report=hooks.on_preparing)
     shared_memory = SHARED_MEMORY if choice.shares_memory else None
     repository = LocalRepository(
         directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory

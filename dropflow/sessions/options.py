@@ -6,7 +6,7 @@ loads no libraries.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, TypedDict, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -78,6 +78,14 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
             extra={"flag": "--durable"},
         ),
     ] = False
+    containers: Annotated[
+        Literal["", "podman", "docker", "apptainer"],
+        Meta(
+            description="Container engine: podman, docker or apptainer; by default that of DROPFLOW_CONTAINERS, or the "
+            "first that is installed. A run that is continued keeps its engine.",
+            extra={"flag": "--containers", "metavar": "ENGINE"},
+        ),
+    ] = ""
 
 
 class RunKeywords(TypedDict, total=False):
@@ -89,6 +97,7 @@ class RunKeywords(TypedDict, total=False):
     runner: str
     workers: int | None
     durable: bool
+    containers: Literal["", "podman", "docker", "apptainer"]
 
 
 class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -360,9 +360,10 @@ class Deployments:
             undo it, which are named too.
         """
         targets = yield from self._targets(deployment.nodes)
-        deadline = self._shared.time.now + self._deploy_seconds
+        seconds = deployment.seconds(self._deploy_seconds)
+        deadline = self._shared.time.now + seconds
         session, epoch = deployment.session, deployment.epoch
-        step, outcomes = "prepare", (yield from self._prepare(deployment, targets, self._deploy_seconds))
+        step, outcomes = "prepare", (yield from self._prepare(deployment, targets, seconds))
         cancelled = self._submitting[session]
         if not cancelled and not _errors(targets, outcomes):
             left = max(deadline - self._shared.time.now, 1.0)

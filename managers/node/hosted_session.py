@@ -16,6 +16,7 @@ import numpy as np
 from dropflow.api.records import PartEnd, SessionDetail, SessionInfo
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
 from dropflow.apps.component_findings import finding, findings
+from dropflow.apps.needs import prepare_containers
 from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.engine.api import ContentRecord, Handle
@@ -302,6 +303,8 @@ class HostedSession:
     ------
     BadGraphError
         A component is unknown, a parameter cannot be used, or the graph has a cycle.
+    MissingDependencyError
+        An image cannot be pulled.
     StorageError
         The directory cannot be written.
     """
@@ -333,6 +336,11 @@ class HostedSession:
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
+        prepare_containers(
+            [piece.graph.templates[row] for row in np.unique(piece.graph.template[piece.is_own]).tolist()],
+            directory.path,
+            report=lambda line: _log.info("session %s: %s", self.name, line, extra={"session": self.name}),
+        )
         repository: Callable[..., LocalRepository] = LocalRepository
         if deployment.memory_limit:
             repository = partial(MemoryLimitedRepository, limit=deployment.memory_limit)

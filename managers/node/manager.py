@@ -25,8 +25,8 @@ from dropflow.api.records import (
     manager_info,
 )
 from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest
-from dropflow.apps.container import container_engine
-from dropflow.apps.needs import refuse_need
+from dropflow.apps.container_engine import container_engine
+from dropflow.apps.needs import end_containers, refuse_need
 from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
@@ -135,6 +135,7 @@ class NodeManager(Manager):
         except OSError as error:
             raise StorageError(f"cannot be made: {error.strerror}", where=str(self._root)) from error
         shm_directory.sweep()
+        end_containers(sessions)
         incarnation = next_incarnation(self._root, self._clock)
         self._on_drained = on_drained
         machine = NodeMachine(
@@ -285,7 +286,7 @@ class NodeManager(Manager):
     def _submit(self, graph: PhysicalGraph, options: SubmitQuery) -> SessionInfo:
         """Run a whole graph on this node."""
         deployment = plan_deployment(graph, options, self.nodes(), clock=self._clock)
-        self.prepare(deployment, seconds=_DEPLOY_SECONDS)
+        self.prepare(deployment, seconds=deployment.seconds(_DEPLOY_SECONDS))
         self.start(deployment.session, deployment.epoch)
         return self.session(deployment.session)
 
@@ -301,7 +302,7 @@ class NodeManager(Manager):
             now=self._clock.now(),
             after=self._operations.find(session).epoch,
         )
-        self.prepare(deployment, seconds=_DEPLOY_SECONDS)
+        self.prepare(deployment, seconds=deployment.seconds(_DEPLOY_SECONDS))
         self.start(session, deployment.epoch)
         return self.session(session)
 

@@ -1,5 +1,7 @@
 """Commands in containers: with podman and an image of busybox, and with a stand-in for apptainer."""
 
+import http.server
+import json
 import os
 import shutil
 import subprocess
@@ -14,13 +16,18 @@ from typing import Any
 import psutil
 import pytest
 
-from dropflow.apps.container import ENGINE_VARIABLE, ContainerApp, container_engine
-from dropflow.apps.needs import refuse_need
+from dropflow.apps.container import ContainerApp
+from dropflow.apps.container_engine import ENGINE_VARIABLE, container_engine, read_record
+from dropflow.apps.needs import end_containers, prepare_containers, refuse_need
 from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, MissingDependencyError
 from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
+from dropflow.states import SessionState
 from dropflow.testing.attempts import Attempted, Given, try_app
 from tests.drawn_graphs import app, data, draw
+from translator.pipeline import translate
 
 CONTAINER = "dlg.apps.dockerapp.DockerApp"
 IMAGE = "localhost/dropflow-test:1"
@@ -51,7 +58,12 @@ def podman() -> Iterator[str]:
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
             archive.addfile(folder)
-    variables = {"CONTAINERS_CONF": str(home / "containers.conf"), ENGINE_VARIABLE: command}
+    variables = {
+        "CONTAINERS_CONF": str(home / "containers.conf"),
+        "CONTAINERS_REGISTRIES_CONF": str(home / "registries.conf"),
+        ENGINE_VARIABLE: command,
+    }
+    (home / "registries.conf").write_text('[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n', encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
@@ -61,6 +73,7 @@ def podman() -> Iterator[str]:
         )
         if made.returncode or ran.returncode:
             pytest.skip(f"podman cannot run containers here: {(made.stderr + ran.stderr)[-300:].decode()}")
+        subprocess.run([*command.split(), "rm", "--all", "--force"], capture_output=True, check=False)
         yield command
         subprocess.run([*command.split(), "rm", "--all", "--force"], capture_output=True, check=False)
     shutil.rmtree(home, ignore_errors=True)
@@ -157,6 +170,87 @@ def test_an_image_that_cannot_be_had_is_named(tmp_path: Path) -> None:
     assert "the image 'localhost/absent:2.1' is not on this host, and cannot be pulled" in got.failure.text
 
 
+class _Registry(http.server.BaseHTTPRequestHandler):
+    """Serves one image, which ``podman save`` has written to the directory `folder` of the server, under any tag."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        kind, _, name = self.path.rpartition("/")
+        file = "manifest.json" if kind.endswith("/manifests") else name.removeprefix("sha256:")
+        server.asked.append(self.path)
+        if "absent" in self.path:
+            body = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "no image of that name"}]}'
+        else:
+            body = b"{}" if self.path == "/v2/" else (server.folder / file).read_bytes()
+        self.send_response(404 if "absent" in self.path else 200)
+        is_manifest = file == "manifest.json" and "absent" not in self.path
+        self.send_header("Content-Type", json.loads(body)["mediaType"] if is_manifest else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if self.command == "GET" else b"")
+
+    do_HEAD = do_GET  # noqa: N815 - as the server wants it
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def registry(podman: str, tmp_path: Path) -> Iterator[Any]:
+    """A server with the image of this module, and the requests that it got."""
+    folder = tmp_path / "saved"
+    saved = [*podman.split(), "save", "--format", "docker-dir", "-o", str(folder), IMAGE]
+    subprocess.run(saved, capture_output=True, check=True)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Registry) as server:
+        found: Any = server
+        found.folder, found.asked = folder, []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_images_are_pulled_once_before_a_session_begins_and_stay_the_same(podman: str, registry: Any) -> None:
+    """Two nodes with one image pull it once, with progress. A retry runs the image with the digest of the first run."""
+    home, image = registry.folder.parent, f"127.0.0.1:{registry.server_port}/sky:1"
+    command = "echo ran > {out}; test -e /go/on"
+    node = {"image": image, "additionalBindings": f"{home}:/go"}
+    nodes = [app("A", CONTAINER, command=command, **node), app("B", CONTAINER, command=command, **node)]
+    drawn = draw(home / "two.graph", [*nodes, data("out"), data("more")], "A > out > B > more")
+    progress: list[str] = []
+
+    first = local_run.run(translate(drawn).graph, directory=home / "run", on_preparing=progress.append)
+
+    pulled = [one for one in registry.asked if one.endswith("/manifests/1")]
+    pinned = read_record(home / "run").images[image]
+    assert first.status is SessionState.FAILED
+    assert len(pulled) == 1
+    assert any("Writing manifest" in line for line in progress)
+    assert pinned.startswith(f"127.0.0.1:{registry.server_port}/sky@sha256:")
+
+    subprocess.run([*podman.split(), "untag", image, image], capture_output=True, check=True)
+    (home / "on").touch()
+    second = local_run.retry(home / "run", (), RunOptions(containers="podman"))
+
+    assert second.status is SessionState.FINISHED
+    assert [one for one in registry.asked if one.endswith("/manifests/1")] == pulled
+
+
+@pytest.mark.slow
+def test_an_image_that_the_registry_does_not_have_stops_the_session_before_it_begins(registry: Any) -> None:
+    """The error has the image, the engine and the answer of the registry; nothing has run, and nothing is noted."""
+    home, image = registry.folder.parent, f"127.0.0.1:{registry.server_port}/absent:2.1"
+    drawn = draw(home / "one.graph", [app("A", CONTAINER, image=image, command="true"), data("out")], "A > out")
+
+    with pytest.raises(MissingDependencyError, match=r"podman cannot pull the image '127.*absent:2\.1'.* no image of"):
+        local_run.run(translate(drawn).graph, directory=home / "run")
+
+    assert not (home / "run" / "journal.dfj").exists()
+    assert not read_record(home / "run").images
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("podman")
 def test_a_container_that_needs_too_much_memory_is_told_so(tmp_path: Path) -> None:
@@ -188,9 +282,8 @@ def test_the_own_command_of_an_image_runs(podman: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("podman")
-def test_a_container_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """After kill -9 of a run no process of its container is left."""
+def test_a_container_ends_with_the_process_that_started_it(podman: str, tmp_path: Path) -> None:
+    """After kill -9 of a run no process of its container is left, and the next process removes what is listed of it."""
     sleeper = app("Sleeper", CONTAINER, image=IMAGE, command="exec sleep 987654")
     graph = draw(tmp_path / "sleeper.graph", [sleeper, data("out")], "Sleeper > out")
     command = [sys.executable, "-m", "dropflow", "run", graph, "--keep", tmp_path / "run"]
@@ -198,6 +291,8 @@ def test_a_container_ends_with_the_process_that_started_it(tmp_path: Path) -> No
         _wait_for_sleepers(1, process)
         process.kill()
     _wait_for_sleepers(0)
+    end_containers(tmp_path)
+    assert not _containers(podman)
 
 
 def _wait_for_sleepers(count: int, process: "subprocess.Popen[bytes] | None" = None) -> None:
@@ -244,6 +339,9 @@ def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_
 
     got = _run(tmp_path, "wsclean {out}", image="icrar/wsclean:3.4", env='{"A": "b"}')
 
+    prepare_containers([_template(image="icrar/wsclean:3.4", command="true")], tmp_path)
+    file = read_record(tmp_path).images["icrar/wsclean:3.4"]
     lines = got.log.splitlines()
     words = [line.split(" ")[-1] for line in lines]
     assert {"exec", "--containall", "--env=A=b", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
+    assert file.startswith(str(tmp_path / "images"))

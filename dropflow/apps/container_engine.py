@@ -1,0 +1,292 @@
+"""The container engine of this host, and the images of a session.
+
+Images are pulled when a session is prepared, before anything runs: each once, also if several sessions of this host
+need it at the same time. The file ``containers.json`` in the directory of the session has the engine, and under which
+unchanging name each image runs: its digest in the registry, else its id on this host, or for apptainer a file. So a
+session that is resumed or retried runs the same images, although tags may have been moved meanwhile.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from dropflow.data.storage_errors import storage_errors
+from dropflow.errors import BadFileError, MissingDependencyError
+from dropflow.ids import safe_name
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "ENGINE_VARIABLE",
+    "ContainerEngine",
+    "ContainerRecord",
+    "container_engine",
+    "end_containers",
+    "fetch_command",
+    "labels",
+    "pull_images",
+    "read_record",
+]
+
+ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
+"""Environment variable with the command of the container engine of this host, such as ``podman --runtime runc``."""
+ANSWER_SECONDS = 60.0
+"""Longest time in which an engine answers a question or removes a container."""
+
+_ENGINES = ("podman", "docker", "apptainer", "singularity")
+_RECORD = "containers.json"
+_FOLDER = "images"
+_ANSWER_LINES = 3
+"""How many of the last lines of an engine are in the error of an image that it cannot pull."""
+
+
+class ContainerEngine(NamedTuple):
+    """The container engine of this host.
+
+    Attributes
+    ----------
+    command : tuple of str
+        Its program, with options.
+    limits : str
+        Names of the resources that it can limit, ``cpu`` and ``memory``; empty for none.
+    is_rootless : bool
+        Whether it maps the user of this process to root, unless it is told to keep the ids.
+    """
+
+    command: tuple[str, ...]
+    limits: str
+    is_rootless: bool
+
+    @property
+    def name(self) -> str:
+        """Name of its program."""
+        return Path(self.command[0]).name
+
+    @property
+    def is_apptainer(self) -> bool:
+        """Whether it is apptainer, which runs containers as its own children, without names."""
+        return self.name in ("apptainer", "singularity")
+
+    def ask(self, *arguments: str) -> str:
+        """Return the answer of the engine to a question; empty if it fails."""
+        return _answer((*self.command, *arguments))
+
+
+class ContainerRecord(msgspec.Struct, frozen=True):
+    """What a session has noted about its containers.
+
+    Attributes
+    ----------
+    engine : tuple of str
+        Command of the container engine; empty if it is that of the host.
+    images : dict of str to str
+        By the name in the graph: the name, id or file of the image that runs.
+    """
+
+    engine: tuple[str, ...] = ()
+    images: dict[str, str] = {}
+
+
+def container_engine(name: str = "") -> ContainerEngine:
+    """Return the container engine of this name, or that of `ENGINE_VARIABLE`, or the first that is installed.
+
+    Parameters
+    ----------
+    name : str
+        Name of a program. If `ENGINE_VARIABLE` has options for this program, they are used.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed on this host.
+    """
+    named = shlex.split(os.environ.get(ENGINE_VARIABLE, ""))
+    if name and (not named or Path(named[0]).name != name):
+        named = [name]
+    found = named or [program for program in _ENGINES if shutil.which(program)][:1]
+    if not found or not shutil.which(found[0]):
+        missing = f"the container engine '{found[0]}'" if found else "a container engine"
+        raise MissingDependencyError(
+            f"{missing} is not installed on this host",
+            hint=f"install podman, docker or apptainer, or name another one with --containers or {ENGINE_VARIABLE}",
+            of_host=True,
+        )
+    return _engine(tuple(found))
+
+
+@cache
+def _engine(command: tuple[str, ...]) -> ContainerEngine:
+    name = Path(command[0]).name
+    if name == "podman":
+        rootless, _, limits = _answer(
+            (*command, "info", "--format", "{{.Host.Security.Rootless}} {{.Host.CgroupControllers}}")
+        ).partition(" ")
+        return ContainerEngine(command, limits, rootless == "true")
+    return ContainerEngine(command, "cpu memory" if name == "docker" else "", is_rootless=False)
+
+
+def _answer(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - the engine of this host
+            command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if not done.returncode else ""
+
+
+def read_record(directory: Path) -> ContainerRecord:
+    """Return what the session in `directory` has noted about its containers.
+
+    Raises
+    ------
+    BadFileError
+        The file cannot be read.
+    """
+    path = directory / _RECORD
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ContainerRecord)
+    except FileNotFoundError:
+        return ContainerRecord()
+    except (OSError, ValueError) as error:
+        raise BadFileError(
+            f"the images of the session cannot be read: {error}",
+            where=str(path),
+            hint="remove the file: then the images are those that their names mean today",
+        ) from error
+
+
+def pull_images(
+    images: Iterable[str], directory: Path, *, engine: str = "", report: Callable[[str], object] = lambda _: None
+) -> None:
+    """Have all images on this host, and note in `directory` which they are.
+
+    Parameters
+    ----------
+    images : iterable of str
+        Whole names.
+    directory : Path
+        Directory of the session. Images that it has noted before stay the same.
+    engine : str
+        Name of the container engine; by default the one that the session has noted, else that of this host.
+    report : callable
+        Gets lines about the progress.
+
+    Raises
+    ------
+    MissingDependencyError
+        Images cannot be pulled, or there is no such engine. Nothing is noted then.
+    StorageError
+        The note cannot be written.
+    """
+    known = read_record(directory)
+    end_containers(directory)
+    used = container_engine(engine or Path(*known.engine[:1]).name)
+    found: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for image in images:
+        wanted = known.images.get(image, image)
+        answer = _pull(used, wanted, directory, report)
+        if answer:
+            failed[image] = answer if wanted == image else f"{answer} (the session began with {wanted})"
+        else:
+            found[image] = _unchanging(used, wanted, directory)
+    if failed:
+        listed = "; ".join(f"'{image}': {answer}" for image, answer in failed.items())
+        raise MissingDependencyError(
+            f"{used.name} cannot pull the image{'s' if len(failed) > 1 else ''} {listed}",
+            hint="correct the field 'image', log in to the registry, or load the image on this host before",
+            of_host=True,
+        )
+    path = directory / _RECORD
+    part = path.with_suffix(".part")
+    record = ContainerRecord(used.command, {**known.images, **found})
+    with storage_errors("write", path):
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2))
+        part.replace(path)
+
+
+def labels(directory: Path) -> tuple[str, ...]:
+    """Return the labels of the containers of the session in `directory`."""
+    return (f"dropflow.directory={directory}", f"dropflow.sessions={directory.parent}")
+
+
+def end_containers(directory: Path) -> None:
+    """Remove the containers that earlier processes, which were killed, have left of sessions.
+
+    Parameters
+    ----------
+    directory : Path
+        Directory of one session, or the directory of the sessions of a node. No process is at work there.
+    """
+    records = [read_record(directory)] if (directory / _RECORD).exists() else []
+    label = labels(directory)[0]
+    if not records:
+        records = [read_record(file.parent) for file in directory.glob(f"*/{_RECORD}")]
+        label = labels(directory / "*")[1]
+    for command in {record.engine for record in records if record.engine}:
+        engine = ContainerEngine(command, "", is_rootless=False)
+        if not engine.is_apptainer:
+            left = engine.ask("ps", "--all", "--quiet", "--filter", f"label={label}").split()
+            if left:
+                engine.ask("kill", *left)  # so that rm does not wait for their end
+                engine.ask("rm", "--force", *left)
+
+
+def fetch_command(engine: ContainerEngine, image: str) -> str:
+    """Return a shell command that pulls an image unless it is here. Such commands of one host wait for each other."""
+    lock = Path(tempfile.gettempdir()) / f"dropflow-images-{os.getuid()}.lock"
+    known, pulled = (shlex.join([*engine.command, *verb, image]) for verb in (("image", "inspect"), ("pull",)))
+    text = f"{known} > /dev/null 2>&1 || {pulled}"
+    return f"exec flock {shlex.quote(str(lock))} /bin/sh -c {shlex.quote(text)}"
+
+
+def _pull(engine: ContainerEngine, image: str, directory: Path, report: Callable[[str], object]) -> str:
+    """Pull an image unless it is here. Returns the engine's last lines if it fails, else an empty text."""
+    command = ["/bin/sh", "-c", fetch_command(engine, image)]
+    if engine.is_apptainer:
+        if Path(image).exists():
+            return ""
+        file = _file_of(image, directory)
+        file.parent.mkdir(exist_ok=True)
+        command = [*engine.command, "pull", "--force", str(file), image if "://" in image else f"docker://{image}"]
+    last: deque[str] = deque(maxlen=_ANSWER_LINES)
+    report(f"image {image}: {engine.name} looks for it, and pulls it if needed")
+    with subprocess.Popen(  # noqa: S603 - the engine of this host
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        for line in process.stdout:
+            last.append(line.strip())
+            report(f"image {image}: {line.strip()}")
+    return (last[-1] if last else f"status {process.returncode}") if process.returncode else ""
+
+
+def _unchanging(engine: ContainerEngine, image: str, directory: Path) -> str:
+    """Return the digest, id or file of an image that is here."""
+    if engine.is_apptainer:
+        return image if Path(image).exists() else str(_file_of(image, directory))
+    if "@" in image:
+        return image
+    digests, _, key = engine.ask("image", "inspect", "--format", "{{json .RepoDigests}} {{.Id}}", image).rpartition(" ")
+    name = image.rpartition(":")[0] if ":" in image.rpartition("/")[2] else image
+    known: list[str] = msgspec.json.decode(digests or "[]") or []
+    same = [each for each in known if each.partition("@")[0].endswith(name)]
+    return next(iter([*same, key]), "") or image
+
+
+def _file_of(image: str, directory: Path) -> Path:
+    return directory / _FOLDER / f"{safe_name(image)}.sif"
