@@ -7,7 +7,7 @@ The output is deterministic: ids are derived from names, and there are no times.
 palettes are made again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +32,10 @@ __all__ = [
     "built_files",
     "component_page",
     "components",
+    "construct_with",
+    "fields_of",
+    "node_of",
+    "palette",
 ]
 
 
@@ -152,37 +156,43 @@ def components() -> tuple[Component, ...]:
 def built_files() -> dict[str, bytes]:
     """Return the bytes of the palettes by file name."""
     known = components()
-    ready = [_node(component) for component in known if component.name not in TEMPLATES]
-    ready += [_construct_with(component) for component in known if component.construct]
+    ready = [node_of(component) for component in known if component.name not in TEMPLATES]
+    ready += [
+        construct_with(one.construct, node_of(one, f"{one.construct}/{one.name}/{one.dropclass}"))
+        for one in known
+        if one.construct
+    ]
     drawn = [_construct(entry) for entry in (*CONSTRUCTS, *EMPTY)]
-    drawn += [_node(component) for component in known if component.name in TEMPLATES]
+    drawn += [node_of(component) for component in known if component.name in TEMPLATES]
     return {
-        "builtin.palette": _palette("builtin", "Applications and data that run as they are.", ready),
-        "template.palette": _palette("template", "Constructs, and components to be filled in.", drawn),
-        "radio.palette": _palette("radio", "Programs and libraries of radio astronomy.", [*map(_radio, RADIO)]),
+        "builtin.palette": palette("builtin", "Applications and data that run as they are.", ready),
+        "template.palette": palette("template", "Constructs, and components to be filled in.", drawn),
+        "radio.palette": palette("radio", "Programs and libraries of radio astronomy.", [*map(_radio, RADIO)]),
     }
 
 
-def _palette(name: str, description: str, nodes: list[EagleNode]) -> bytes:
+def palette(name: str, description: str, nodes: Sequence[EagleNode], *, of: str = "dropflow") -> bytes:
+    """Return the bytes of a palette of these nodes; `of` is what they belong to."""
     about = ModelData(
         file_path=f"{name}.palette",
         file_type="Palette",
-        short_description=f"dropflow {name}: {description}",
-        detailed_description=f"The {name} palette of dropflow. {description} They are documented with dropflow.",
+        short_description=f"{of} {name}: {description}",
+        detailed_description=f"The {name} palette of {of}. {description} They are documented with {of}.",
         generator_version=__version__,
         nodes=len(nodes),
     )
     return encode(EagleFile(model_data=about, node_data_array=tuple(nodes)))
 
 
-def _node(component: Component) -> EagleNode:
+def node_of(component: Component, owner: str = "") -> EagleNode:
+    """Return the node of a component. `owner` tells it from others of its class, and gives its ids."""
     return EagleNode(
         category=component.category,
         category_type=category_type(component.category),
-        id=stable_id(component.dropclass),
+        id=stable_id(owner or component.dropclass),
         name=component.name,
         description=component.description,
-        fields=tuple(_fields(component)),
+        fields=tuple(fields_of(component, owner=owner)),
     )
 
 
@@ -194,35 +204,33 @@ def _radio(entry: RadioEntry) -> EagleNode:
         own["func_name"] = entry.function.__name__
     known = (*base.parameters, *(parameter for parameter in COMMON_APP if parameter.name == "memory"))
     given = tuple(structs.replace(one, default=own.get(one.name, one.default)) for one in known)
-    whole = structs.replace(base, parameters=(*given, *entry.fields), ports=entry.ports)
-    return EagleNode(
-        category=base.category,
-        category_type=category_type(base.category),
-        id=stable_id("radio", entry.name),
+    whole = structs.replace(
+        base,
         name=entry.name,
         description=entry.description,
-        fields=tuple(_fields(whole, owner=f"radio/{entry.name}")),
+        parameters=(*given, *entry.fields),
+        ports=entry.ports,
     )
+    return node_of(whole, f"radio/{entry.name}")
 
 
-def _construct_with(component: Component) -> EagleNode:
-    """A construct that has `component` as its input application."""
-    entry = next(entry for entry in CONSTRUCTS if entry.category == component.construct)
-    name = f"{entry.category}/{component.name}"
-    parameters = {parameter.name: parameter for parameter in entry.parameters}
+def construct_with(construct: str, node: EagleNode) -> EagleNode:
+    """Return a construct that has the application of `node` as its input application."""
+    entry = next(entry for entry in CONSTRUCTS if entry.category == construct)
+    name = f"{construct}/{node.name}"
     return EagleNode(
-        category=entry.category,
+        category=construct,
         category_type="Construct",
         is_group=True,
         id=stable_id(name),
         name=name,
-        description=f"{entry.description} {component.description}",
-        fields=tuple(_field(name, parameter) for parameter in parameters.values()),
-        input_application_name=component.name,
-        input_application_type=component.category,
-        input_application_id=stable_id(name, component.dropclass),
-        input_application_description=component.description,
-        input_app_fields=tuple(_fields(component, owner=f"{name}/{component.dropclass}")),
+        description=f"{entry.description} {node.description}",
+        fields=tuple(_field(name, parameter) for parameter in entry.parameters),
+        input_application_name=node.name,
+        input_application_type=node.category,
+        input_application_id=node.id,
+        input_application_description=node.description,
+        input_app_fields=node.fields,
     )
 
 
@@ -248,7 +256,7 @@ def _construct(entry: ConstructEntry) -> EagleNode:
     )
 
 
-def _fields(component: Component, *, owner: str = "") -> Iterator[EagleField]:
+def fields_of(component: Component, *, owner: str = "") -> Iterator[EagleField]:
     """Yield class, parameters and ports of a component. Its own parameters replace common ones of the same name."""
     whose = owner or component.dropclass
     own = {parameter.name for parameter in component.parameters}

@@ -483,6 +483,8 @@ class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
         Number of built-in applications.
     engine : str
         Program that runs its containers; empty if there is none.
+    registered : tuple of str
+        Components that its packages register, with the package before them: entry points ``dropflow.components``.
     lacks : tuple of Lack
         Of what it was asked for, what is missing.
     """
@@ -492,6 +494,7 @@ class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
     environment: str = ""
     applications: int = 0
     engine: str = ""
+    registered: tuple[str, ...] = ()
     lacks: tuple[Lack, ...] = ()
 
 

@@ -9,6 +9,7 @@ nodes can run on those (`managers.planning`).
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from dropflow.apps.check import find_absent
@@ -18,7 +19,19 @@ from dropflow.apps.registry import app_for, builtin_name
 from dropflow.errors import DropflowError, MissingDependencyError
 from dropflow.graph.templates import Kind, Template
 
-__all__ = ["end_containers", "has_images", "needs_of", "prepare_containers", "refuse_need"]
+__all__ = [
+    "ENTRY_POINTS",
+    "end_containers",
+    "has_images",
+    "needs_of",
+    "prepare_containers",
+    "refuse_need",
+    "registered_components",
+]
+
+ENTRY_POINTS = "dropflow.components"
+"""The group of entry points under which a package registers its components."""
+
 
 _OWN = "dropflow."
 _IMAGE = "image:"
@@ -122,6 +135,17 @@ def refuse_need(need: str, where: str = "") -> None:
             from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
 
             container_engine()
+
+
+def registered_components() -> tuple[str, ...]:
+    """Return the components that installed packages register, each as package and name. Imports none of them."""
+    entries = entry_points(group=ENTRY_POINTS)
+    return tuple(sorted({f"{_package(entry)}: {entry.name}" for entry in entries}))
+
+
+def _package(entry: EntryPoint) -> str:
+    """Return the name of a distribution as people write it: tools of packaging replace dashes in files."""
+    return entry.dist.name.replace("_", "-") if entry.dist else "?"
 
 
 def _may_be_function(name: str) -> bool:

@@ -35,6 +35,7 @@ from dropflow.errors import UsageError
 from translator.formats.vocabulary import fold
 
 __all__ = [
+    "NO_ARGUMENTS",
     "OPEN_GRAPHS",
     "AppFunction",
     "app",
@@ -430,7 +431,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST = 2**63
-_NO_ARGUMENTS = frozenset(
+NO_ARGUMENTS = frozenset(
     fold(name) for name in ("func_name", "Function Name", "func_code", "func", "func_defaults", "self")
 )
 """Names that a function node has for itself, so that an argument cannot have them."""
@@ -455,7 +456,7 @@ def connect(
     node.reads |= function.paths
     parameters = {} if function.signature is None else function.signature.parameters
     for name, value in bound.items():
-        if fold(name) in _NO_ARGUMENTS:
+        if fold(name) in NO_ARGUMENTS:
             raise UsageError(
                 f"an argument of a graph cannot be called {name!r}", where=_at(graph, node), hint="rename it"
             )

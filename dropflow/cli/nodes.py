@@ -13,7 +13,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.option_types import ConnectionOptions, connection_options, graphs, output_options, sessions
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.progress import columns
-from dropflow.formatting import format_size, plural
+from dropflow.formatting import few, format_size, plural
 
 if TYPE_CHECKING:
     from dropflow.api.client import Client
@@ -146,6 +146,14 @@ class ComponentsAnswer(msgspec.Struct, frozen=True, kw_only=True):
         rows = [(one.node, one.python, one.environment, one.engine or "-", str(one.applications)) for one in self.nodes]
         header: tuple[str, ...] = ("node", "Python", "environment", "containers", "built-in applications")
         yield from columns(rows, header=header, indent="")
+        places: dict[str, list[str]] = {}
+        for one in self.nodes:
+            for component in one.registered:
+                places.setdefault(component, []).append(one.node)
+        if places:
+            yield ""
+            own = [(name, few(nodes)) for name, nodes in sorted(places.items())]
+            yield from columns(own, header=("component of a package", "nodes"), indent="")
         if self.missing:
             header = ("component", "node", "missing", "what to do")
             yield ""

@@ -26,7 +26,7 @@ from dropflow.api.records import (
 )
 from dropflow.api.requests import DrainReply, DrainRequest, ResumeRequest, RetryRequest
 from dropflow.apps.container_engine import container_engine
-from dropflow.apps.needs import end_containers, refuse_need
+from dropflow.apps.needs import end_containers, refuse_need, registered_components
 from dropflow.apps.registry import APPLICATIONS
 from dropflow.clock import Clock, SystemClock
 from dropflow.data import shm_directory
@@ -261,6 +261,7 @@ class NodeManager(Manager):
                 environment=sys.prefix,
                 applications=len(APPLICATIONS),
                 engine="" if _refusal("container:engine") else container_engine().command[0],
+                registered=registered_components(),
                 lacks=tuple(lacks),
             ),
         )

@@ -15,7 +15,9 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from dropflow.cli.misc import palette_command
 from tests.browser import accessibility_findings, needs_chromium, open_browser
 from tests.e2e.observation import observation
 from tests.processes import Running, run
@@ -197,8 +199,11 @@ def open_eagle(page: Any, address: str) -> None:
 
 
 @needs_eagle
-def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str) -> None:
-    """By its own count, the examples and palettes have none, but for the edge to the GroupBy of the corner turn."""
+def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str, tmp_path: Path) -> None:
+    """By its own count, the examples and palettes have none, but for the edge to the GroupBy of the corner turn.
+
+    Palettes that are built from functions and from comments of users have none, either.
+    """
     open_eagle(window, real_eagle)
     window.evaluate(COUNT_ISSUES)
     counted = {}
@@ -212,7 +217,10 @@ def test_eagle_counts_no_errors_and_warnings(window: Any, real_eagle: str) -> No
     expected["corner-turn.graph"] = [ANY]
     assert counted == expected
     window.evaluate("() => { told.length = 0; }")
-    for path in sorted((ROOT / "palettes").glob("*.palette")):
+    built = [tmp_path / "functions.palette", tmp_path / "comments.palette"]
+    for code, target in zip(("fringes.py", "described.c"), built, strict=True):
+        CliRunner().invoke(palette_command, ["build", str(ROOT / "tests" / "palettes" / code), "-o", str(target)])
+    for path in [*sorted((ROOT / "palettes").glob("*.palette")), *built]:
         window.set_input_files("#paletteFileToLoad", str(path))
         window.wait_for_function(
             "(name) => eagle.palettes().some((one) => one.fileInfo().name === name)", arg=path.name
