@@ -14,7 +14,8 @@
     │   ├── AmbiguousError          a short name that several drops have
     │   ├── AppError                the code of an application raised, or its command failed
     │   │   ├── AttemptTimeoutError an attempt took longer than its field 'timeout' allows
-    │   │   └── InputChangedError   an application changed the content of one of its inputs
+    │   │   ├── InputChangedError   an application changed the content of one of its inputs
+    │   │   └── ResultDiffersError  an application gave another result than an earlier run did
     │   ├── MissingDependencyError  an optional package is not installed
     │   ├── ProtocolError           bytes that are not a dropflow message, or a peer that refuses the connection
     │   ├── GoneError               data that was released, or belongs to another attempt
@@ -66,6 +67,7 @@ __all__ = [
     "ProtocolError",
     "RangeError",
     "RestartedError",
+    "ResultDiffersError",
     "ResultLostError",
     "StorageError",
     "TransferError",
@@ -170,6 +172,13 @@ class InputChangedError(AppError):
     """An application changed the content of one of its inputs, which other drops may read."""
 
     code = "DF112"
+    retryable = False
+
+
+class ResultDiffersError(AppError):
+    """An application gave another result than an earlier run with the same code, parameters and inputs."""
+
+    code = "DF113"
     retryable = False
 
 

@@ -82,6 +82,11 @@ class AttemptOutput:
         return self._edge.streams and not self._edge.shared and self._store.growing is not None
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other applications write to the drop, too."""
+        return self._edge.shared or self._attempt.plans.may_be_shared(self._edge.template)
+
+    @property
     def is_directory(self) -> bool:
         """Whether the drop holds a directory, to be made at `path`."""
         return self._store.is_directory
@@ -588,6 +593,11 @@ class AttemptContext:
         """Discard what was written; never raises."""
         for output in self._outputs or ():
             output.abandon()
+
+    def start_over(self) -> None:
+        """Discard what was written to the outputs, and have them written anew."""
+        self.abandon()
+        self._outputs = self._skipped = None
 
     def close(self) -> None:
         """Close inputs and remove the temporary directory."""

@@ -20,6 +20,7 @@ __all__ = [
     "MissingName",
     "ModuleNames",
     "find_absent",
+    "find_spec",
     "names_of",
     "signature_of",
 ]
@@ -76,7 +77,7 @@ def find_absent(parts: Sequence[str]) -> MissingName | None:
     MissingName or None
         None if the name exists, or if only importing can tell.
     """
-    spec = _find_spec(parts[0], None)
+    spec = find_spec(parts[0], None)
     if spec is None:
         return MissingName(parts[0])
     for place, part in enumerate(parts[1:], start=1):
@@ -84,7 +85,7 @@ def find_absent(parts: Sequence[str]) -> MissingName | None:
         if names is not None and part in names.bound:
             return None
         within = spec.submodule_search_locations
-        below = _find_spec(".".join(parts[: place + 1]), within) if within is not None else None
+        below = find_spec(".".join(parts[: place + 1]), within) if within is not None else None
         if below is None:
             return None if names is None else MissingName(".".join(parts[:place]), part, tuple(sorted(names.bound)))
         spec = below
@@ -172,7 +173,7 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             waiting.extendleft(reversed(list(ast.iter_child_nodes(node))))
 
 
-def _find_spec(name: str, within: Sequence[str] | None) -> ModuleSpec | None:
+def find_spec(name: str, within: Sequence[str] | None) -> ModuleSpec | None:
     """Return the spec of the module `name`; `within` are the directories of its package."""
     if not name.rpartition(".")[2].isidentifier():
         return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
 
@@ -46,6 +46,9 @@ from dropflow.failure import Failure, sendable, trace_of
 from dropflow.graph.templates import Kind
 from dropflow.runners.descendants import end_descendants
 from dropflow.stopping import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from dropflow.reuse.attempt import AttemptReuse
 
 __all__ = [
     "LATE_GRACE_SECONDS",
@@ -403,6 +406,7 @@ class LocalExecutor:
         self._limits: dict[int, float] = {}
         self._starts = latest_starts(spec.templates, spec.until) if spec.until else None
         self._meters = threading.local()
+        self._reuse = _reuse_of(spec, self._clock)
         self.worker = 0
         self.on_stream_opened: Callable[[StreamOpened], None] = lambda _: None
         self.on_overdue: Callable[[AttemptResult], None] = lambda _: None
@@ -548,6 +552,9 @@ class LocalExecutor:
         if key in self._aborted:
             attempt.stop()
         try:
+            stored = None if self._reuse is None else self._reuse.look_up(attempt)
+            if stored is not None and self._reuse is not None and self._reuse.take(attempt, stored):
+                return self._result(task, started, *attempt.finish())
             app = self._apps.get(task.template) or self._app(task.template)
             try:
                 try:
@@ -560,6 +567,8 @@ class LocalExecutor:
             borrowed.refuse_lost()
             attempt.refuse_changed_inputs()
             handles, skipped = attempt.finish()
+            if stored is not None and self._reuse is not None:
+                self._reuse.keep(attempt, stored, handles, skipped, self._clock.monotonic() - started)
         except BaseException as error:
             attempt.abandon()
             if not isinstance(error, Interrupted):
@@ -597,6 +606,15 @@ class LocalExecutor:
             detail = failure.detail if failure.detail.startswith("Traceback") else ""
             log.line("ERROR", text, self._clock.now(), detail=detail)
         return self._result(task, started, failure=failure)
+
+
+def _reuse_of(spec: ExecutorSpec, clock: Clock) -> "AttemptReuse | None":
+    """Return what takes and stores the results of a session; None if it reuses none."""
+    if spec.reuse is None:
+        return None
+    from dropflow.reuse.attempt import AttemptReuse  # noqa: PLC0415 - most sessions need no store
+
+    return AttemptReuse(spec, clock)
 
 
 def _is_ctrl_c() -> bool:

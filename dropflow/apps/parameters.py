@@ -6,18 +6,32 @@ The parameters that all data classes share are in `dropflow.data.store`.
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from dropflow.apps.api import InputData
 from dropflow.engine.parameters import TIMEOUT, Parameter
 from dropflow.states import DropState
 
 __all__ = [
     "COMMON_APP",
+    "NOT_DETERMINISTIC",
     "describe_missing",
     "describe_state",
 ]
 
 
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+DETERMINISTIC = Parameter(
+    name="deterministic",
+    type="Boolean",
+    default=True,
+    parameter_type="ComponentParameter",
+    description="Whether its outputs follow from its inputs and parameters alone. Otherwise it always runs, also with "
+    "--reuse.",
+)
+NOT_DETERMINISTIC = msgspec.structs.replace(DETERMINISTIC, default=False)
+"""For components whose outputs depend on time, chance, the network or files that the graph does not show."""
 
 COMMON_APP: tuple[Parameter, ...] = (
     Parameter(
@@ -83,6 +97,15 @@ COMMON_APP: tuple[Parameter, ...] = (
         options=_LOG_LEVELS,
         parameter_type="ComponentParameter",
         description="Least severe messages that go into its log.",
+    ),
+    DETERMINISTIC,
+    Parameter(
+        name="reuse_ignore",
+        type="String",
+        default="",
+        parameter_type="ComponentParameter",
+        description="Names of parameters that do not change its outputs, such as a verbosity, separated by commas: "
+        "--reuse takes results that were computed with other values of these.",
     ),
 )
 """Parameters of every application, besides its own."""

@@ -123,6 +123,7 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     from dropflow.engine.statistics import cause_reports
     from dropflow.graph.codec import load
     from dropflow.graph.text_ids import find_drop, oid
+    from dropflow.reuse.log import reuse_lines
     from dropflow.sessions.shown import failure_info
 
     graph = load(directory / "graph.dfg")
@@ -135,7 +136,8 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     chain = chain_lines(graph, row, states, lambda drop: explain(replayed.core, drop).lines[1:])
     reports = () if failure is None else cause_reports(graph, replayed.core, str(directory), replayed.failures)
     alike = () if found.cause is None else _alike([failure_info(one) for one in reports], oid(graph, found.cause))
-    reasons = (*found.lines, *chain, *_failure_lines(failure), *alike, *repeat)
+    reused = reuse_lines(graph, directory, row)
+    reasons = (*found.lines, *chain, *_failure_lines(failure), *alike, *(reused or repeat))
     return ExplainReply(session=replayed.core.status.name, drop=found.oid, state=found.state.name, reasons=reasons)
 
 

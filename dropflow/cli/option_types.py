@@ -498,7 +498,24 @@ class _Walltime(click.ParamType[float]):
             self.fail(f"{value!r} is not a walltime: {error}; {hint}", param, ctx)
 
 
+class _Share(click.ParamType[float]):
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the share, from 0 to 1."""
+        text = str(value)
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = -1.0
+        if not 0.0 <= share <= 1.0:
+            self.fail(f"{value!r} is not a share; give a percentage such as 5%, or a number from 0 to 1", param, ctx)
+        return share
+
+
 _TYPES: dict[str, dict[str, Any]] = {
+    "directory": {"metavar": "DIR", "type": click.STRING},
+    "share": {"metavar": "SHARE", "type": _Share()},
     "walltime": {"type": _Walltime(), "metavar": "WALLTIME"},
     "duration": {"type": Duration(), "metavar": "DURATION"},
     "algorithm": {"shell_complete": algorithms, "show_default": True},

@@ -29,7 +29,7 @@ from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.progress import shell_command
 from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.errors import UsageError
-from dropflow.formatting import plural
+from dropflow.formatting import format_duration, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts
 from dropflow.sessions.options import RunOptions
 from dropflow.states import DropState, SessionState
@@ -68,6 +68,9 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     failures: "tuple[FailureReport, ...]" = ()
     notes: tuple[str, ...] = ()
     infrastructure_faults: int = 0
+    computed: int = 0
+    reused: int = 0
+    saved: float = 0.0
     output: str
 
     @classmethod
@@ -84,6 +87,9 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             failures=result.failures,
             notes=result.notes,
             infrastructure_faults=result.infrastructure_faults,
+            computed=result.computed,
+            reused=result.reused,
+            saved=round(result.saved, 3),
             output=result.directory,
         )
 
@@ -92,6 +98,9 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         from dropflow.sessions.shown import failure_info
 
         yield headline(self.status, self.drops, self.seconds, self.states)
+        if self.reused:
+            saved = f" (saved about {format_duration(self.saved)})" if self.saved >= 1 else ""
+            yield f"{plural(self.computed, 'application')} run, {self.reused:,} reused{saved}"
         if self.status == SessionState.PAUSED.name:
             settled = sum(count for state, count in self.states.items() if DropState[state].is_terminal)
             yield (
@@ -187,7 +196,8 @@ class CancelOnSignal:
 @click.option(
     "--keep",
     metavar="DIR",
-    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there is not replaced.",
+    help="Put the results into DIR instead of dropflow-runs/<graph>-<time>; a run there is not replaced, but "
+    "with --reuse one of the same graph is.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, with all of its results.")
 def run_command(
@@ -209,6 +219,9 @@ def run_command(
     do. Ctrl-C cancels the session: running applications clean up, as with 'dropflow cancel'. A second Ctrl-C ends the
     command immediately. A run that was
     killed or cancelled is continued by 'dropflow resume'; 'dropflow retry' tries failed drops again.
+
+    With --reuse, only what has changed since earlier runs is computed, and what depends on it. The same command in the
+    same --keep DIR goes on with what is there.
 
     With --until, for batch jobs, nothing is started that cannot end by then. If drops are left when the rest has ended,
     the session is PAUSED and the exit status is 4; 'dropflow resume' goes on with them.
@@ -235,7 +248,9 @@ def run_command(
     for note in local_run.placement_notes(physical, options.options.runner):
         output.note(note)
     directory = (
-        local_run.prepare_directory(Path(keep), overwrite=overwrite) if keep else local_run.new_directory(physical)
+        local_run.prepare_directory(Path(keep), overwrite=overwrite, graph=physical if options.options.reuse else None)
+        if keep
+        else local_run.new_directory(physical)
     )
     with CancelOnSignal(grace) as signals, session_progress(quiet=output.kind is OutputKind.QUIET) as show:
         result = local_run.run(

@@ -25,7 +25,7 @@ from dropflow.engine.parameters import Component
 from dropflow.errors import DropflowError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.templates import Template
 
-__all__ = ["DATA_COMPONENTS", "component_for", "is_read_from_outside", "store_for"]
+__all__ = ["DATA_COMPONENTS", "component_for", "is_outside_files", "is_read_from_outside", "store_for"]
 
 _STORES: tuple[tuple[Component, Callable[[Template], Store]], ...] = (
     (MEMORY, MemoryStore),
@@ -114,6 +114,14 @@ def is_read_from_outside(template: Template) -> bool:
     """
     try:
         return component_for(template) in _FROM_OUTSIDE
+    except DropflowError:
+        return True
+
+
+def is_outside_files(template: Template) -> bool:
+    """Return whether contents of a data node are in a store or database, and not in memory or files."""
+    try:
+        return component_for(template) in (URL, S3, NGAS, RDBMS)
     except DropflowError:
         return True
 

@@ -34,11 +34,13 @@ __all__ = [
     "ExecutorSpec",
     "Handle",
     "Input",
+    "KeyPart",
     "OpenStreams",
     "Output",
     "PriorityQueue",
     "RemoteEvent",
     "ResultSink",
+    "ReuseSpec",
     "Runner",
     "StreamOpened",
     "Task",
@@ -213,6 +215,55 @@ ResultSink = Callable[[Sequence[StreamOpened | AttemptResult]], None]
 """Takes the results of a runner, and what its attempts open, in order; called from any thread."""
 
 
+class KeyPart(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that the results of an application depend on, for its key and for people.
+
+    Attributes
+    ----------
+    kind : str
+        Such as ``parameter``, ``function``, ``module``, ``package`` or ``input``.
+    name, value : str
+        Its name, and its value, version or digest.
+    detail : str
+        Digest of a source in the store, to say which line has changed; empty for others.
+    """
+
+    kind: str
+    name: str
+    value: str
+    detail: str = ""
+
+
+class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How the attempts of a session take results from the store, and put theirs there; see `dropflow.reuse`.
+
+    Attributes
+    ----------
+    store : str
+        Directory of the store.
+    graph : str
+        Name of the graph.
+    nodes : tuple of (tuple of KeyPart) or None
+        What the results of each template depend on, beside their inputs; None if they are not reused.
+    keys : str
+        File with the keys that were known before anything ran, one row for each drop; empty if there is none.
+    log : str
+        File that names the drops whose results were taken.
+    verify : float
+        Share of the results that are computed again, and compared, 0 to 1.
+    trust_times : bool
+        Whether size and time stand for the content of a file outside of the session.
+    """
+
+    store: str
+    graph: str
+    nodes: tuple[tuple[KeyPart, ...] | None, ...]
+    keys: str = ""
+    log: str = ""
+    verify: float = 0.0
+    trust_times: bool = False
+
+
 class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What an executor is built from, in whichever process; sent once, not per task.
 
@@ -239,6 +290,8 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
         In the names of uncommitted parts: another one for each process that works in the directory.
     is_detached : bool
         Whether contents are committed on another host, so that all uncommitted ones are in ``tmp``.
+    reuse : ReuseSpec or None
+        How results of earlier runs are taken; None if they are not.
     """
 
     session: str
@@ -252,6 +305,7 @@ class ExecutorSpec(msgspec.Struct, frozen=True, kw_only=True):
     until: float = 0.0
     tag: str = ""
     is_detached: bool = False
+    reuse: ReuseSpec | None = None
 
 
 class Executor(Protocol):

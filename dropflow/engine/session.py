@@ -55,7 +55,15 @@ from dropflow.engine.journal import Journal
 from dropflow.engine.ready import Handover, ReadyRuns, TaskBuilder
 from dropflow.engine.recovery import INFRASTRUCTURE_RETRIES
 from dropflow.engine.session_inputs import OutgoingEvents, OwnerCall, SessionInput, SessionInputs
-from dropflow.engine.statistics import Attempts, FailureReport, SessionResult, Statistics, snapshot, totals
+from dropflow.engine.statistics import (
+    Attempts,
+    FailureReport,
+    SessionResult,
+    Statistics,
+    applications_run,
+    snapshot,
+    totals,
+)
 from dropflow.errors import DropflowError
 from dropflow.failure import Failure
 from dropflow.formatting import plural
@@ -646,6 +654,7 @@ class Session:
             directory=self._work.directory,
             notes=(*self.notes, note) if (note := self.fault_note()) else tuple(self.notes),
             infrastructure_faults=self.failure_table.fault_count,
+            computed=applications_run(self.core),
         )
 
     # What others see, in the session's own thread.

@@ -24,6 +24,7 @@ __all__ = [
     "RankedCauses",
     "SessionResult",
     "Statistics",
+    "applications_run",
     "by_name",
     "cause_reports",
     "errors_by_cause",
@@ -148,6 +149,12 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
             )
         ),
     )
+
+
+def applications_run(core: Core) -> int:
+    """Return how many applications here have run to their end, or failed by themselves."""
+    own = zip(core.graph.templates, core.drops.counts, core.drops.failed, strict=True)
+    return sum(row[DropState.COMPLETED] + failed for template, row, failed in own if template.kind)
 
 
 def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:
@@ -275,6 +282,10 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
         Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
     infrastructure_faults : int
         How many attempts were ended by their processes, and repeated or given up.
+    computed, reused : int
+        Applications that have run, and those whose results were taken from earlier runs, see `dropflow.reuse`.
+    saved : float
+        How many seconds the latter took when they ran.
     """
 
     session: str
@@ -287,6 +298,9 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     notes: tuple[str, ...] = ()
     infrastructure_faults: int = 0
+    computed: int = 0
+    reused: int = 0
+    saved: float = 0.0
 
 
 class RankedCauses(NamedTuple):

@@ -25,6 +25,7 @@ __all__ = [
     "DropDigests",
     "digest_text",
     "drop_digests",
+    "propagated",
     "signature_of",
 ]
 
@@ -66,6 +67,24 @@ def drop_digests(graph: PhysicalGraph) -> DropDigests:
     """
     found = _Sweep(graph)
     return DropDigests(found.digests(_of_component), found.digests(_of_values))
+
+
+def propagated(graph: PhysicalGraph, described: Sequence[object], own: _Lanes) -> _Lanes:
+    """Return the digests of all drops, shape (drops, 2), from what counts of each template, and of each drop by itself.
+
+    Parameters
+    ----------
+    described : sequence
+        For each template, what can be written as JSON.
+    own : uint64 array, shape (drops, 2)
+        Numbers that count for single drops, such as the digest of a content; 0 for nothing.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+    return _Sweep(graph).propagated(_lanes(described, lambda one: one), own)
 
 
 def signature_of(graph: PhysicalGraph, digests: _Lanes) -> str:
@@ -176,8 +195,14 @@ class _Sweep:
 
     def digests(self, described: Callable[[Any], object]) -> _Lanes:
         """Return the digests of all drops, shape (drops, 2), with templates that count by what `described` returns."""
+        return self.propagated(_lanes(self._graph.templates, described), None)
+
+    def propagated(self, templates: _Lanes, own: _Lanes | None) -> _Lanes:
+        """Return the digests of all drops from those of the templates, and what counts for single drops."""
         graph, ptr = self._graph, self._ptr
-        found = _mixed(_lanes(graph.templates, described)[graph.template] + self._index[:, None])
+        found = _mixed(templates[graph.template] + self._index[:, None])
+        if own is not None:
+            found = _mixed(found + _mixed(own.copy()))
         end = np.cumsum(self._width)
         start = 0
         for wide in np.flatnonzero(self._width >= _NARROW).tolist():

@@ -14,9 +14,18 @@ from dropflow.apps.execute import LocalExecutor
 from dropflow.apps.registry import app_class
 from dropflow.data.shm_directory import WorkspaceParts
 from dropflow.data.workspace import Workspace
-from dropflow.engine.api import AttemptResult, ExecutorSpec, ResultSink, Runner, StreamOpened, Task, members
+from dropflow.engine.api import (
+    AttemptResult,
+    ExecutorSpec,
+    ResultSink,
+    ReuseSpec,
+    Runner,
+    StreamOpened,
+    Task,
+    members,
+)
 from dropflow.engine.host_memory import host_memory
-from dropflow.errors import MissingDependencyError, UnknownComponentError
+from dropflow.errors import BadParameterError, MissingDependencyError, UnknownComponentError
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds, Template
@@ -167,6 +176,7 @@ def make_runner(
     until: float = 0.0,
     folder: str = "",
     parts: Collection[int] | None = None,
+    reuse: ReuseSpec | None = None,
 ) -> Runner:
     """Return the runner of one session.
 
@@ -192,11 +202,13 @@ def make_runner(
     parts : collection of int, optional
         Which parts of the graph the session has; by default all of them. With a degree of parallelism, it uses at most
         as many processors at a time as the plan has for them, and at least one.
+    reuse : ReuseSpec, optional
+        How its attempts take results of earlier runs.
 
     Raises
     ------
     BadParameterError
-        There is no such kind.
+        There is no such kind, or its attempts run on other hosts and cannot reuse results.
     MissingDependencyError
         The package of an engine is not installed.
     BadGraphError
@@ -214,7 +226,14 @@ def make_runner(
         durable=workspace.durable,
         until=until,
         tag=workspace.tag,
+        reuse=reuse,
     )
+    if reuse is not None and choice.is_engine:
+        raise BadParameterError(
+            f"the runner {kind} cannot reuse results: its workers may be on other hosts",
+            fields=("reuse",),
+            hint="leave out --reuse, or run it with --runner processes",
+        )
     runner = _unlimited(graph, spec, workspace, choice, workers=workers, pool=pool)
     shares = dict(enumerate(processors_of(graph)))
     if not shares or choice.kind == "inline":

@@ -19,17 +19,21 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.shm_directory import ROOT as SHARED_MEMORY
 from dropflow.data.storage_errors import storage_error
+from dropflow.engine.api import ReuseSpec
 from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.engine.statistics import SessionResult, Statistics
-from dropflow.errors import ConflictError, NotFoundError, StorageError, UsageError
+from dropflow.errors import ConflictError, DropflowError, NotFoundError, StorageError, UsageError
 from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
 from dropflow.formatting import few
-from dropflow.graph.codec import is_unfinished, save
+from dropflow.graph.codec import is_unfinished, load, save
 from dropflow.graph.notes import note_software
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
+from dropflow.reuse.log import REUSE_LOG, taken_results
+from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec
+from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
 from dropflow.sessions.again import Again, choose
@@ -67,6 +71,8 @@ _OURS = (
     "summary.json",
     "containers.json",
     "images",
+    "keys.npy",
+    REUSE_LOG,
     _GRAPH,
 )
 """In the order in which they are removed. The graph, which shows that the directory is that of a session, is last: if
@@ -180,10 +186,13 @@ def execute(
         directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory
     )
     try:
+        reuse = None
+        if options.reuse:
+            reuse, continuation = _with_reuse(graph, repository, options, time, continuation)
         session = make_session(
             graph,
             repository,
-            make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until),
+            make_runner(graph, repository.workspace, options.runner, options.workers, until=options.until, reuse=reuse),
             clock=time,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
@@ -196,7 +205,39 @@ def execute(
         result = session.run()
     finally:
         repository.close()
-    return write_summary(result, directory)
+    return write_summary(_with_reused(result, directory, options), directory)
+
+
+def _with_reuse(
+    graph: PhysicalGraph,
+    repository: LocalRepository,
+    options: RunOptions,
+    clock: Clock,
+    continuation: Continuation | None,
+) -> tuple[ReuseSpec, Continuation | None]:
+    """Return how the attempts of a session reuse results, and with what it begins."""
+    store = ResultStore(store_directory(options.store))
+    choices = ReuseChoices(options.verify_reuse, options.trust_times)
+    if continuation is not None:
+        # What it has may come from other code and parameters, so that keys cannot be known before an attempt.
+        return reuse_spec(graph, store, repository.workspace.directory, choices), continuation
+    plan = plan_reuse(graph, store, repository, choices)
+    return begin_with(plan, store, repository, clock, choices)
+
+
+def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
+    """Return a result with what was reused, and keep the store within its bounds."""
+    taken = taken_results(directory)
+    notes = result.notes
+    if options.reuse:
+        store = store_directory(options.store)
+        ResultStore(store).prune_if_due()
+        if not taken:
+            notes = (*notes, f"nothing was reused: the store {store} had no result that fits")
+    saved = sum(one.seconds for one in taken.values())
+    return msgspec.structs.replace(
+        result, notes=notes, computed=result.computed - len(taken), reused=len(taken), saved=saved
+    )
 
 
 def write_summary(result: SessionResult, directory: Path) -> SessionResult:
@@ -250,6 +291,8 @@ def summary(result: SessionResult) -> dict[str, Any]:
         "failures": msgspec.to_builtins(result.failures),
         "notes": list(result.notes),
         "infrastructure_faults": result.infrastructure_faults,
+        "computed": result.computed,
+        "reused": result.reused,
         "output": result.directory,
     }
 
@@ -277,13 +320,15 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
     raise StorageError("1000 directories of runs that started in this second exist already", where=str(parent))
 
 
-def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
+def prepare_directory(directory: Path, *, overwrite: bool = False, graph: PhysicalGraph | None = None) -> Path:
     """Prepare `directory` for a session: create it, or remove the files of a session and nothing else.
 
     Parameters
     ----------
     overwrite : bool
         Whether to remove an earlier session in which something has run.
+    graph : PhysicalGraph, optional
+        Remove also an earlier session of a graph of this name: its results are taken from the store again.
 
     Raises
     ------
@@ -315,7 +360,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
                 hint="give an empty or a new directory",
             )
         with SessionLock(path):
-            if not overwrite:
+            if not overwrite and not _is_run_of(graph, path):
                 refuse_run(path)
             for name in (*unfinished, *_OURS):
                 entry = path / name
@@ -326,6 +371,16 @@ def prepare_directory(directory: Path, *, overwrite: bool = False) -> Path:
     except OSError as error:
         raise _unwritable(directory, error) from error
     return path
+
+
+def _is_run_of(graph: PhysicalGraph | None, directory: Path) -> bool:
+    """Whether a directory has a run of a graph of this name."""
+    if graph is None:
+        return False
+    try:
+        return load(directory / _GRAPH).name == graph.name
+    except (DropflowError, OSError):
+        return False
 
 
 def _unwritable(directory: Path, error: OSError) -> StorageError:

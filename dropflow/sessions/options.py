@@ -86,6 +86,38 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
             extra={"flag": "--containers", "metavar": "ENGINE"},
         ),
     ] = ""
+    reuse: Annotated[
+        bool,
+        Meta(
+            description="Take results of earlier runs with the same code, parameters and inputs from a store, and put "
+            "new ones there.",
+            extra={"flag": "--reuse/--no-reuse"},
+        ),
+    ] = False
+    store: Annotated[
+        str,
+        Meta(
+            description="Directory of the store of --reuse; by default that of DROPFLOW_STORE, or ~/.cache/dropflow.",
+            extra={"flag": "--store", "type": "directory"},
+        ),
+    ] = ""
+    verify_reuse: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1.0,
+            description="Of the results that --reuse could take, compute this share again, such as 5%, and compare: a "
+            "difference is an error.",
+            extra={"flag": "--verify-reuse", "type": "share"},
+        ),
+    ] = 0.0
+    trust_times: Annotated[
+        bool,
+        Meta(
+            description="With --reuse, take size and time of a file from outside for its content, and do not read it.",
+            extra={"flag": "--trust-times"},
+        ),
+    ] = False
 
 
 class RunKeywords(TypedDict, total=False):
@@ -98,6 +130,10 @@ class RunKeywords(TypedDict, total=False):
     workers: int | None
     durable: bool
     containers: Literal["", "podman", "docker", "apptainer"]
+    reuse: bool
+    store: str
+    verify_reuse: float
+    trust_times: bool
 
 
 class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

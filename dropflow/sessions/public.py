@@ -164,6 +164,8 @@ class RunResult:
         The session directory (``docs/reference/session-directory.md``).
     graph : PhysicalGraph
         The graph that ran.
+    computed, reused : int
+        Applications that have run, and those whose results were taken from earlier runs.
     """
 
     status: SessionState
@@ -174,6 +176,8 @@ class RunResult:
     directory: Path
     graph: PhysicalGraph
     _contents: Mapping[int, Handle] = field(repr=False)
+    computed: int = 0
+    reused: int = 0
 
     @property
     def ok(self) -> bool:
@@ -363,7 +367,8 @@ def run(
         How it runs, as the options of ``dropflow run`` of these names: `runner` (``processes``, ``threads``,
         ``inline``, in this thread one after the other, ``dask`` or ``dask=ADDRESS``, ``ray`` or ``ray=ADDRESS``, or
         ``package.module:function``, which makes a runner of your own), `workers`, `infrastructure_retries`, `until`
-        (in seconds since the epoch), `durable` and `check`.
+        (in seconds since the epoch), `durable` and `check`; `reuse`, `store`, `verify_reuse` (a share from 0 to 1) and
+        `trust_times`.
 
     Returns
     -------
@@ -396,7 +401,9 @@ def run(
     place = (
         local_run.new_directory(physical)
         if directory is None
-        else local_run.prepare_directory(Path(directory), overwrite=overwrite)
+        else local_run.prepare_directory(
+            Path(directory), overwrite=overwrite, graph=physical if options.get("reuse") else None
+        )
     )
     sessions: list[Session] = []
 
@@ -415,6 +422,8 @@ def run(
         directory=place,
         graph=physical,
         _contents=sessions[0].contents(),
+        computed=result.computed,
+        reused=result.reused,
     )
 
 

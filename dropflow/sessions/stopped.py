@@ -23,13 +23,14 @@ from dropflow.engine.core import Core
 from dropflow.engine.events import KnownStates
 from dropflow.engine.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.engine.recovery import must_run_again, recomputed_drops
-from dropflow.engine.statistics import SessionResult, cause_reports, snapshot, totals
+from dropflow.engine.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, WorkerStartError
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
+from dropflow.reuse.log import taken_results
 from dropflow.sessions.again import Again, OutsideInputs
 from dropflow.states import DropState, SessionState
 
@@ -210,6 +211,7 @@ class StoppedRun(StoppedSession):
         """Return how the session ended, from its journal."""
         core = self.replayed.core
         ended = (self.directory / "journal.dfj").stat().st_mtime
+        reused = taken_results(self.directory)
         return SessionResult(
             session=self.directory.name,
             status=core.status,
@@ -222,6 +224,9 @@ class StoppedRun(StoppedSession):
             infrastructure_faults=sum(
                 not fault.failure.is_innocent for faults in self.replayed.faults.values() for fault in faults
             ),
+            computed=applications_run(core) - len(reused),
+            reused=len(reused),
+            saved=sum(one.seconds for one in reused.values()),
         )
 
     def stranded(self) -> Again | None:

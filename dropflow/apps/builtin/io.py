@@ -8,6 +8,7 @@ from http.client import HTTPException
 
 from dropflow.apps.api import App, Context, InputData
 from dropflow.apps.encodings import usable
+from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.clock import SystemClock
 from dropflow.data.ngas import FILE_ID, SERVER, ngas_options, ngas_url
 from dropflow.data.remote import beside, check_url, commit_remote, remove_remote, upload, url_of
@@ -38,6 +39,7 @@ class UrlRetrieveApp(App):
         dropclass="dlg.apps.simple.UrlRetrieveApp",
         description="Fetches a resource by HTTP or HTTPS and writes its bytes. Any status but success fails.",
         parameters=(
+            NOT_DETERMINISTIC,
             Parameter(name="url", description="What to fetch; text connected to a port 'url' takes its place."),
             Parameter(
                 name="timeout",
@@ -137,6 +139,7 @@ class SocketListenerApp(App):
         description="Listens on a TCP port, accepts exactly one client, and writes what it sends, until it closes, to "
         "every output. The address is in the log.",
         parameters=(
+            NOT_DETERMINISTIC,
             Parameter(name="host", default="localhost", description="Address to listen on; 0.0.0.0 for all."),
             Parameter(
                 name="port",
@@ -238,7 +241,7 @@ class ExternalStoreApp(App):
         dropclass="dlg.apps.archiving.ExternalStoreApp",
         description="Writes each input to a URL that fsspec reaches, under a temporary name first. A URL drop does the "
         "same for an output. With several inputs, the URL needs a placeholder.",
-        parameters=_URL_PARAMETERS,
+        parameters=(NOT_DETERMINISTIC, *_URL_PARAMETERS),
         ports=(Port(name="input", usage="InputPort", description="What is written."),),
     )
     waits = True
@@ -306,7 +309,7 @@ class NgasArchivingApp(ExternalStoreApp):
         category="DALiuGEApp",
         dropclass="dlg.apps.archiving.NgasArchivingApp",
         description="Archives each input in an NGAS server. An NGAS drop does the same for an output.",
-        parameters=(*SERVER, FILE_ID),
+        parameters=(NOT_DETERMINISTIC, *SERVER, FILE_ID),
         ports=ExternalStoreApp.component.ports,
     )
 

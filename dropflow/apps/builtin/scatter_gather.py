@@ -8,6 +8,7 @@ from typing import Any
 from dropflow.apps.api import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import array_of, give, group_by_port, usable, value_of, values_of
+from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.engine.parameters import Component, Parameter, Port, fold, is_empty
 from dropflow.errors import AppError, BadParameterError
 from dropflow.graph.templates import Argument, Kind, Template
@@ -481,6 +482,7 @@ class RandomArrayApp(App):
         dropclass="dlg.apps.simple.RandomArrayApp",
         description="Writes an array of random numbers, drawn uniformly from low (included) to high (excluded).",
         parameters=(
+            NOT_DETERMINISTIC,
             Parameter(name="integer", type="Boolean", default=True, description="Whole numbers instead of floats."),
             Parameter(name="low", type="Float", default=0.0, description="Smallest number."),
             Parameter(name="high", type="Float", default=100.0, description="Upper bound; never reached."),

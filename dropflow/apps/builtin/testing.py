@@ -5,6 +5,7 @@ import math
 from dropflow.apps.api import App, Context
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
 from dropflow.apps.encodings import give, usable, value_of
+from dropflow.apps.parameters import NOT_DETERMINISTIC
 from dropflow.engine.parameters import Component, Parameter, Port
 from dropflow.errors import AppError, UsageError
 from dropflow.graph.templates import Kind
@@ -98,7 +99,7 @@ class SleepApp(App):
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.SleepApp",
         description="Sleeps for a while. Its outputs complete empty.",
-        parameters=(SLEEP_TIME,),
+        parameters=(NOT_DETERMINISTIC, SLEEP_TIME),
     )
 
     def run(self, context: Context) -> None:
@@ -133,7 +134,7 @@ class SleepAndCopyApp(SleepApp):
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.SleepAndCopyApp",
         description="Sleeps for a while, then copies all inputs, in order, to every output.",
-        parameters=(SLEEP_TIME, BUFSIZE),
+        parameters=(NOT_DETERMINISTIC, SLEEP_TIME, BUFSIZE),
         ports=(
             Port(name="input", usage="InputPort", description="What is copied."),
             Port(name="output", usage="OutputPort", description="All inputs, one after the other."),

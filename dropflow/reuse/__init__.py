@@ -1,0 +1,15 @@
+"""Results of earlier runs are taken, and only what has changed runs.
+
+A run that reuses (`dropflow.sessions.options.RunOptions.reuse`) takes whole branches whose keys are known before
+anything runs (`plan`). What is left runs as usual, and each attempt asks for its result when its inputs are there
+(`attempt`).
+
+===========  ==========================================================================================================
+`store`      Contents by digest, and records of what the application with a key wrote
+`code`       What the code of an application is: functions, modules of the user, packages
+`keys`       What the results of a node depend on, which nodes are reused, and the keys that are known before a run
+`plan`       What a run takes from the store before anything runs
+`attempt`    What an attempt takes, and what it stores
+`log`        Which applications of a session were taken, and from where
+===========  ==========================================================================================================
+"""

@@ -1,0 +1,245 @@
+"""Reuse where attempts run: an application whose inputs are there takes what an earlier run stored, or stores its own.
+
+The key has the *contents* of the inputs, so an application that gives the same bytes as before, though it has changed,
+is the last one that runs (early cut-off). The executor asks before it runs an attempt, in the process of the attempt:
+the session and its core see an attempt like any other.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dropflow.apps.attempt import AttemptContext
+from dropflow.clock import Clock
+from dropflow.engine.api import ExecutorSpec, Handle, KeyPart
+from dropflow.errors import DropflowError, ResultDiffersError
+from dropflow.failure import summary_of
+from dropflow.graph.templates import ORDER_PORT
+from dropflow.reuse.code import outdated_modules
+from dropflow.reuse.log import ReuseLog, TakenResult
+from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
+from dropflow.states import DropState
+
+__all__ = ["AttemptReuse", "StoredAttempt", "drop_name", "is_sampled"]
+
+_MOST_INPUTS = 50
+"""Inputs that are told apart in a record; of more, one digest of all."""
+
+
+def drop_name(graph: str, node: str, index: Sequence[int]) -> str:
+    """Return the name under which a store has the last record of a drop, whatever its key was."""
+    return key_of(graph, node, tuple(index))
+
+
+def is_sampled(session: str, drop: str, share: float) -> bool:
+    """Whether the result of a drop is among those that a session computes again, to compare."""
+    return share > 0.0 and int(key_of(session, drop)[:8], 16) < share * (1 << 32)
+
+
+class StoredAttempt(msgspec.Struct, frozen=True):
+    """An attempt with a key: its parts, and what the store has for it.
+
+    `found` is to be compared with what the attempt gives, if `is_compared`; otherwise to be taken.
+    """
+
+    key: str
+    parts: tuple[KeyPart, ...]
+    found: Record | None
+    is_compared: bool
+
+
+class AttemptReuse:
+    """What the executor of a session asks before and after each attempt.
+
+    Parameters
+    ----------
+    spec : ExecutorSpec
+        With a `ReuseSpec`.
+    clock : Clock
+        Time.
+    """
+
+    def __init__(self, spec: ExecutorSpec, clock: Clock) -> None:
+        reuse = spec.reuse
+        assert reuse is not None  # noqa: S101 - the caller looks
+        self._reuse = reuse
+        self._session = spec.session
+        self._inside = f"{spec.directory}/"
+        self._store = ResultStore(reuse.store)
+        self._log = ReuseLog(reuse.log)
+        self._keys = np.load(reuse.keys, mmap_mode="r") if reuse.keys else None
+        self._host = gethostname()
+        outdated = outdated_modules(clock)
+        self._nodes = [
+            None if parts and any(part.kind == "module" and part.name in outdated for part in parts) else parts
+            for parts in reuse.nodes
+        ]
+
+    def look_up(self, attempt: AttemptContext) -> StoredAttempt | None:
+        """Return the key of an attempt, and the result that the store has; None if it is not to be reused."""
+        task = attempt.task
+        own = self._nodes[task.template]
+        if own is None:
+            return None
+        inputs = self._inputs(attempt)
+        if inputs is None:
+            return None
+        ports = [attempt.plans.links[edge.link].source_port for edge in task.outputs]
+        key = key_of(own, task.index, inputs, ports)
+        found = self._store.find(key)
+        if found is not None and not all(map(self._store.is_there, found.outputs)):
+            found = None
+        is_compared = found is not None and is_sampled(self._session, task.oid, self._reuse.verify)
+        return StoredAttempt(key, (*own, *_shown(inputs)), found, is_compared)
+
+    def take(self, attempt: AttemptContext, stored: StoredAttempt) -> bool:
+        """Give the outputs of an attempt the contents that the store has; return whether that was possible."""
+        record = stored.found
+        outputs = attempt.outputs
+        if record is None or stored.is_compared or len(record.outputs) != len(outputs):
+            return False
+        try:
+            for place, (output, content) in enumerate(zip(outputs, record.outputs, strict=True)):
+                if place in record.skipped:
+                    output.skip()
+                elif content.kind in ("file", "directory"):
+                    self._store.place(content, str(output.path), linked=not output.is_shared)
+                elif content.kind != "null":
+                    body = self._store.body(content)
+                    output.write(body.decode() if content.text else body)
+        except DropflowError as error:
+            attempt.log(f"the stored result cannot be taken: {error}", "WARNING")
+            attempt.start_over()
+            return False
+        known = self._known_key(attempt.task.drop)
+        if known and known not in record.keys and _is_complete(attempt):
+            with suppress(DropflowError):  # so that the next run knows it before it runs
+                self._store.add(msgspec.structs.replace(record, keys=(stored.key, known)), self._name(attempt))
+        taken = TakenResult.of(attempt.task.drop, record)
+        attempt.log(taken.text)
+        self._log.add(taken)
+        return True
+
+    def keep(
+        self,
+        attempt: AttemptContext,
+        stored: StoredAttempt,
+        handles: Mapping[int, Handle],
+        skipped: Sequence[int],
+        seconds: float,
+    ) -> None:
+        """Store what an attempt gave, or compare it with what is stored. Not to be able to store it is no failure.
+
+        Raises
+        ------
+        ResultDiffersError
+            It was to be compared, and differs.
+        """
+        task = attempt.task
+        if task.attempt > 1:
+            self._log.add(TakenResult(drop=task.drop, has_run=True))
+        try:
+            outputs = tuple(
+                StoredContent("null")
+                if output.drop in skipped or output.drop not in handles
+                else self._store.keep(handles[output.drop], linked=not output.is_shared)
+                for output in attempt.outputs
+            )
+            record = Record(
+                keys=(stored.key, self._known_key(task.drop) if _is_complete(attempt) else ""),
+                outputs=outputs,
+                skipped=tuple(place for place, output in enumerate(attempt.outputs) if output.drop in skipped),
+                parts=stored.parts,
+                drop=task.oid,
+                session=self._session,
+                host=self._host,
+                ended=attempt.clock.now(),
+                seconds=seconds,
+            )
+            if stored.found is not None and stored.is_compared:
+                _compare(attempt, stored.found, record)
+            self._store.add(record, self._name(attempt))
+        except ResultDiffersError:
+            raise
+        except (DropflowError, OSError) as error:
+            attempt.log(f"the result is not stored for later runs: {summary_of(error)}", "WARNING")
+
+    def _name(self, attempt: AttemptContext) -> str:
+        return drop_name(self._reuse.graph, attempt.name, attempt.task.index)
+
+    def _known_key(self, drop: int) -> str:
+        return "" if self._keys is None else known_key(self._keys[drop])
+
+    def _inputs(self, attempt: AttemptContext) -> list[tuple[str, str, str, str, bool]] | None:
+        """Return port, name, class, digest and whether it is text of each input; None if one has no digest."""
+        plans, found = attempt.plans, []
+        for edge in attempt.task.inputs:
+            port = plans.links[edge.link].target_port
+            if port == ORDER_PORT:
+                continue
+            template = plans.templates[edge.template]
+            handle, state = edge.handle, edge.state
+            digest: str | None = f"({state.name})"
+            if state is DropState.COMPLETED and handle is not None:
+                digest = self._digest(handle)
+            elif state is DropState.WRITING:
+                return None
+            if digest is None:
+                return None
+            name = template.name
+            if handle is not None and handle.kind == "file" and not handle.location.startswith(self._inside):
+                name = Path(handle.location).name
+            found.append((port, name, template.component, digest, handle is not None and handle.text))
+        return found
+
+    def _digest(self, handle: Handle) -> str | None:
+        if self._reuse.trust_times:
+            trusted = trusted_digest(handle, self._inside)
+            if trusted:
+                return trusted
+        with suppress(DropflowError, OSError):
+            return digest_of(handle)
+        return None
+
+
+def _is_complete(attempt: AttemptContext) -> bool:
+    """Whether all inputs are there: otherwise a key that was known before does not tell what they are."""
+    return all(one.state is DropState.COMPLETED for one in attempt.task.inputs)
+
+
+def known_key(row: Any) -> str:
+    """Return a row of keys as text; empty if the key is not known before the run."""
+    return f"{int(row[0]):016x}{int(row[1]):016x}" if row[0] or row[1] else ""
+
+
+def trusted_digest(handle: Handle, inside: str) -> str:
+    """Return size and time of a file outside of the session in place of its digest; empty for other contents."""
+    if handle.kind != "file" or handle.location.startswith(inside):
+        return ""
+    with suppress(OSError):
+        found = Path(handle.location).stat()
+        return key_of(handle.location, found.st_size, found.st_mtime_ns)
+    return ""
+
+
+def _shown(inputs: Sequence[tuple[str, str, str, str, bool]]) -> list[KeyPart]:
+    """Return the parts of a key that inputs are, for people."""
+    if len(inputs) > _MOST_INPUTS:
+        return [KeyPart("inputs", str(len(inputs)), key_of(*inputs))]
+    return [KeyPart("input", name, digest) for _, name, _, digest, _ in inputs]
+
+
+def _compare(attempt: AttemptContext, before: Record, now: Record) -> None:
+    for output, old, new in zip(attempt.outputs, before.outputs, now.outputs, strict=True):
+        if (old.digest, old.kind) != (new.digest, new.kind):
+            raise ResultDiffersError(
+                f"{attempt.oid} gives another result for {output.oid} than the stored one: digest "
+                f"{new.digest or 'none'} now, {old.digest or 'none'} in session {before.session} on {before.host}",
+                hint="if it is not a function of its inputs, set its field 'deterministic' to false; "
+                "otherwise find out which input the graph does not show, such as a file that it reads by name",
+            )

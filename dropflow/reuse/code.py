@@ -1,0 +1,228 @@
+"""What the code of an application is, for its key: functions, the modules of the user that they import, and packages.
+
+Nothing is imported or run: sources are found and parsed. A source counts by its syntax tree, so comments, blank lines
+and formatting do not matter, and everything else does. Of the standard library and of installed packages the version
+counts; all other modules are the user's, and count by their content, with the modules that they import in turn.
+"""
+
+import ast
+import difflib
+import hashlib
+import os
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from dropflow.apps.check import find_spec
+from dropflow.clock import Clock
+from dropflow.engine.api import KeyPart
+from dropflow.errors import DropflowError
+from dropflow.reuse.store import ResultStore
+
+__all__ = ["CodeReader", "first_changed_line", "outdated_modules"]
+
+_OURS = "dropflow"
+
+
+class _Module(NamedTuple):
+    """A source: the digest of its syntax tree, and the names of the modules that it imports."""
+
+    digest: str
+    imports: tuple[str, ...]
+
+
+class CodeReader:
+    """Finds what the code of functions and classes is, on this host.
+
+    Parameters
+    ----------
+    store : ResultStore or None
+        Where sources are kept, to say later which line has changed; None to keep none.
+    """
+
+    def __init__(self, store: ResultStore | None = None) -> None:
+        self._store = store
+
+    def of_source(self, source: str, name: str) -> tuple[KeyPart, ...]:
+        """Return the parts of a function whose source is in the graph."""
+        module = _parsed(source, "")
+        own = KeyPart("function", name, module.digest, self._kept(source))
+        return (own, *self._imported(module.imports))
+
+    def of_name(self, name: str) -> tuple[KeyPart, ...]:
+        """Return the parts of a function or class with a dotted name, which is imported where it runs."""
+        return self._imported((name,))
+
+    def _imported(self, names: tuple[str, ...]) -> tuple[KeyPart, ...]:
+        found: dict[tuple[str, str], KeyPart] = {}
+        seen: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            for part, imports in self._modules(name):
+                if (part.kind, part.name) not in found:
+                    found[part.kind, part.name] = part
+                    waiting += imports
+        parts = sorted(found.values(), key=lambda part: (part.kind, part.name))
+        return (*parts, KeyPart("python", "", f"{sys.version_info.major}.{sys.version_info.minor}"))
+
+    def _modules(self, name: str) -> Iterator[tuple[KeyPart, tuple[str, ...]]]:
+        """Yield each module along a dotted name, whose last parts may be attributes, with what it imports."""
+        top, *rest = name.split(".")
+        if top in sys.stdlib_module_names or top == _OURS or not top:
+            return
+        within, dotted = None, ""
+        for piece in (top, *rest):
+            dotted = f"{dotted}.{piece}" if dotted else piece
+            spec = find_spec(dotted, within)
+            if spec is None:
+                if dotted == top:
+                    yield KeyPart("module", top, "not installed"), ()
+                return
+            within = spec.submodule_search_locations
+            path = spec.origin if spec.has_location else None
+            if path is not None and not _is_user_file(path):
+                yield KeyPart("package", top, _version(top)), ()
+                return
+            if path is not None:
+                yield self._module(Path(path), dotted, is_package=within is not None)
+            if within is None:
+                return
+
+    def _module(self, path: Path, name: str, *, is_package: bool) -> tuple[KeyPart, tuple[str, ...]]:
+        shown = _shown(path, name)
+        try:
+            content = path.read_bytes()
+            source = content.decode() if path.suffix == ".py" else ""
+        except (OSError, UnicodeDecodeError):
+            return KeyPart("module", shown, "unreadable"), ()
+        if not source:  # a compiled module
+            return KeyPart("module", shown, hashlib.blake2b(content, digest_size=16).hexdigest()), ()
+        module = _parsed(source, name if is_package else name.rpartition(".")[0])
+        return KeyPart("module", shown, module.digest, self._kept(source)), module.imports
+
+    def _kept(self, source: str) -> str:
+        if self._store is None:
+            return ""
+        try:
+            return self._store.keep_bytes(source.encode())
+        except DropflowError:
+            return ""
+
+
+def _shown(path: Path, name: str) -> str:
+    """Return how people know a module."""
+    return path.name if path.stem != "__init__" else f"{name}/{path.name}"
+
+
+@cache
+def _parsed(source: str, package: str) -> _Module:
+    """Return what counts of a source in a package."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+        text = ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _Module(hashlib.blake2b(source.encode(), digest_size=16).hexdigest(), ())
+    imports: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports.update((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            imports.update((f"{base}.{alias.name}" if alias.name != "*" else base, None) for alias in node.names)
+    return _Module(hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), tuple(imports))
+
+
+@cache
+def _installed_places() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    places = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    places |= {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}
+    return tuple(f"{place}/" for place in sorted(places))
+
+
+def _is_user_file(path: str) -> bool:
+    return not path.startswith(_installed_places())
+
+
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+def _version(module: str) -> str:
+    """Return the version of the installed package of a module; of several packages, all of them."""
+    found = []
+    for name in sorted(set(_packages().get(module, ()))):
+        try:
+            found.append(metadata.version(name))
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found) or "unknown"
+
+
+# Modules that a process has loaded, and that were edited since: it runs their old code.
+
+_LOADED: dict[str, int] = {}
+"""Times of the sources of modules, in ns, as they were when this process loaded them."""
+
+
+def outdated_modules(clock: Clock) -> frozenset[str]:
+    """Return the modules of users, as parts of keys name them, whose code in this process may not be that of the file.
+
+    A process that runs several sessions calls this at the beginning of each. A module that was not loaded at the last
+    call was loaded since; its source was the present one if that is older than the call.
+    """
+    known = _previous_call.get("time", 0.0) or psutil.Process().create_time()
+    _previous_call["time"] = clock.now()
+    found = set()
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if not path or name.partition(".")[0] in (_OURS, "__main__") or not _is_user_file(path):
+            continue
+        try:
+            changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - all modules of a process
+        except OSError:
+            continue
+        if name not in _LOADED and changed < known * 1e9:
+            _LOADED[name] = changed
+        if _LOADED.get(name) != changed:
+            found.add(_shown(Path(path), name))
+    return frozenset(found)
+
+
+_previous_call: dict[str, float] = {}
+
+
+def first_changed_line(before: str, now: str) -> tuple[int, str] | None:
+    """Return number and text of the first line of a source that differs; None if none does.
+
+    Lines that have changed in comments and spaces only are passed over if others have changed, too.
+    """
+    old, new = before.splitlines(), now.splitlines()
+    changes = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes()
+    for words in (_code, str):
+        for tag, begin, end, start, stop in changes:
+            if tag == "equal" or [words(one) for one in old[begin:end]] == [words(one) for one in new[start:stop]]:
+                continue
+            return start + 1, (new[start].strip() if start < len(new) else "")
+    return None
+
+
+def _code(line: str) -> str:
+    return "".join(line.partition("#")[0].split())

@@ -1,0 +1,249 @@
+"""What the results of each logical node depend on, which nodes are reused at all, and the keys known before a run.
+
+The *deep* key of a drop is made from those of the drops that it is made from, so that a branch of the graph is known
+without reading anything but files from outside. The key from contents is made where attempts run
+(`dropflow.reuse.attempt`). They are the deep constructive and the constructive traces of A. Mokhov, N. Mitchell and
+S. Peyton Jones, "Build systems à la carte", Proc. ACM Program. Lang. 2 (ICFP), 2018.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.apps.load_function import is_pickled
+from dropflow.apps.registry import app_class, builtin_name, import_builtin
+from dropflow.apps.template_cache import AppNode
+from dropflow.data.registry import is_outside_files, is_read_from_outside
+from dropflow.engine.api import Handle, KeyPart
+from dropflow.engine.parameters import Unusable, convert, find, fold, is_empty
+from dropflow.errors import DropflowError
+from dropflow.graph.digests import propagated
+from dropflow.graph.order import reached
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import ORDER_PORT, Argument, Kind, Link, Template
+from dropflow.reuse.code import CodeReader
+from dropflow.reuse.store import digest_of, key_of
+from dropflow.version import __version__
+
+__all__ = ["NodeKey", "deep_keys", "node_keys", "outside_roots"]
+
+_NO_MATTER = frozenset(
+    fold(name)
+    for name in (
+        "dropclass",
+        "execution_time",
+        "num_cpus",
+        "memory",
+        "mem_usage",
+        "group_start",
+        "group_end",
+        "n_tries",
+        "timeout",
+        "log_level",
+        "deterministic",
+        "reuse_ignore",
+        "func_code",
+    )
+)
+"""Fields of applications that change how or when they run, and not what they give; and those that count as code."""
+_WITH_EFFECTS = frozenset(("ServiceApp", "StopServiceApp", "MPIApp"))
+_IMAGE_FIELDS = frozenset(("image", "tag", "digest"))
+
+
+class NodeKey(NamedTuple):
+    """What the results of an application node depend on, beside its inputs; or why they are never reused."""
+
+    parts: tuple[KeyPart, ...]
+    reason: str = ""
+
+
+def node_keys(graph: PhysicalGraph, code: CodeReader) -> tuple[NodeKey, ...]:
+    """Return the key of each template; those of data are empty."""
+    found = [_node_key(graph, row, code) for row in range(len(graph.templates))]
+    # What runs after an application with side effects may read what that writes.
+    while True:
+        late = {
+            consumer.target: graph.templates[order.source].name
+            for consumer in graph.links
+            if consumer.target_port == ORDER_PORT and not found[consumer.target].reason
+            for order in graph.links
+            if order.target == consumer.source and found[order.source].reason
+        }
+        if not late:
+            return tuple(found)
+        for row, name in late.items():
+            found[row] = NodeKey((), f"runs after {name}, which always runs")
+
+
+def _node_key(graph: PhysicalGraph, row: int, code: CodeReader) -> NodeKey:
+    template = graph.templates[row]
+    if template.kind is Kind.DATA:
+        return NodeKey(())
+    reason = _why_not(graph, row)
+    if reason:
+        return NodeKey((), reason)
+    ours = builtin_name(template)
+    parts = [KeyPart("component", ours or template.component, __version__ if ours else "")]
+    if not ours:
+        parts += code.of_name(template.component.strip())
+    parts += _function(template, code)
+    parts += _fields(template)
+    outputs = [link for link in graph.links if link.source == row and link.source_port != ORDER_PORT]
+    parts += [KeyPart("output", link.source_port, _data_class(graph.templates[link.target])) for link in outputs]
+    rules = template.error_threshold, template.effective_inputs, template.block_skip, sorted(template.collects)
+    parts.append(KeyPart("rules of inputs", "", msgspec.json.encode(rules).decode()))
+    return NodeKey(tuple(parts))
+
+
+def _why_not(graph: PhysicalGraph, row: int) -> str:
+    """Return why the results of an application node are never reused; empty if they are."""
+    template = graph.templates[row]
+    ours = builtin_name(template)
+    if not _is_deterministic(template, ours):
+        return "says that it is not deterministic"
+    if ours in _WITH_EFFECTS or any(axis.kind == "mpi" for axis in template.axes):
+        return "takes part in a service or an MPI job"
+    if any(AppNode(template).changes(argument.name) for argument in template.arguments):
+        return "changes an input in place"
+    own = [link for link in graph.links if row in (link.source, link.target)]
+    if not any(link.source == row and link.source_port != ORDER_PORT for link in own):
+        return "has no outputs, so what it does is elsewhere"
+    return next(filter(None, (_hidden_content(graph, row, link) for link in own)), "")
+
+
+def _hidden_content(graph: PhysicalGraph, row: int, link: Link) -> str:
+    """Return why the content at the other end of a link has no digest; empty if it has."""
+    data = graph.templates[link.target if link.source == row else link.source]
+    if link.streaming and app_class(graph.templates[row]).streams:
+        return f"streams {data.name}"
+    if is_outside_files(data):
+        return f"{'writes' if link.source == row else 'reads'} {data.name}, which is in a store or database"
+    return ""
+
+
+def _is_deterministic(template: Template, ours: str) -> bool:
+    field = find(template.arguments, "deterministic")
+    if field is not None and not is_empty(field.value, "Boolean"):
+        try:
+            return bool(convert(field.value, "Boolean"))
+        except Unusable:
+            return True
+    own = import_builtin(ours).component.parameters if ours else ()
+    return all(parameter.default for parameter in own if parameter.name == "deterministic")
+
+
+def _function(template: Template, code: CodeReader) -> Sequence[KeyPart]:
+    """Return what the code of a function node is."""
+    name, source = find(template.arguments, "func_name"), find(template.arguments, "func_code")
+    called = str(name.value or "") if name is not None else ""
+    if source is not None and not is_empty(source.value, "String") and not source.is_port:
+        text = str(source.value)
+        if is_pickled(text):
+            return [KeyPart("function", called or template.name, key_of(text))]
+        return code.of_source(text, called or template.name)
+    return code.of_name(called) if "." in called else ()
+
+
+def _fields(template: Template) -> list[KeyPart]:
+    ignored = {fold(one) for one in _words(find(template.arguments, "reuse_ignore"))}
+    found = []
+    for argument in template.arguments:
+        name = fold(argument.name)
+        if name in ignored or name in _NO_MATTER or argument.parameter_type == "ConstraintParameter":
+            continue
+        kind = "container image" if argument.name in _IMAGE_FIELDS and template.argument("image") else "parameter"
+        if not argument.is_port or argument.value not in (None, ""):
+            found.append(KeyPart(kind, argument.name, _text(argument.value)))
+        if argument.is_port:
+            found.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
+        if argument.name == "libpath" and argument.value:
+            found.append(KeyPart("library", argument.name, _library(str(argument.value))))
+    return found
+
+
+def _words(argument: Argument | None) -> list[str]:
+    return [] if argument is None else [one.strip() for one in str(argument.value or "").split(",")]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _library(path: str) -> str:
+    try:
+        return digest_of(Handle(kind="file", location=str(Path(path).expanduser().absolute()))) or ""
+    except DropflowError:
+        return "not found"
+
+
+def _data_class(template: Template) -> str:
+    return template.component or template.category
+
+
+# Keys of all drops.
+
+
+def outside_roots(graph: PhysicalGraph) -> list[int]:
+    """Return the data drops without producers whose content is read from outside of the session."""
+    outside = np.array([one.kind is Kind.DATA and is_read_from_outside(one) for one in graph.templates], np.bool_)
+    found: list[int] = np.flatnonzero(outside[graph.template] & (np.diff(graph.predecessors.ptr) == 0)).tolist()
+    return found
+
+
+def deep_keys(
+    graph: PhysicalGraph, nodes: Sequence[NodeKey], content: Callable[[int], str | None]
+) -> npt.NDArray[np.uint64]:
+    """Return the key of each drop, shape (drops, 2); zeros where it is not known before the run.
+
+    Parameters
+    ----------
+    nodes : sequence of NodeKey
+        From `node_keys`.
+    content : callable
+        Returns the digest of a drop of `outside_roots`; None if its content is not known.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+    own = np.zeros((graph.drops, 2), np.uint64)
+    degrees = np.diff(graph.successors.ptr).astype(np.uint64)
+    is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    # An application that gets one more output is another one.
+    own[is_app, 0] = degrees[is_app]
+    hidden = [bool(node.reason) or _depends_on_failures(one) for node, one in zip(nodes, graph.templates, strict=True)]
+    unknown = [np.flatnonzero(np.array(hidden, np.bool_)[graph.template])]
+    for drop in outside_roots(graph):
+        digest = content(drop)
+        if digest is None:
+            unknown.append(np.array([drop]))
+        else:
+            own[drop] = int(digest[:16], 16), int(digest[16:], 16)
+    has_values = frozenset(graph.template[np.diff(graph.predecessors.ptr) == 0].tolist())
+    described = [
+        [tuple(part)[:3] for part in map(msgspec.structs.astuple, node.parts)]
+        if template.kind is Kind.APP
+        else _of_data(template, with_values=row in has_values)
+        for row, (template, node) in enumerate(zip(graph.templates, nodes, strict=True))
+    ]
+    found = propagated(graph, described, own)
+    start = np.concatenate(unknown)
+    found[start] = 0
+    found[reached(graph.successors, start.tolist())[0]] = 0
+    return found
+
+
+def _depends_on_failures(template: Template) -> bool:
+    """Return whether an application may run without some of its inputs: then its key does not tell what it got."""
+    return template.kind is Kind.APP and (template.error_threshold > 0 or template.effective_inputs > 0)
+
+
+def _of_data(template: Template, *, with_values: bool) -> object:
+    made = with_values and not is_read_from_outside(template)
+    values: Mapping[str, str] = {one.name: _text(one.value) for one in template.arguments if made and not one.is_port}
+    return _data_class(template), template.category, sorted(template.collects), values

@@ -1,0 +1,95 @@
+"""The file in a session directory that names the applications whose results were taken, and from where.
+
+Worker processes append a line of JSON each, so it is read up to the last whole line. The last line of a drop counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import localtime, strftime
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from dropflow.files import private_opener
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+
+if TYPE_CHECKING:
+    from dropflow.reuse.store import Record
+
+__all__ = ["REUSE_LOG", "ReuseLog", "TakenResult", "reuse_lines", "taken_results"]
+
+REUSE_LOG = "reused.jsonl"
+"""Name of the file."""
+_SHOWN = 5
+
+
+class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An application whose result was taken, or one that `has_run` after all.
+
+    Attributes
+    ----------
+    drop : int
+        Its row.
+    session, host : str
+        Where the result was computed.
+    ended, seconds : float
+        When, in seconds since the epoch, and how long that took.
+    is_needed : bool
+        Whether its outputs were put into the session; otherwise nothing reads them.
+    """
+
+    drop: int
+    session: str = ""
+    host: str = ""
+    ended: float = 0.0
+    seconds: float = 0.0
+    is_needed: bool = True
+    has_run: bool = False
+
+    @classmethod
+    def of(cls, drop: int, record: "Record") -> Self:
+        """Return the line for a drop that takes a record."""
+        return cls(drop, record.session, record.host, record.ended, record.seconds)
+
+    @property
+    def text(self) -> str:
+        """Where the result comes from, for people."""
+        if not self.is_needed:
+            return "not run: nothing that runs reads what it gives"
+        when = strftime("%Y-%m-%d %H:%M", localtime(self.ended))
+        took = f"where it took {self.seconds:.3g} s"
+        return f"reused: from session {self.session} on {self.host}, {when}, {took}"
+
+
+class ReuseLog:
+    """Appends to the file. Used by any number of processes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def add(self, *lines: TakenResult) -> None:
+        """Append lines, in one write."""
+        text = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        if text:
+            with open(self._path, "ab", buffering=0, opener=private_opener) as stream:
+                stream.write(text)
+
+
+def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
+    """Return the applications of a session whose results were taken, by their row."""
+    try:
+        lines: Iterable[bytes] = (Path(directory) / REUSE_LOG).read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return {}
+    found = {one.drop: one for one in (msgspec.json.decode(line, type=TakenResult) for line in lines)}
+    return {drop: one for drop, one in found.items() if not one.has_run}
+
+
+def reuse_lines(graph: PhysicalGraph, directory: str | Path, drop: int) -> tuple[str, ...]:
+    """Return where the result of an application, or of the producers of data, was taken from; empty if it has run."""
+    before = graph.predecessors
+    is_app = graph.kinds[graph.template[drop]] == Kind.APP
+    apps = [drop] if is_app else before.neighbour[before.ptr[drop] : before.ptr[drop + 1]].tolist()
+    taken = taken_results(directory)
+    return tuple(taken[app].text for app in apps[:_SHOWN] if app in taken)

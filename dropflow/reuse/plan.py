@@ -1,0 +1,343 @@
+"""What a run takes from the store before anything runs: whole branches of the graph. Only their ends are read.
+
+Such drops are known when the session begins, as those of a session that continues (`dropflow.engine.continuation`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.apps.template_cache import AppNode, TemplateCache, text_or_none
+from dropflow.clock import Clock
+from dropflow.data.repository import LocalRepository
+from dropflow.data.store import Slot
+from dropflow.engine.api import Handle, ReuseSpec
+from dropflow.engine.content_table import kept_drops
+from dropflow.engine.continuation import Continuation
+from dropflow.engine.events import KnownStates
+from dropflow.errors import DropflowError
+from dropflow.graph.order import levels
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import ORDER_PORT, Kind, Template
+from dropflow.graph.text_ids import index_of, oid
+from dropflow.reuse.attempt import is_sampled, known_key, trusted_digest
+from dropflow.reuse.code import CodeReader
+from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
+from dropflow.reuse.log import REUSE_LOG, ReuseLog, TakenResult
+from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of
+from dropflow.states import DropState
+
+__all__ = ["ReuseChoices", "ReusePlan", "begin_with", "plan_reuse", "reuse_spec"]
+
+_COMPLETED = int(DropState.COMPLETED)
+_KEYS = "keys.npy"
+
+
+@dataclass
+class ReusePlan:
+    """What is known of a graph before it runs.
+
+    Attributes
+    ----------
+    graph : PhysicalGraph
+        The graph.
+    nodes : tuple of NodeKey
+        What the results of each template depend on.
+    keys : uint64 array, shape (drops, 2)
+        From `dropflow.reuse.keys.deep_keys`.
+    taken : mapping of int to Record
+        Applications whose outputs are taken from the store.
+    spared : list of int
+        Applications that do not run because nothing that runs reads their outputs.
+    running : list of int
+        All other applications, the last one in the graph first.
+    digests : mapping of int to str or None
+        Of the inputs from outside.
+    """
+
+    graph: PhysicalGraph
+    nodes: tuple[NodeKey, ...]
+    keys: npt.NDArray[np.uint64]
+    taken: dict[int, Record] = field(default_factory=dict)
+    spared: list[int] = field(default_factory=list)
+    running: list[int] = field(default_factory=list)
+    needed: bytearray = field(default_factory=bytearray)
+    digests: dict[int, str | None] = field(default_factory=dict)
+
+
+class ReuseChoices(NamedTuple):
+    """What can be chosen about reuse: the options of `dropflow.sessions.options.RunOptions`."""
+
+    verify: float = 0.0
+    trust_times: bool = False
+
+
+def reuse_spec(graph: PhysicalGraph, store: ResultStore, directory: str, choices: ReuseChoices) -> ReuseSpec:
+    """Return how attempts reuse results if nothing is known before: on nodes, and in sessions that continue."""
+    nodes = node_keys(graph, CodeReader(store))
+    return ReuseSpec(
+        store=str(store.directory),
+        graph=graph.name,
+        nodes=tuple(None if node.reason or not node.parts else node.parts for node in nodes),
+        log=f"{directory}/{REUSE_LOG}",
+        verify=choices.verify,
+        trust_times=choices.trust_times,
+    )
+
+
+def plan_reuse(
+    graph: PhysicalGraph,
+    store: ResultStore,
+    repository: LocalRepository,
+    choices: ReuseChoices,
+    *,
+    is_checked: bool = True,
+) -> ReusePlan:
+    """Return what a run of a graph takes from the store, and what runs. Writes nothing.
+
+    Unless contents are checked (`is_checked`), they count as whole if they seem so by their size.
+
+    Raises
+    ------
+    BadGraphError
+        The graph has a cycle.
+    """
+    nodes = node_keys(graph, CodeReader(store))
+    roots = _OutsideContents(graph, repository, trust_times=choices.trust_times)
+    keys = deep_keys(graph, nodes, roots.digest)
+    plan = ReusePlan(graph, nodes, keys, digests=roots.digests)
+    plan.needed = _needed_at_the_end(graph)
+    branches = _KnownBranches(plan, store, repository.workspace.session, verify=choices.verify, is_checked=is_checked)
+    apps = np.flatnonzero(graph.kinds[graph.template] == np.uint8(Kind.APP))
+    for app in apps[np.argsort(-levels(graph)[apps], kind="stable")].tolist():
+        branches.decide(app)
+    return plan
+
+
+class _OutsideContents:
+    """The digests of files and directories from outside, which are read once."""
+
+    def __init__(self, graph: PhysicalGraph, repository: LocalRepository, *, trust_times: bool) -> None:
+        self._graph = graph
+        self._repository = repository
+        self._trusts = trust_times
+        self._plans = TemplateCache(graph.templates, graph.links)
+        self.digests: dict[int, str | None] = {}
+
+    def digest(self, drop: int) -> str | None:
+        """Return the digest of a root; None if it is not known, as that of a file which does not exist."""
+        graph, workspace = self._graph, self._repository.workspace
+        slot = Slot(workspace, oid(graph, drop), drop, 1, 0, index=index_of(graph, drop))
+        try:
+            handle = self._plans.store(int(graph.template[drop])).initial(slot)
+            inside = f"{workspace.directory}/"
+            found = (self._trusts and trusted_digest(handle, inside)) or digest_of(handle)
+            if handle.final:
+                self._repository.discard(handle)
+        except DropflowError:
+            found = None  # the attempt reports it
+        self.digests[drop] = found
+        return found
+
+
+def _needed_at_the_end(graph: PhysicalGraph) -> bytearray:
+    """Return 1 for each data drop whose content is there when the session is over."""
+    plans = TemplateCache(graph.templates, graph.links)
+    persists = np.array([_persists(plans, row) for row in range(len(graph.templates))], np.bool_)
+    return bytearray((persists[graph.template] | (np.frombuffer(kept_drops(graph), np.uint8) > 0)).astype(np.uint8))
+
+
+def _persists(plans: TemplateCache, row: int) -> bool:
+    template: Template = plans.templates[row]
+    if template.kind is not Kind.DATA or template.persist is not None:
+        return bool(template.persist)
+    try:
+        return plans.store(row).persists
+    except DropflowError:
+        return False
+
+
+class _KnownBranches:
+    """Decides from the last applications of a graph upwards which run, so that it looks up what may be needed only."""
+
+    def __init__(self, plan: ReusePlan, store: ResultStore, session: str, *, verify: float, is_checked: bool) -> None:
+        graph = plan.graph
+        self._plan, self._store, self._session = plan, store, session
+        self._verify, self._is_checked = verify, is_checked
+        self._before, self._after = graph.predecessors, graph.successors
+        self._inputs = np.diff(graph.predecessors.ptr)
+        self._is_order = [ORDER_PORT in (link.source_port, link.target_port) for link in graph.links]
+        self._is_named_by_input = _named_by_inputs(graph)
+
+    def decide(self, app: int) -> None:
+        """Take an application from the store, spare it, or have it run."""
+        plan = self._plan
+        node = plan.nodes[plan.graph.template[app]]
+        outputs = [data for data, _ in self._edges(self._after, app)]
+        is_needed = any(plan.needed[data] for data in outputs)
+        if not is_needed and not node.reason:
+            plan.spared.append(app)
+            return
+        record = None if node.reason else self._record(app)
+        if record is not None:
+            plan.taken[app] = record
+            return
+        plan.running.append(app)
+        for data, link in self._edges(self._before, app):
+            plan.needed[data] |= not self._is_order[link]
+
+    def _record(self, app: int) -> Record | None:
+        """Return the record of an application if all can be taken that is needed of it."""
+        plan = self._plan
+        key = known_key(plan.keys[app])
+        if not key or plan.graph.template[app] in self._is_named_by_input:
+            return None
+        if self._verify and is_sampled(self._session, oid(plan.graph, app), self._verify):
+            return None
+        record = self._store.find(key)
+        if record is None or record.skipped:
+            return None
+        pairs = list(zip(_outputs(self._edges(self._after, app), self._is_order), record.outputs, strict=False))
+        if len(pairs) != len(record.outputs):
+            return None
+        needed = [(data, content) for data, content in pairs if plan.needed[data]]
+        is_whole = all(
+            self._inputs[data] == 1 and self._store.is_there(content, checked=self._is_checked)
+            for data, content in needed
+        )
+        return record if is_whole else None
+
+    @staticmethod
+    def _edges(edges: Any, drop: int) -> list[tuple[int, int]]:
+        begin, end = edges.ptr[drop], edges.ptr[drop + 1]
+        return list(zip(edges.neighbour[begin:end].tolist(), edges.link[begin:end].tolist(), strict=True))
+
+
+def _outputs(edges: Sequence[tuple[int, int]], is_order: Sequence[bool]) -> list[int]:
+    return [data for data, link in edges if not is_order[link]]
+
+
+def _named_by_inputs(graph: PhysicalGraph) -> frozenset[int]:
+    """Return the application templates where an input may name the file of an output."""
+    found = set()
+    for link in graph.links:
+        if graph.templates[link.source].kind is Kind.APP:
+            naming = AppNode(graph.templates[link.source]).naming(link)
+            ports = {one.target_port for one in graph.links if one.target == link.source}
+            if naming is not None and naming.name in ports:
+                found.add(link.source)
+    return frozenset(found)
+
+
+# How a session begins with what is taken.
+
+
+def begin_with(
+    plan: ReusePlan,
+    store: ResultStore,
+    repository: LocalRepository,
+    clock: Clock,
+    choices: ReuseChoices,
+) -> tuple[ReuseSpec, Continuation | None]:
+    """Put what is taken into a session directory; return how its attempts reuse results, and with what it begins.
+
+    Raises
+    ------
+    DropflowError
+        A content cannot be written, or was removed from the store meanwhile.
+    """
+    graph, directory = plan.graph, Path(repository.workspace.directory)
+    np.save(directory / _KEYS, plan.keys)
+    spec = ReuseSpec(
+        store=str(store.directory),
+        graph=graph.name,
+        nodes=tuple(None if node.reason or not node.parts else node.parts for node in plan.nodes),
+        keys=str(directory / _KEYS),
+        log=str(directory / REUSE_LOG),
+        verify=choices.verify,
+        trust_times=choices.trust_times,
+    )
+    if not plan.taken:
+        return spec, None  # without them nothing is spared, either
+    lines = [TakenResult.of(app, record) for app, record in plan.taken.items()]
+    lines += [TakenResult(app, is_needed=False) for app in plan.spared]
+    ReuseLog(spec.log).add(*lines)
+    contents = _put(plan, store, repository, clock)
+    states = _states(plan)
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    lost = [drop for drop in np.flatnonzero(is_data & (states == _COMPLETED)).tolist() if drop not in contents]
+    known = KnownStates(states=states.tobytes(), lost=tuple(lost), released=tuple(lost), reason="results were reused")
+    repository.set_graph(graph)  # it adopts the contents again, with those that the session commits
+    return spec, Continuation(known, contents, {})
+
+
+def _states(plan: ReusePlan) -> npt.NDArray[np.uint8]:
+    graph = plan.graph
+    states = np.full(graph.drops, int(DropState.INITIALIZED), np.uint8)
+    states[[*plan.taken, *plan.spared]] = _COMPLETED
+    runs = np.zeros(graph.drops, np.bool_)
+    runs[plan.running] = True
+    before, after = graph.predecessors, graph.successors
+    is_data = graph.kinds[graph.template] == np.uint8(Kind.DATA)
+    waits = _any(before, runs)  # a producer runs
+    is_root = np.diff(before.ptr) == 0
+    is_idle = np.diff(after.ptr) > 0
+    is_idle &= ~_any(after, runs)
+    states[is_data & ~is_root & ~waits] = _COMPLETED
+    states[is_data & is_root & is_idle] = _COMPLETED
+    return states
+
+
+def _any(edges: Any, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return the drops that have a neighbour which is marked."""
+    total = np.concatenate([[0], np.cumsum(marked[edges.neighbour])])
+    found: npt.NDArray[np.bool_] = total[edges.ptr[1:]] > total[edges.ptr[:-1]]
+    return found
+
+
+def _put(plan: ReusePlan, store: ResultStore, repository: LocalRepository, clock: Clock) -> Mapping[int, Handle]:
+    """Write the contents that are needed where the session has them, the first ones of the graph first."""
+    graph = plan.graph
+    plans, kept = TemplateCache(graph.templates, graph.links), kept_drops(graph)
+    is_order = [ORDER_PORT in (link.source_port, link.target_port) for link in graph.links]
+    found: dict[int, Handle] = {}
+    now = clock.now()
+    for app, record in reversed(plan.taken.items()):
+        begin, end = graph.successors.ptr[app], graph.successors.ptr[app + 1]
+        edges = zip(
+            graph.successors.neighbour[begin:end].tolist(), graph.successors.link[begin:end].tolist(), strict=True
+        )
+        data = [(target, link) for target, link in edges if not is_order[link]]
+        for number, ((target, link), content) in enumerate(zip(data, record.outputs, strict=True)):
+            if not plan.needed[target] or target in found:
+                continue
+            template = graph.templates[graph.template[target]]
+            naming = plans.app(int(graph.template[app])).naming(graph.links[link])
+            name = "" if naming is None else text_or_none(naming.value) or ""
+            text_id = oid(graph, target)
+            slot = Slot(repository.workspace, text_id, app, 1, number, now, name, bool(kept[target]))
+            part = _written(store, content, plans, int(graph.template[target]), slot)
+            handle = repository.commit(target, 1, template, part)
+            found[target] = repository.keep_result(target, text_id, template, handle) if kept[target] else handle
+    return found
+
+
+def _written(store: ResultStore, content: StoredContent, plans: TemplateCache, row: int, slot: Slot) -> Handle:
+    """Return a content of the store as what an application wrote to a data drop."""
+    data = plans.store(row)
+    if content.kind == "null" and data.unwritten is not None:
+        return data.unwritten
+    writer = data.part(slot)
+    try:
+        if content.kind in ("file", "directory"):
+            store.place(content, writer.path())
+        elif content.kind != "null":
+            writer.write(store.body(content), text=content.text)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise

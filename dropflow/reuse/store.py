@@ -1,0 +1,597 @@
+"""The store of results that later runs take: contents by digest, and records of what an application wrote.
+
+::
+
+    <store>/contents/<2 digits>/<digest>   one content; never changed after the rename that makes it
+            records/<2 digits>/<key>       what an application with this key wrote, and from what
+            drops/<2 digits>/<name>        the last record of a drop, whatever its key: to say what has changed
+            tmp/                           what is being written
+
+Several processes and hosts may write at the same time, also on NFS: a file appears by a rename, and two files of the
+same name have the same content. What is read is compared with its digest, so a damaged content is not used; it is
+removed, and made again. Each record carries a keyed digest. The key is in a file of this user outside of the store, so
+what another user has put into a shared store is never used, and never unpickled.
+"""
+
+import errno
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from dropflow.clock import SystemClock
+from dropflow.data.read import open_file, view
+from dropflow.data.storage_errors import storage_errors
+from dropflow.engine.api import Handle, KeyPart
+from dropflow.errors import DropflowError, StorageError
+from dropflow.files import content_digest, private_directory, private_opener
+
+__all__ = [
+    "Record",
+    "ResultStore",
+    "StoreUse",
+    "StoredContent",
+    "digest_of",
+    "key_of",
+    "store_directory",
+]
+
+DIRECTORY_VARIABLE, LIMIT_VARIABLE = "DROPFLOW_STORE", "DROPFLOW_STORE_LIMIT"
+DEFAULT_LIMIT = 20 << 30
+_INLINE = 4096
+"""Contents up to this size are in the record: one file less to read for each small result."""
+_BLOCK = 1 << 20
+_FICLONE = 0x40049409
+"""Linux ioctl: have a file share the blocks of another one until one of them is changed."""
+_GRACE_SECONDS = 3600.0
+"""Contents younger than this are kept though no record has them: their record may be about to be written."""
+_MAC_BYTES = 32
+_MEMORY = ("bytes", "shm")
+_FILE = "file"
+
+
+def store_directory(given: str = "") -> Path:
+    """Return the directory of the store: the given one, that of ``DROPFLOW_STORE``, or the user's cache."""
+    if given or (given := os.environ.get(DIRECTORY_VARIABLE, "")):
+        return Path(given).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dropflow"
+
+
+def key_of(*parts: object) -> str:
+    """Return the digest of values that can be written as MessagePack, as 32 hexadecimal digits."""
+    return hashlib.blake2b(msgspec.msgpack.encode(parts, order="deterministic"), digest_size=16).hexdigest()
+
+
+class StoredContent(msgspec.Struct, frozen=True, array_like=True):
+    """A content in the store.
+
+    Attributes
+    ----------
+    kind : str
+        ``null`` for a drop to which nothing was written; ``bytes``; ``file``; or ``directory``, whose content is a list
+        of what is in it.
+    body : bytes
+        The content itself if it is small; otherwise it is in a file of the store.
+    """
+
+    kind: str
+    digest: str = ""
+    size: int = 0
+    text: bool = False
+    body: bytes = b""
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is in a file of the store, and not in the record."""
+        return self.kind != "null" and self.size > len(self.body)
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """What an application wrote, where and when, and what its key was made from.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Its keys: from the contents of its inputs, and from what these are made from.
+    outputs : tuple of StoredContent
+        In the order of its outputs.
+    skipped : tuple of int
+        Places of the outputs that it chose to skip.
+    parts : tuple of KeyPart
+        What went into its key.
+    drop, session, host : str
+        Text id of the application, and where it ran.
+    ended, seconds : float
+        When it ended, in seconds since the epoch, and how long it took.
+    """
+
+    keys: tuple[str, ...]
+    outputs: tuple[StoredContent, ...]
+    skipped: tuple[int, ...]
+    parts: tuple[KeyPart, ...]
+    drop: str
+    session: str
+    host: str
+    ended: float
+    seconds: float
+
+
+class _Entry(NamedTuple):
+    """What is at a path in a directory: whether it is executable or where a link leads, and a digest of a file."""
+
+    path: str
+    kind: str
+    target: str
+    size: int
+
+
+class StoreUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a store, or what a command has done to it. Sizes are in bytes."""
+
+    records: int = 0
+    contents: int = 0
+    size: int = 0
+    removed_records: int = 0
+    removed_contents: int = 0
+    removed_size: int = 0
+    damaged: tuple[str, ...] = ()
+
+
+class ResultStore:
+    """The store in one directory. Any number of threads, processes and hosts may use it.
+
+    Raises
+    ------
+    StorageError
+        The directory cannot be made, or other users can write to it.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = private_directory(Path(directory))
+        self._secret = _user_key()
+        for name in ("contents", "records", "drops", "tmp"):
+            with storage_errors("make the directory", self.directory / name):
+                (self.directory / name).mkdir(mode=0o700, exist_ok=True)
+        self.foreign = 0
+        """Records that were ignored because this user has not written them."""
+
+    # Records.
+
+    def find(self, key: str, *, last: bool = False) -> Record | None:
+        """Return the record of a key, or with `last` the last record of a drop; None if there is none of this user."""
+        path = self._path("drops" if last else "records", key)
+        try:
+            with open(path, "rb") as stream:  # noqa: PTH123 - once for each application: Path doubles its cost
+                found = stream.read()
+        except OSError:
+            return None
+        body = found[_MAC_BYTES:]
+        if not hmac.compare_digest(found[:_MAC_BYTES], self._mac(key, body)):
+            self.foreign += 1
+            return None
+        try:
+            record = msgspec.msgpack.decode(body, type=Record)
+        except msgspec.DecodeError:  # written by another version
+            return None
+        if not last:
+            with suppress(OSError):
+                os.utime(path)
+        return record
+
+    def add(self, record: Record, drop: str) -> None:
+        """Write a record under its keys, and as the last one of its drop.
+
+        Raises
+        ------
+        StorageError
+            It cannot be written.
+        """
+        body = msgspec.msgpack.encode(record)
+        for kind, key in (*(("records", key) for key in record.keys if key), ("drops", drop)):
+            path = self._path(kind, key)
+            with storage_errors("write", path):
+                self._write(path, self._mac(key, body) + body)
+
+    def _mac(self, key: str, body: bytes) -> bytes:
+        return hashlib.blake2b(key.encode() + body, key=self._secret, digest_size=_MAC_BYTES).digest()
+
+    # Contents.
+
+    def keep(self, handle: Handle, *, linked: bool = True) -> StoredContent:
+        """Have the store keep a content that nothing changes meanwhile, and return how to get it back.
+
+        Unless `linked`, the content may be changed later where it is, so that the store needs a copy.
+
+        Raises
+        ------
+        DropflowError
+            It cannot be read or written.
+        """
+        if handle.kind == "null" or (handle.kind in _MEMORY and not handle.size):
+            return StoredContent("null", text=handle.text)
+        if handle.kind == "directory":
+            listing = msgspec.msgpack.encode(list(self._entries(handle.location, linked=linked)))
+            return StoredContent("directory", self.keep_bytes(listing), len(listing))
+        digest = digest_of(handle)
+        if digest is None:
+            raise StorageError(f"contents of the kind {handle.kind} cannot be stored", where=handle.location)
+        kind = _FILE if handle.kind == _FILE else "bytes"
+        if handle.size <= _INLINE:
+            return StoredContent(kind, digest, handle.size, handle.text, bytes(view(handle)))
+        if handle.kind == _FILE:
+            self._keep_file(handle.location, digest, linked=linked)
+        else:
+            self.keep_bytes(view(handle))
+        return StoredContent(kind, digest, handle.size, handle.text)
+
+    def keep_bytes(self, content: bytes | memoryview) -> str:
+        """Have the store keep bytes, and return their digest."""
+        digest = _digest(content)
+        path = self._path("contents", digest)
+        if not os.path.exists(path):  # noqa: PTH110 - text
+            with storage_errors("write", path):
+                self._write(path, content)
+        return digest
+
+    def read(self, digest: str) -> bytes | None:
+        """Return a content of the store; None if it is not there, or damaged."""
+        path = self._path("contents", digest)
+        try:
+            with open_file(path) as stream:
+                content = stream.read()
+        except OSError:
+            return None
+        return content if self._is_whole(path, _digest(content) == digest) else None
+
+    def is_there(self, content: StoredContent, *, checked: bool = True) -> bool:
+        """Whether a content is available; unless `checked`, whether it seems so by its name and size."""
+        if not content.is_apart:
+            return content.kind == "null" or _digest(content.body) == content.digest
+        if content.kind == "directory":
+            listing = self._listing(content)
+            return listing is not None and all(
+                self._has(entry.target, entry.size, checked=checked) for entry in listing if entry.kind in "fx"
+            )
+        return self._has(content.digest, content.size, checked=checked)
+
+    def _has(self, digest: str, size: int, *, checked: bool) -> bool:
+        path = self._path("contents", digest)
+        try:
+            found = os.stat(path).st_size  # noqa: PTH116 - text
+            return self._is_whole(path, found == size and (not checked or _file_digest(path) == digest))
+        except OSError:
+            return False
+
+    def body(self, content: StoredContent) -> bytes:
+        """Return the bytes of a content that is no directory.
+
+        Raises
+        ------
+        StorageError
+            It is gone or damaged.
+        """
+        found = self.read(content.digest) if content.is_apart else content.body
+        if found is None:
+            raise _gone(content.digest)
+        return found
+
+    def place(self, content: StoredContent, path: str, *, linked: bool = True) -> None:
+        """Make a file or directory with a content, which `is_there`, at a path where nothing is.
+
+        Parameters
+        ----------
+        linked : bool
+            Whether a file may be the same one as in the store, if the file system cannot copy it on write.
+
+        Raises
+        ------
+        StorageError
+            It is gone, or cannot be written.
+        """
+        with storage_errors("write", path):
+            if content.kind != "directory":
+                self._place_file(content, path, linked=linked)
+                return
+            listing = self._listing(content)
+            if listing is None:
+                raise _gone(content.digest)
+            Path(path).mkdir(parents=True, exist_ok=True)
+            for entry in listing:
+                inner = f"{path}/{entry.path}"
+                if entry.kind == "d":
+                    os.mkdir(inner)  # noqa: PTH102 - text, as everywhere here
+                elif entry.kind == "l":
+                    os.symlink(entry.target, inner)  # noqa: PTH211
+                else:
+                    self._copy(self._path("contents", entry.target), inner, linked=linked)
+                    if entry.kind == "x":
+                        os.chmod(inner, 0o700)  # noqa: PTH101
+
+    def _place_file(self, content: StoredContent, path: str, *, linked: bool) -> None:
+        if content.is_apart:
+            self._copy(self._path("contents", content.digest), path, linked=linked)
+        else:
+            Path(path).write_bytes(content.body)
+
+    def _copy(self, source: str, target: str, *, linked: bool) -> None:
+        try:
+            _copy(source, target, linked=linked)
+        except FileNotFoundError as error:
+            raise _gone(source.rpartition("/")[2]) from error
+
+    def _listing(self, content: StoredContent) -> list[_Entry] | None:
+        found = self.read(content.digest)
+        return None if found is None else msgspec.msgpack.decode(found, type=list[_Entry])
+
+    def _entries(self, folder: str, *, linked: bool) -> Iterator[_Entry]:
+        for path, entry in _walk(folder):
+            if entry.kind in "fx":
+                self._keep_file(path, entry.target, linked=linked)
+            yield entry
+
+    def _keep_file(self, location: str, digest: str, *, linked: bool) -> None:
+        path = self._path("contents", digest)
+        if os.path.exists(path):  # noqa: PTH110 - text
+            return
+        with storage_errors("write", path):
+            part = self._part()
+            try:
+                _copy(location, part, linked=linked)
+                self._rename(part, path)
+                _KNOWN_DIGESTS[_version_of(location)] = digest  # a link changes the time
+            finally:
+                with suppress(OSError):
+                    os.unlink(part)  # noqa: PTH108 - of two names of one file, a rename removes none
+
+    def _is_whole(self, path: str, is_whole: bool) -> bool:  # noqa: FBT001 - the only argument beside the path
+        """Return `is_whole`; remove a damaged content, so that it is written again."""
+        if not is_whole:
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
+        return is_whole
+
+    def _path(self, kind: str, name: str) -> str:
+        return f"{self.directory}/{kind}/{name[:2]}/{name}"
+
+    def _part(self) -> str:
+        return f"{self.directory}/tmp/{secrets.token_hex(12)}"  # noqa: S108 - our own tmp
+
+    def _write(self, path: str, content: bytes | memoryview) -> None:
+        part = self._part()
+        try:
+            with open(part, "wb", opener=private_opener) as stream:
+                stream.write(content)
+            self._rename(part, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(part)  # noqa: PTH108
+            raise
+
+    @staticmethod
+    def _rename(part: str, path: str) -> None:
+        try:
+            os.replace(part, path)  # noqa: PTH105
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            os.replace(part, path)  # noqa: PTH105
+
+    # The store as a whole.
+
+    def use(self) -> StoreUse:
+        """Return how much is in it."""
+        contents, records = list(_files(self.directory / "contents")), list(_files(self.directory / "records"))
+        size = sum(one.st_size for _, one in (*contents, *records))
+        return StoreUse(records=len(records), contents=len(contents), size=size)
+
+    def verify(self) -> StoreUse:
+        """Read all contents, and remove those that are damaged."""
+        damaged = []
+        for path, _ in _files(self.directory / "contents"):
+            digest = path.rpartition("/")[2]
+            try:
+                is_whole = _file_digest(path) == digest
+            except OSError:
+                continue  # removed meanwhile
+            if not self._is_whole(path, is_whole):
+                damaged.append(digest)
+        return msgspec.structs.replace(self.use(), damaged=tuple(damaged), removed_contents=len(damaged))
+
+    def prune(self, limit: int) -> StoreUse:
+        """Remove the records that were not used for longest, and contents that no record has, down to `limit` bytes."""
+        before = self.use()
+        records = sorted(_files(self.directory / "records"), key=lambda one: -one[1].st_mtime)
+        sizes = {path.rpartition("/")[2]: found.st_size for path, found in _files(self.directory / "contents")}
+        kept: set[str] = set()
+        total = removed = 0
+        for path, found in records:
+            new = self._contents_of(path) - kept
+            size = found.st_size + sum(sizes.get(one, 0) for one in new)
+            if total + size > limit:
+                removed += _remove(path)
+                continue
+            total += size
+            kept |= new
+        young = SystemClock().now() - _GRACE_SECONDS
+        for path, found in _files(self.directory / "drops"):
+            own = self._contents_of(path, sources=True)
+            if total + found.st_size > limit:
+                _remove(path)
+            else:
+                kept |= own
+        for path, found in list(_files(self.directory / "contents")):
+            if path.rpartition("/")[2] not in kept and (found.st_ctime < young or total + found.st_size > limit):
+                _remove(path)
+        for path, found in list(_files(self.directory / "tmp")):
+            if found.st_ctime < young:
+                _remove(path)
+        after = self.use()
+        return msgspec.structs.replace(
+            after,
+            removed_records=removed,
+            removed_contents=before.contents - after.contents,
+            removed_size=max(before.size - after.size, 0),
+        )
+
+    def prune_if_due(self, limit: int | None = None) -> None:
+        """Remove what is above the limit, at most once in an hour; never raises."""
+        stamp = self.directory / "pruned"
+        with suppress(OSError, DropflowError, ValueError):
+            if stamp.exists() and stamp.stat().st_mtime > SystemClock().now() - _GRACE_SECONDS:
+                return
+            with open(stamp, "wb", opener=private_opener):
+                pass
+            self.prune(int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)) if limit is None else limit)
+
+    def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
+        """Return the digests of the contents that a record has, and of the sources that its key was made from."""
+        record = self.find(path.rpartition("/")[2], last="/drops/" in path)
+        if record is None:
+            return set()
+        found = {part.detail for part in record.parts if part.detail}
+        for content in () if sources else record.outputs:
+            if content.is_apart:
+                found.add(content.digest)
+            if content.kind == "directory":
+                found |= {one.target for one in self._listing(content) or () if one.kind in "fx"}
+        return found
+
+
+# Digests of contents.
+
+_KNOWN_DIGESTS: dict[tuple[str, int, int, int, int], str] = {}
+"""Digests of files that this process has read, by path, inode, size and times. Nobody can set the second time."""
+_MOST_KNOWN = 100_000
+
+
+def digest_of(handle: Handle) -> str | None:
+    """Return the digest of a content; None for what is still written, or is at a URL.
+
+    Raises
+    ------
+    DropflowError
+        It cannot be read.
+    """
+    if handle.kind in ("null", "bytes"):
+        return _digest(handle.body)
+    if handle.kind == "directory":
+        with storage_errors("read", handle.location):
+            return _digest(msgspec.msgpack.encode([entry for _, entry in _walk(handle.location)]))
+    if handle.kind not in (_FILE, "shm"):
+        return None
+    with storage_errors("read", handle.location):
+        return _file_digest(handle.location)
+
+
+def _digest(content: bytes | memoryview) -> str:
+    found = content_digest()
+    found.update(content)
+    return found.hexdigest()
+
+
+def _version_of(path: str) -> tuple[str, int, int, int, int]:
+    found = os.stat(path)  # noqa: PTH116 - text
+    return path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _file_digest(path: str) -> str:
+    key = _version_of(path)
+    digest = _KNOWN_DIGESTS.get(key)
+    if digest is None:
+        whole = content_digest()
+        with open_file(path) as stream:
+            while block := stream.read(_BLOCK):
+                whole.update(block)
+        if len(_KNOWN_DIGESTS) >= _MOST_KNOWN:
+            _KNOWN_DIGESTS.clear()
+        digest = _KNOWN_DIGESTS[key] = whole.hexdigest()
+    return digest
+
+
+def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:
+    """Yield what is below a directory, in order: paths, and entries whose paths are relative to it."""
+    for place, names, files in os.walk(folder):
+        names.sort()
+        for name in sorted((*names, *files)):
+            path = f"{place}/{name}"
+            inner, found = os.path.relpath(path, folder), os.lstat(path)
+            if stat.S_ISLNK(found.st_mode):
+                yield path, _Entry(inner, "l", os.readlink(path), 0)  # noqa: PTH115
+            elif stat.S_ISDIR(found.st_mode):
+                yield path, _Entry(inner, "d", "", 0)
+            else:
+                kind = "x" if found.st_mode & stat.S_IXUSR else "f"
+                yield path, _Entry(inner, kind, _file_digest(path), found.st_size)
+
+
+# Files.
+
+
+def _copy(source: str, target: str, *, linked: bool) -> None:
+    """Make a file with the content of another one: sharing its blocks, else as the same file, else by copying."""
+    with open(source, "rb") as reader, open(target, "xb") as writer:  # noqa: PTH123
+        try:
+            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+        except OSError:
+            pass
+        else:
+            return
+        if not linked:
+            shutil.copyfileobj(reader, writer, _BLOCK)
+            return
+    os.unlink(target)  # noqa: PTH108
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise
+        shutil.copyfile(source, target)
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except OSError:
+        return False
+    return True
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                yield f"{place}/{name}", os.lstat(f"{place}/{name}")
+
+
+def _gone(digest: str) -> StorageError:
+    return StorageError(
+        f"the content {digest} of the store is gone or damaged",
+        hint="run it again: it is computed, and stored again; 'dropflow cache verify' looks for others",
+    )
+
+
+def _user_key() -> bytes:
+    """Return the key by which the records of this user are known; it is made when it is first needed."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "dropflow"
+    path = private_directory(folder) / "results.key"
+    with storage_errors("make the key of the store", path):
+        if not path.exists():
+            part = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+            with open(part, "wb", opener=private_opener) as stream:
+                stream.write(secrets.token_bytes(_MAC_BYTES))
+            try:
+                os.link(part, path)  # fails if another process was first
+            except FileExistsError:
+                pass
+            finally:
+                part.unlink()
+    with storage_errors("read the key of the store", path):
+        return path.read_bytes()

@@ -1,0 +1,298 @@
+"""What runs again after a change, and what is taken from earlier runs: twelve stories, told by two graphs.
+
+One graph is drawn in JSON, the other one is written in Python. Each story compares which applications have run.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dropflow
+from dropflow import Graph, RunResult
+from dropflow.apps.builtin.testing import SleepApp
+from dropflow.reuse import code
+from dropflow.reuse.code import CodeReader
+from dropflow.reuse.keys import node_keys
+from dropflow.reuse.log import taken_results
+from dropflow.reuse.store import ResultStore
+from tests.drawn_graphs import app, data, draw, function
+
+HELPERS = "def scaled(x):\n    return 3 * x\n"
+READ = "import numpy\ndef Read(input):\n    return [int(word) for word in input.split()]\n"
+RMS = "import reuse_helpers as h\ndef Rms(input, offset=0):\n    return sum(h.scaled(x) for x in input) + offset\n"
+SHOW = "def Show(input, label='is'):\n    return f'{label} {input}' + '.' * 5000\n"
+ALL = {"Read", "Rms", "Show"}
+
+
+def ran(result: RunResult) -> set[str]:
+    """Return the names of the applications of a run that have run."""
+    graph, taken = result.graph, taken_results(result.directory)
+    apps = {drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].kind}
+    assert (result.computed, result.reused) == (len(apps) - len(taken), len(taken))
+    return {graph.templates[graph.template[drop]].name for drop in apps - {*taken}}
+
+
+class Story:
+    """The graph input > Read > numbers > Rms > number > Show > text, whose parts can be edited."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.codes = {"Read": READ, "Rms": RMS, "Show": SHOW}
+        self.values: dict[str, dict[str, Any]] = {name: {} for name in self.codes}
+        self.input = folder / "input.txt"
+        self.input.write_text("1 2 3")
+        self.helpers = folder / "reuse_helpers.py"
+        self.helpers.write_text(HELPERS)
+        self.runs = 0
+
+    def graph(self) -> Path:
+        """Write the graph to a file, and return its path."""
+        nodes = [function(name, text, reads="utf-8", **self.values[name]) for name, text in self.codes.items()]
+        for node in nodes[1:]:
+            node["fields"][-2]["encoding"] = "pickle"
+        nodes += [data("input", "File", filepath=str(self.input)), data("numbers"), data("number"), data("text")]
+        return draw(self.folder / "story.graph", nodes, "input > Read > numbers > Rms > number > Show > text")
+
+    def run(self, **options: Any) -> tuple[str, set[str]]:
+        """Run it, and return the text at the end, and the names of the applications that ran."""
+        self.runs += 1
+        sys.modules.pop("reuse_helpers", None)
+        place = self.folder / f"run{self.runs}"
+        found = dropflow.run(self.graph(), directory=place, runner="inline", reuse=True, check=True, **options)
+        assert found.ok, found.failures
+        return found.results[0].value().rstrip("."), ran(found)
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the runs of a test use a store and a key of their own, and return the directory of the store."""
+    monkeypatch.setenv("DROPFLOW_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would be taken for that of a later edit
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """Return the graph in JSON, after a first run that has computed everything."""
+    made = Story(tmp_path)
+    assert made.run() == ("is 18", ALL)
+    return made
+
+
+def _contents(store: Path) -> list[Path]:
+    return [path for path in (store / "contents").rglob("*") if path.is_file() and path.stat().st_size > 4096]
+
+
+def _edit_parameter(story: Story) -> None:
+    story.values["Rms"]["offset"] = 1
+
+
+def _edit_function(story: Story) -> None:
+    story.codes["Show"] = SHOW.replace("label}", "label}:")
+
+
+def _edit_module(story: Story) -> None:
+    story.helpers.write_text(HELPERS.replace("3 * x", "4 * x"))
+
+
+def _edit_without_effect(story: Story) -> None:
+    story.helpers.write_text(HELPERS.replace("3 * x", "x * 3"))
+
+
+def _edit_comment(story: Story) -> None:
+    story.codes["Rms"] = RMS.replace("import", "# It scales.\n\nimport")
+    story.helpers.write_text(HELPERS + "\n\n# The end.\n")
+
+
+def _edit_input(story: Story) -> None:
+    story.input.write_text("1 2 4")
+
+
+def _edit_input_without_effect(story: Story) -> None:
+    story.input.write_text("1  2  3")
+
+
+def _touch_input(story: Story) -> None:
+    os.utime(story.input, ns=(1, 1))
+
+
+def _edit_random(story: Story) -> None:
+    story.values["Rms"]["deterministic"] = False
+
+
+def _edit_ignored(story: Story) -> None:
+    story.values["Show"]["n_tries"] = 3
+
+
+@pytest.mark.parametrize(
+    ("edit", "text", "runs"),
+    [
+        (lambda _: None, "is 18", set()),
+        (_edit_parameter, "is 19", {"Rms", "Show"}),
+        (_edit_function, "is: 18", {"Show"}),
+        (_edit_module, "is 24", {"Rms", "Show"}),
+        (_edit_without_effect, "is 18", {"Rms"}),
+        (_edit_comment, "is 18", set()),
+        (_edit_input, "is 21", ALL),
+        (_edit_input_without_effect, "is 18", {"Read"}),
+        (_touch_input, "is 18", set()),
+        (_edit_random, "is 18", {"Rms"}),
+        (_edit_ignored, "is 18", set()),
+    ],
+)
+def test_only_what_depends_on_an_edit_runs(
+    story: Story, edit: Callable[[Story], None], text: str, runs: set[str]
+) -> None:
+    """A result that is byte for byte the same ends it, and the edit undone finds the first results again."""
+    before = (dict(story.codes), {name: dict(values) for name, values in story.values.items()})
+    edit(story)
+    assert story.run() == (text, runs)
+    assert story.run() == (text, {"Rms"} if edit is _edit_random else set())
+    story.codes, story.values = before
+    story.helpers.write_text(HELPERS)
+    story.input.write_text("1 2 3")
+    assert story.run() == ("is 18", set())
+
+
+def test_another_version_of_a_package_runs_what_imports_it(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of packages that are installed, name and version count."""
+    monkeypatch.setattr(code.metadata, "version", lambda _: "99.0")
+    assert story.run() == ("is 18", {"Read"})
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * path.stat().st_size)])
+def test_a_content_that_is_gone_or_damaged_is_made_again(
+    story: Story, store: Path, damage: Callable[[Path], None]
+) -> None:
+    """From the last result that is whole; what is damaged is never used, and replaced."""
+    damage(_contents(store)[0])
+    assert story.run() == ("is 18", {"Show"})
+    assert story.run() == ("is 18", set())
+    assert ResultStore(store).verify().damaged == ()
+
+
+def test_records_that_this_user_has_not_written_are_not_used(story: Story, tmp_path: Path) -> None:
+    """A result can be a pickle, so a record counts only with the key of this user."""
+    (tmp_path / "config" / "dropflow" / "results.key").unlink()
+    assert story.run() == ("is 18", ALL)
+
+
+def test_a_deleted_result_is_put_back(story: Story) -> None:
+    """It is taken from the store, though the directory of the run that computed it is gone."""
+    for path in sorted((story.folder / "run1").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert story.run() == ("is 18", set())
+
+
+def test_times_are_trusted_only_if_asked_for(story: Story) -> None:
+    """Then a file from outside with the same size and time counts as the same, and is not read."""
+    assert story.run(trust_times=True) == ("is 18", {"Read"})
+    found = story.input.stat()
+    story.input.write_text("1 2 9")
+    os.utime(story.input, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert story.run(trust_times=True) == ("is 18", set())
+    assert story.run() == ("is 36", ALL)
+
+
+def test_results_that_differ_when_computed_again_are_an_error(story: Story) -> None:
+    """The error names the drop and both digests."""
+    assert story.run(verify_reuse=1.0) == ("is 18", ALL)
+    hidden = story.folder / "hidden"
+    hidden.write_text("1")
+    story.codes["Read"] = (
+        f"import pathlib\ndef Read(input):\n    return [int(pathlib.Path({str(hidden)!r}).read_text())]\n"
+    )
+    assert story.run() == ("is 3", ALL)
+    hidden.write_text("2")
+    assert story.run() == ("is 3", set())
+    found = dropflow.run(story.graph(), directory=story.folder / "last", runner="inline", reuse=True, verify_reuse=1.0)
+    assert not found.ok
+    assert found.failures[0].code == "DF113"
+    assert "Read" in found.failures[0].name
+    assert "digest" in found.failures[0].text
+
+
+# The graph in Python.
+
+
+@dropflow.app
+def numbers(count: int) -> list[int]:
+    """Return the first numbers."""
+    return list(range(count))
+
+
+@dropflow.app
+def square(x: int) -> int:
+    """Return the square of a number."""
+    return x * x
+
+
+@dropflow.app
+def joined(values: list[int]) -> str:
+    """Return the numbers as text."""
+    return " ".join(map(str, values))
+
+
+def _scatter(copies: int) -> Graph:
+    with Graph("squares") as graph:
+        with graph.each(numbers(copies), copies=copies) as number:
+            squares = square(number)
+        joined(squares)
+    return graph
+
+
+def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
+    """The others have the inputs that they had."""
+    results = []
+    for count in (3, 4):
+        found = _scatter(count).run(directory=tmp_path / f"run{count}", runner="inline", reuse=True, check=True).result
+        results.append((found.results[0].value(), found.computed, found.reused))
+    # The numbers, the scatter, one square, and what joins them.
+    assert results == [("0 1 4", 6, 0), ("0 1 4 9", 4, 3)]
+
+
+def _two(first: int, second: int) -> Graph:
+    with Graph("two") as graph:
+        joined([square(numbers_of(first)), square(numbers_of(second))])
+    return graph
+
+
+@dropflow.app
+def numbers_of(count: int) -> int:
+    """Return the number."""
+    return count
+
+
+def test_the_order_of_inputs_counts(tmp_path: Path) -> None:
+    """Two inputs that change places are the same values, and another list."""
+    results = []
+    for run, (first, second) in enumerate(((2, 3), (3, 2), (2, 3))):
+        found = _two(first, second).run(directory=tmp_path / str(run), runner="inline", reuse=True).result
+        results.append((found.results[0].value(), ran(found)))
+    assert [text for text, _ in results] == ["4 9", "9 4", "4 9"]
+    assert "Joined" in results[1][1]
+    assert results[2][1] == set()
+
+
+def test_a_container_image_counts(tmp_path: Path) -> None:
+    """Its name, tag and digest are in the key; how much memory it gets is not."""
+    keys = []
+    for values in ({"digest": "sha256:1"}, {"digest": "sha256:2"}, {"digest": "sha256:1", "n_tries": 4}):
+        nodes = [app("Run", "dlg.apps.dockerapp.DockerApp", image="debian", command="date", **values), data("out")]
+        graph = dropflow.translate(draw(tmp_path / "c.graph", nodes, "Run > out")).graph
+        keys.append(next(key for key in node_keys(graph, CodeReader()) if key.parts))
+    assert keys[0] != keys[1]
+    assert keys[0] == keys[2]
+
+
+def test_applications_that_are_no_functions_of_their_inputs_always_run(tmp_path: Path) -> None:
+    """The built-in ones say so themselves, and the reason is there for people."""
+    nodes = [app("Wait", SleepApp.component.dropclass, sleep_time=0), data("out")]
+    graph = dropflow.translate(draw(tmp_path / "s.graph", nodes, "Wait > out")).graph
+    assert "says that it is not deterministic" in {key.reason for key in node_keys(graph, CodeReader())}
