@@ -17,7 +17,7 @@ from dropflow.errors import BadGraphError, LinkError, MissingDependencyError, Us
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
-from dropflow.graph.notes import note_software
+from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import BooleanColumn, app_weights, reassign_together
 from dropflow.graph.slices import FREE, placement_groups, with_placement
@@ -282,7 +282,7 @@ def plan_deployment(
     members = [*used, *_standby(used, nodes, replicas, has_witness=witness is not None)]
     witnesses = () if witness is None else (witness,)
     survives = len(members) + len(witnesses) >= FEWEST_VOTERS
-    notes = [assignment.note, moved, _shortage(replicas, len(members), survives=survives)]
+    notes = [repository_of(graph), assignment.note, moved, _shortage(replicas, len(members), survives=survives)]
     return Deployment(
         session=options.session or dated_session_name(graph.name, clock.now()),
         epoch=max(int(clock.now() * 1e6), after + 1),
@@ -299,7 +299,7 @@ def plan_deployment(
         protect=options.protect,
         memory_limit=options.memory_limit,
         request_id=options.request_id,
-        notes=tuple(note for note in notes if note),
+        notes=tuple(str(note) for note in notes if note),
         has_images=has_images(graph.templates),
         dfg=b"".join(dump(placed)),
     )

@@ -7,6 +7,7 @@ executed. `formats` reads files, `unroll` makes drops, `plan` assigns them to no
 `pipeline`              Translation of a file into a physical graph, with all its problems
 `options`               Options of each stage of a translation, one frozen struct for each; CLI options and REST fields
                         derive from them
+`repository`            Graphs in repositories of git, read by the user's git
 `logical`               The logical graph: one immutable model for all families of files
 `parameters`            Fills in the values of parameters: configurations, global variables and settings of the user
 `template`              Templates: logical graphs with parameters

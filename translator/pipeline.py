@@ -20,7 +20,7 @@ from dropflow.errors import BadGraphError, BadParameterError, DropflowError
 from dropflow.failure import Problem, Severity, refuse_errors
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import read_pg_stream
-from dropflow.graph.notes import DRAWN, LOGICAL, Place, note_logical, place_note
+from dropflow.graph.notes import DRAWN, LOGICAL, REPOSITORY, Place, note_logical, place_note
 from dropflow.graph.order import Precedence, cycle_problem
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Link, Template
@@ -33,6 +33,7 @@ from translator.parameters import GLOBAL, fill, variables_of
 from translator.placement import place
 from translator.plan.registry import partition
 from translator.problem_codes import REPEATABLE, VALUE_CODES, problem
+from translator.repository import RepositoryFile
 from translator.template import parameters_of, without_number
 from translator.unroll import UnrollPlan, plan, unroll
 from translator.unroll.node_template import MEMORY, SLEEP
@@ -322,7 +323,7 @@ class Checked:
 
 
 def translate(
-    source: Path | bytes | LogicalGraph | PhysicalGraph,
+    source: Path | bytes | RepositoryFile | LogicalGraph | PhysicalGraph,
     *,
     name: str | None = None,
     read_options: ReadOptions | None = None,
@@ -393,8 +394,8 @@ def finish(
     return Translation(graph=graph, logical=found.logical, problems=found.problems, family=found.family)
 
 
-def examine(
-    source: Path | bytes | LogicalGraph | PhysicalGraph,
+def examine(  # noqa: PLR0911 - one for each kind of source
+    source: Path | bytes | RepositoryFile | LogicalGraph | PhysicalGraph,
     *,
     name: str | None = None,
     read_options: ReadOptions | None = None,
@@ -412,6 +413,17 @@ def examine(
     BadFileError
         The file cannot be opened, or is a damaged container.
     """
+    if isinstance(source, RepositoryFile):
+        found = examine(
+            source.content,
+            name=name or source.name,
+            read_options=read_options,
+            unroll_options=unroll_options,
+            configuration=configuration,
+            settings=settings,
+            component_options=component_options,
+        )
+        return _noted(found, {REPOSITORY: msgspec.json.encode(source.note).decode()})
     if isinstance(source, PhysicalGraph):
         return _unrolled(Family.DFG, source, (), unroll_options, component_options)
     if isinstance(source, LogicalGraph):
@@ -438,7 +450,7 @@ def examine(
     notes = {} if note is None else {"template": msgspec.json.encode(note).decode()}
     if copy := note_logical(document, configuration=configuration, settings=settings):
         notes[LOGICAL] = copy
-    return found if found.plan is None else _noted(found, found.plan, notes)
+    return _noted(found, notes)
 
 
 def _filled(
@@ -459,9 +471,11 @@ def _filled(
     return filled, (*(found for found, _, _ in missing), *problems)
 
 
-def _noted(found: Checked, planned: UnrollPlan, notes: Mapping[str, str]) -> Checked:
-    """Return the result with notes about the logical graph, which graph files and sessions keep."""
-    return replace(found, plan=replace(planned, meta={**planned.meta, **notes}))
+def _noted(found: Checked, notes: Mapping[str, str]) -> Checked:
+    """Return the result with notes about where it comes from, which graph files and sessions keep."""
+    plan = found.plan and replace(found.plan, meta={**found.plan.meta, **notes})
+    graph = found.graph and replace(found.graph, meta={**found.graph.meta, **notes})
+    return replace(found, plan=plan, graph=graph)
 
 
 def _foreign(

@@ -343,6 +343,9 @@ class SignatureReply(msgspec.Struct, frozen=True, kw_only=True):
         """One line for each level."""
         found = self.signature
         yield self.run
+        if found.repository is not None:
+            yield f"  repository  {found.repository.address}"
+            yield f"  commit      {found.repository.commit}, file {found.repository.digest}"
         yield f"  graph       {found.graph}"
         yield f"  parameters  {found.parameters}"
         yield f"  software    {_software(found.software)}"

@@ -20,6 +20,7 @@ from dropflow.graph.exports import WRITERS, Writer
 from dropflow.graph.physical import PhysicalGraph
 from translator.options import ComponentOptions, ReadOptions, UnrollOptions
 from translator.pipeline import Checked, Translation, examine, finish
+from translator.repository import RepositoryFile, fetch_file, is_repository_address
 
 __all__ = [
     "GraphCounts",
@@ -56,7 +57,7 @@ def examine_graph(
     prefix: str = "",
     components: ComponentOptions | None = _FOR_ANY_HOST,
 ) -> Checked:
-    """Return the graph in the file `source`, with all problems of it.
+    """Return the graph in the file `source`, or at its address in a repository, with all problems of it.
 
     What cannot run on this host is a warning unless `components` says otherwise; with None it is not looked for.
 
@@ -65,10 +66,12 @@ def examine_graph(
     BadFileError
         It cannot be read, or is damaged.
     """
-    given: Path | bytes = Path(source)
+    given: Path | bytes | RepositoryFile = Path(source)
     if source == "-":
         # One byte beyond the limit is enough for the reader to refuse it.
         given = sys.stdin.buffer.read(ReadOptions().max_bytes + 1)
+    elif is_repository_address(source):
+        given = fetch_file(source)
     return examine(
         given,
         name="stdin" if source == "-" else None,

@@ -121,10 +121,13 @@ def _fix(graph: str, target: str | None) -> tuple[str, tuple["Fix", ...], str]:
     from translator.formats.read_file import read_file
     from translator.options import ReadOptions
     from translator.pipeline import examine
+    from translator.repository import is_repository_address
     from translator.validate import fixed
 
     if graph == "-":
         raise UsageError("standard input cannot be corrected", hint="give the graph as a file")
+    if is_repository_address(graph):
+        raise UsageError("a graph in a repository cannot be corrected there", where=graph, hint="clone the repository")
     data = read_file(Path(graph))
     reading = read_logical(data, name=Path(graph).stem)
     if reading.graph is None:
@@ -287,7 +290,11 @@ def fill_command(
 def _read(file: str) -> tuple[str, bytes]:
     """Return the name of a graph, and what is in its file."""
     from translator.formats.read_file import read_file
+    from translator.repository import fetch_file, is_repository_address
 
+    if is_repository_address(file):
+        found = fetch_file(file)
+        return found.name, found.content
     return ("stdin", sys.stdin.buffer.read()) if file == "-" else (Path(file).stem, read_file(Path(file)))
 
 

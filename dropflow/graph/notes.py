@@ -17,9 +17,11 @@ __all__ = [
     "FARTHEST",
     "LOGICAL",
     "PLANNING",
+    "REPOSITORY",
     "SOFTWARE",
     "LogicalNote",
     "Place",
+    "RepositoryNote",
     "logical_of",
     "note_logical",
     "note_planning",
@@ -29,6 +31,7 @@ __all__ = [
     "places_of",
     "planning_of",
     "processors_of",
+    "repository_of",
     "software_of",
     "with_more_settings",
 ]
@@ -84,6 +87,30 @@ def software_of(graph: PhysicalGraph) -> dict[str, str]:
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(graph.meta.get(SOFTWARE, ""), type=dict[str, str])
     return {}
+
+
+# The repository that a graph was read from: a note, which graph files and sessions keep.
+
+REPOSITORY = "repository"
+"""Name of the note in `PhysicalGraph.meta`."""
+
+
+class RepositoryNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a graph was read from: an address with its branch, the commit, and the digest of the file (BLAKE2b)."""
+
+    address: str
+    commit: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"the graph is {self.address} at commit {self.commit}, digest {self.digest}"
+
+
+def repository_of(graph: PhysicalGraph) -> RepositoryNote | None:
+    """Return the repository that a graph was read from; None if it was another file."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(REPOSITORY, ""), type=RepositoryNote)
+    return None
 
 
 # The logical graph that a physical graph was made from: a note, which graph files and sessions keep.

@@ -28,7 +28,7 @@ from dropflow.failure import refuse_errors
 from dropflow.files import LOCK, SessionLock
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
-from dropflow.graph.notes import note_software
+from dropflow.graph.notes import note_software, repository_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
@@ -266,17 +266,22 @@ def refuse_unusable(graph: PhysicalGraph, runner: str = "processes") -> None:
 
 
 def placement_notes(graph: PhysicalGraph, runner: str = "processes") -> tuple[str, ...]:
-    """Return a note with the hosts of a placed graph if some of them are not this machine, else nothing.
+    """Return notes of the repository that a graph is from, and of hosts that it names and that are not this machine.
 
     For an engine the placement is a hint, which it gets.
     """
+    repository = repository_of(graph)
+    origin = () if repository is None else (str(repository),)
     if parse_runner(runner).is_engine:
-        return ()
+        return origin
     here = {"localhost", "127.0.0.1", "::1", gethostname()}
     others = sorted({place for place in graph.places if not here & {place, place.partition(":")[0]}})
     if not others:
-        return ()
-    return (f"the graph names other hosts ({few(others, _SHOWN_HOSTS)}): everything runs on this machine",)
+        return origin
+    return (
+        *origin,
+        f"the graph names other hosts ({few(others, _SHOWN_HOSTS)}): everything runs on this machine",
+    )
 
 
 def summary(result: SessionResult) -> dict[str, Any]:

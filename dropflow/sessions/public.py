@@ -29,6 +29,7 @@ from dropflow.states import SessionState
 from translator.logical import LogicalGraph
 from translator.options import DEFAULT_ALGORITHM, ComponentOptions, PartitionOptions, UnrollOptions
 from translator.pipeline import Translation, examine, finish
+from translator.repository import RepositoryFile, fetch_file, is_repository_address
 
 __all__ = ["DropContent", "GraphSource", "RunResult", "check", "run", "translate"]
 
@@ -427,12 +428,16 @@ def run(
     )
 
 
-def _given(graph: GraphSource, name: str | None) -> tuple[Path | bytes | LogicalGraph | PhysicalGraph, str | None]:
+def _given(
+    graph: GraphSource, name: str | None
+) -> tuple[Path | bytes | RepositoryFile | LogicalGraph | PhysicalGraph, str | None]:
     """Return a graph as the pipeline takes it, and its name."""
     if isinstance(graph, LogicalGraph | PhysicalGraph):
         return graph, name or graph.name
     if isinstance(graph, bytes):
         return graph, name
+    if isinstance(graph, str) and is_repository_address(graph):
+        return fetch_file(graph), name
     if isinstance(graph, str | os.PathLike):
         return Path(graph), name
     try:

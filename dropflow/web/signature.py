@@ -17,7 +17,7 @@ from dropflow.api.requests import ResultList
 from dropflow.formatting import format_size
 from dropflow.graph.differences import Difference, matched_templates
 from dropflow.graph.digests import drop_digests, signature_of
-from dropflow.graph.notes import software_of
+from dropflow.graph.notes import RepositoryNote, repository_of, software_of
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import iid
 
@@ -46,6 +46,8 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
         Digest of names, indices, sizes and checksums of all results; empty if one of these is not known.
     software : dict
         Versions of programs; empty if they were not recorded.
+    repository : RepositoryNote or None
+        Where the graph was read from, if that is a repository.
     results : int
         How many results there are.
     unknown : int
@@ -64,6 +66,7 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int
     first_unknown: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    repository: RepositoryNote | None = None
 
     @property
     def contents_note(self) -> str:
@@ -116,6 +119,7 @@ def signature(graph: PhysicalGraph, results: ResultList) -> SessionSignature:
         unknown=len(unknown),
         first_unknown=tuple(_label(graph, one) for one in unknown[:_FEW]),
         missing=results.missing,
+        repository=repository_of(graph),
     )
 
 
