@@ -387,10 +387,20 @@ class LocalExecutor:
     owns_process : bool
         Whether all children of this process are those of attempts, which run here one after another. Then children are
         ended with their attempt.
+    run_app : callable, optional
+        Runs an application with its context, in place of `App.run`: for debuggers. Attempts have no time limit then.
     """
 
-    def __init__(self, spec: ExecutorSpec, clock: Clock | None = None, *, owns_process: bool = False) -> None:
+    def __init__(
+        self,
+        spec: ExecutorSpec,
+        clock: Clock | None = None,
+        *,
+        owns_process: bool = False,
+        run_app: Callable[[App, AttemptContext], None] | None = None,
+    ) -> None:
         self._spec = spec
+        self._run_app = run_app
         self._owns_process = owns_process
         self._process = os.getpid()
         self._clock = clock or SystemClock()
@@ -502,7 +512,7 @@ class LocalExecutor:
     def _limit(self, row: int) -> float:
         limit = self._limits.get(row)
         if limit is None:
-            limit = self._limits[row] = time_limit(self._plans.templates[row])
+            limit = self._limits[row] = time_limit(self._plans.templates[row]) if self._run_app is None else 0.0
         return limit
 
     def _attempt_within(self, limit: float, task: Task, log: DropLog, started: float) -> AttemptResult:
@@ -559,7 +569,10 @@ class LocalExecutor:
             try:
                 try:
                     attempt.interruption.enter()
-                    app.run(attempt)
+                    if self._run_app is None:
+                        app.run(attempt)
+                    else:
+                        self._run_app(app, attempt)
                 finally:
                     attempt.interruption.leave()
             finally:

@@ -46,6 +46,7 @@ _GROUPS = {
     },
     "Understand": {
         "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
+        "replay": "Run the application DROP of RUN once more, outside of RUN, with the inputs that it had.",
         "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
         "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     },
@@ -71,6 +72,7 @@ _MODULES = {
     "graphs": ("check", "fill", "info", "diff"),
     "plan": ("translate", "unroll", "partition", "map", "schedule"),
     "explain": ("explain",),
+    "replay": ("replay",),
     "times": ("times",),
     "submit": ("submit",),
     "nodes": ("open", "nodes"),

@@ -29,6 +29,7 @@ __all__ = [
     "placement_groups",
     "slice_by_place",
     "slice_for",
+    "subgraph",
     "violations",
     "whole_slice",
     "with_placement",
@@ -140,6 +141,35 @@ def slice_for(graph: PhysicalGraph, node: str, *, first: IntColumn | None = None
         planned=None,  # only the whole graph is compared with what is executed
     )
     return Slice(node, piece, rows)
+
+
+def subgraph(graph: PhysicalGraph, rows: IntColumn) -> PhysicalGraph:
+    """Return the graph of some drops, in their order, with the edges between them.
+
+    Templates and links are those of the whole graph, so drops keep their ids.
+
+    Parameters
+    ----------
+    rows : int32 array, shape (drops of the result,)
+        Different rows, ascending.
+    """
+    local = np.full(graph.drops, _ABSENT, dtype=np.int32)
+    local[rows] = np.arange(len(rows), dtype=np.int32)
+    out = graph.successors
+    source = np.repeat(np.arange(graph.drops, dtype=np.int32), np.diff(out.ptr))
+    inside = np.flatnonzero((local[source] != _ABSENT) & (local[out.neighbour] != _ABSENT))
+    return replace(
+        graph,
+        template=_frozen(graph.template[rows]),
+        instance=_frozen(graph.instance[rows]),
+        part=_frozen(np.zeros(len(rows), dtype=np.int32)),
+        successors=_adjacency(len(rows), local[source[inside]], local[out.neighbour[inside]], out.link[inside]),
+        oids=None if graph.oids is None else _picked(graph, rows),
+        rank=None,
+        priority=None if graph.priority is None else _frozen(graph.priority[rows]),
+        planned=None,
+        places=(),
+    )
 
 
 def empty_slice(graph: PhysicalGraph, node: str) -> Slice:

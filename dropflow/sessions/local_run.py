@@ -63,6 +63,7 @@ _OURS = (
     "journal.dfj",
     "journal.dfj.new",
     "files",
+    "inputs",
     "logs",
     "results",
     "tmp",

@@ -114,10 +114,9 @@ class StoppedSession:
     def frozen(self) -> FrozenSession:
         """What a session that continues this one needs. The contents are compared with their records."""
         replayed, drops = self.replayed, self.replayed.core.drops
-        states = np.frombuffer(drops.states, dtype=np.uint8).copy()
-        states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
+        states = self.frozen_states()
         surviving = surviving_contents(self.records, self.directory)
-        unwritten = never_written(self.piece.graph, states, replayed.contents, replayed.known)
+        unwritten = self.never_written()
         known = replayed.known or KnownStates(b"")
         return FrozenSession(
             drops=drops,
@@ -128,6 +127,16 @@ class StoppedSession:
             failures=replayed.failures,
             aborted=frozenset(replayed.interrupted),
         )
+
+    def frozen_states(self) -> npt.NDArray[np.uint8]:
+        """Return the state of each drop that is settled, and INITIALIZED for the others."""
+        states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()
+        states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
+        return states
+
+    def never_written(self) -> npt.NDArray[np.bool_]:
+        """Return the completed data drops that lack no content, because nothing was ever written to them."""
+        return never_written(self.piece.graph, self.frozen_states(), self.replayed.contents, self.replayed.known)
 
     @cached_property
     def available(self) -> npt.NDArray[np.bool_]:

@@ -12,12 +12,13 @@ from dropflow.api.client import Client
 from dropflow.api.contents import DataQuery, PartOfContent
 from dropflow.api.records import SubmitQuery
 from dropflow.errors import RangeError
-from dropflow.graph.build import from_columns
+from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.preview.look import picture, preview
 from dropflow.preview.source import BytesSource
 from tests.processes import Running, run
+from tests.streaming_graphs import bash
 
 pytestmark = pytest.mark.slow
 
@@ -122,3 +123,27 @@ def test_what_drops_print_and_make_comes_from_all_nodes(up: Running, tmp_path: P
 
     assert files(tmp_path / "unpacked") == files(tmp_path / "all")
     assert len(files(tmp_path / "all")) == _COPIES
+
+
+def test_a_drop_of_a_session_is_replayed_with_inputs_from_its_node(up: Running, tmp_path: Path) -> None:
+    """A file is fetched, contents that were released are made again here, and the failure is that of the session."""
+    code = "def check(values):\n    raise ValueError(f'{len(values)} bytes')\n"
+    fields = {"func_code": code, "func_name": "check", "input_parser": "raw"}
+    for data in ("file.FileDROP", "memory.InMemoryDROP"):
+        drawing = GraphBuilder("checks")
+        drawing.app("MAKE", **bash("StreamingOutputBashApp", "echo seven!!"))  # type: ignore[arg-type]
+        drawing.data("values", component=f"dlg.data.drops.{data}", part=0)
+        arguments = tuple(Argument(name=name, value=value, type="String") for name, value in fields.items())
+        drawing.app("CHECK", component="dlg.apps.pyfunc.PyFuncApp", part=1, arguments=arguments)
+        drawing.data("end", part=1)
+        drawing.connect("MAKE", "values").connect("values", "CHECK").connect("CHECK", "end")
+        name = data.partition(".")[0]
+        with Client(up.ready["master"], token=up.ready["token"]) as master:
+            master.submit(drawing.build(), SubmitQuery(session=name, anew=True))
+        run(up.home, "watch", name)
+        answer = run(up.home, "replay", name, "CHECK", "-o", tmp_path / name)
+
+        assert answer.returncode == 1, answer.stderr
+        assert "ValueError: 8 bytes" in answer.stdout
+        assert ("1 application ran before it" in answer.stdout) == (name == "memory")
+        assert (tmp_path / name / "inputs").exists() == (name == "file")

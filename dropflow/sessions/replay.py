@@ -1,0 +1,377 @@
+"""One application of a session again, on this machine and outside of the session, with the inputs that it had.
+
+A replay is a run of its own, in a directory of its own, of a small part of the graph: the application, what it reads,
+and what it writes. Inputs that are gone are made again first, by the applications upstream of it. Nothing is written
+outside of the directory of the replay.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dropflow.apps.api import App
+from dropflow.apps.attempt import AttemptContext
+from dropflow.apps.execute import LocalExecutor
+from dropflow.clock import SystemClock
+from dropflow.data.repository import LocalRepository
+from dropflow.data.storage_errors import storage_errors
+from dropflow.data.survival import surviving_contents
+from dropflow.engine.api import ContentRecord, ExecutorSpec, Handle
+from dropflow.engine.continuation import Continuation
+from dropflow.engine.events import KnownStates
+from dropflow.engine.statistics import SessionResult
+from dropflow.errors import ConflictError, UsageError
+from dropflow.files import SessionLock
+from dropflow.formatting import format_size, plural
+from dropflow.graph.codec import save
+from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.slices import subgraph
+from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.text_ids import find_drop, oid
+from dropflow.runners.in_process import InlineRunner
+from dropflow.sessions.factory import make_session
+from dropflow.sessions.local_run import refuse_unusable, write_summary
+from dropflow.sessions.stopped import StoppedRun
+from dropflow.states import DropState
+
+__all__ = ["Contents", "Replay", "replay_of_run", "replay_of_states"]
+
+Contents = Callable[[Sequence[int]], Mapping[int, Handle]]
+"""Returns those contents of these drops that are still there."""
+
+_PLACES = ("filepath", "dirname")
+"""Fields that say where a data drop is written."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An application that can be run again.
+
+    Attributes
+    ----------
+    graph : PhysicalGraph
+        The application, the applications that make inputs again which are gone, and the data of all of them.
+    drop : int
+        The row of the application in `graph`.
+    states : uint8 array, shape (drops of graph,)
+        `DropState` with which each drop begins.
+    contents : mapping of int to Handle
+        The inputs that are there, by row in `graph`.
+    before : mapping of int to ContentRecord
+        What the application wrote in the session, by row in `graph`, as far as it is known.
+    """
+
+    graph: PhysicalGraph
+    drop: int
+    states: npt.NDArray[np.uint8]
+    contents: Mapping[int, Handle]
+    before: Mapping[int, ContentRecord]
+
+    @property
+    def oid(self) -> str:
+        """Text id of the application."""
+        return oid(self.graph, self.drop)
+
+    @property
+    def template(self) -> Template:
+        """The node of the application."""
+        found: Template = self.graph.templates[self.graph.template[self.drop]]
+        return found
+
+    @property
+    def inputs(self) -> list[int]:
+        """Rows of the inputs of the application."""
+        return _before(self.graph, self.drop)
+
+    @property
+    def outputs(self) -> list[int]:
+        """Rows of the outputs of the application."""
+        return _after(self.graph, self.drop)
+
+    @property
+    def made_again(self) -> int:
+        """Number of applications that run before it, because inputs are gone."""
+        is_app = self.graph.kinds[self.graph.template] == np.uint8(Kind.APP)
+        return int((is_app & (self.states == DropState.INITIALIZED)).sum()) - 1
+
+    def with_code(self, source: str) -> "Replay":
+        """Return the replay with another source of the function.
+
+        Raises
+        ------
+        UsageError
+            The graph does not have the source of this application.
+        """
+        row = int(self.graph.template[self.drop])
+        changed = tuple(
+            msgspec.structs.replace(one, value=source) if one.name == "func_code" else one
+            for one in self.template.arguments
+        )
+        templates = list(self.graph.templates)
+        templates[row] = msgspec.structs.replace(self.template, arguments=changed)
+        return replace(self, graph=replace(self.graph, templates=tuple(templates)))
+
+    @property
+    def code(self) -> str:
+        """Source of the function, as the graph has it.
+
+        Raises
+        ------
+        UsageError
+            The graph does not have it.
+        """
+        found = next((one.value for one in self.template.arguments if one.name == "func_code" and one.value), None)
+        if not isinstance(found, str):
+            raise UsageError(
+                f"the graph has no source of {self.template.name} that could be edited",
+                hint="edit the module of its function, or its command in the graph; a replay reads modules anew",
+            )
+        return found
+
+    def with_copies(self, directory: Path, most: int) -> "Replay":
+        """Copy the inputs that are files or directories below `directory`, so that it is all that a colleague needs.
+
+        Raises
+        ------
+        ConflictError
+            They have more than `most` bytes.
+        StorageError
+            They cannot be copied.
+        """
+        size = sum(content.size for content in self.contents.values())
+        if size > most:
+            raise ConflictError(
+                f"the inputs of {self.oid} have {format_size(size)}, more than {format_size(most)}",
+                hint="allow more with --most",
+            )
+        copies = {}
+        for row, content in self.contents.items():
+            if content.kind in ("file", "directory", "shm") and not Path(content.location).is_relative_to(directory):
+                target = directory / "inputs" / str(row) / Path(content.location).name
+                with storage_errors("copy an input to", str(target)):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    if content.kind == "directory":
+                        shutil.copytree(content.location, target, symlinks=True)
+                    else:
+                        shutil.copyfile(content.location, target)
+                kind = "file" if content.kind == "shm" else content.kind
+                copies[row] = msgspec.structs.replace(content, kind=kind, location=str(target))
+        return replace(self, contents={**self.contents, **copies})
+
+    def run(self, directory: Path, around: Callable[[App, AttemptContext], None] | None = None) -> SessionResult:
+        """Run the application, after those that make its inputs again.
+
+        Parameters
+        ----------
+        directory : Path
+            An empty directory; it becomes that of a run.
+        around : callable, optional
+            Runs the application with its context in place of `App.run`, for debuggers.
+
+        Raises
+        ------
+        BadGraphError
+            A component is unknown here, or a parameter cannot be used.
+        StorageError
+            The directory cannot be written.
+        """
+        refuse_unusable(self.graph, "inline")
+        failed = np.flatnonzero(self.states == DropState.ERROR).tolist()
+        known = KnownStates(
+            states=self.states.tobytes(), causes={row: row for row in failed}, reason=f"{self.oid} is replayed"
+        )
+        clock = SystemClock()
+        target = self.drop
+
+        def run_app(app: App, context: AttemptContext) -> None:
+            if around is not None and context.task.drop == target:
+                around(app, context)
+            else:
+                app.run(context)
+
+        with SessionLock(directory):
+            save(self.graph, directory / "graph.dfg")
+            repository = LocalRepository(directory, directory.name, clock, self.graph)
+            try:
+                workspace = repository.workspace
+                spec = ExecutorSpec(
+                    session=workspace.session,
+                    directory=workspace.directory,
+                    templates=self.graph.templates,
+                    links=self.graph.links,
+                    prefix=self.graph.prefix,
+                    tag=workspace.tag,
+                )
+                workspace.files.mkdir(parents=True, exist_ok=True)
+                executor = LocalExecutor(spec, clock, run_app=run_app)
+                session = make_session(
+                    self.graph,
+                    repository,
+                    InlineRunner(executor),
+                    clock=clock,
+                    continuation=Continuation(known=known, contents=self.contents, failures={}),
+                )
+                with contextlib.chdir(workspace.files):
+                    result = session.run()
+            finally:
+                repository.close()
+            return write_summary(result, directory)
+
+
+def replay_of_run(directory: Path, drop: str) -> Replay:
+    """Return the replay of a drop of a run on this machine, which has ended.
+
+    Parameters
+    ----------
+    directory : Path
+        Absolute path of its session directory.
+    drop : str
+        Text id of an application, the end of one, or a name of one drop.
+
+    Raises
+    ------
+    NotFoundError, AmbiguousError
+        There is no run in the directory, or no such drop, or there are several.
+    ConflictError
+        A process is at work in the directory, or the drop has not begun.
+    UsageError
+        It is data, or writes to a store.
+    BadFileError
+        The graph or the journal is damaged.
+    """
+    with SessionLock(directory):
+        run = StoppedRun.read(directory)
+        states = run.frozen_states()
+        nothing = run.never_written()
+
+        def contents(rows: Sequence[int]) -> Mapping[int, Handle]:
+            wanted = set(rows)
+            records = {row: record for row, record in run.records.items() if row in wanted}
+            empty = {row: Handle(kind="null") for row in wanted if nothing[row]}
+            return {**surviving_contents(records, directory), **empty}
+
+        return replay_of_states(run.graph, find_drop(run.graph, drop), states, contents, run.records)
+
+
+def replay_of_states(
+    graph: PhysicalGraph,
+    drop: int,
+    states: npt.NDArray[np.uint8],
+    contents: Contents,
+    records: Mapping[int, ContentRecord],
+) -> Replay:
+    """Return the replay of a drop of a session.
+
+    Parameters
+    ----------
+    graph : PhysicalGraph
+        Of the session.
+    drop : int
+        The row of an application.
+    states : uint8 array, shape (drops,)
+        `DropState` of each drop at the end of the session.
+    contents : callable
+        Finds contents that are still there.
+    records : mapping of int to ContentRecord
+        What was committed, by drop, as far as it is known.
+
+    Raises
+    ------
+    UsageError, ConflictError
+        See `replay_of_run`.
+    """
+    name = oid(graph, drop)
+    is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
+    if not is_app[drop]:
+        writers = [oid(graph, one) for one in _before(graph, drop)]
+        raise UsageError(f"{name} is data, and nothing of it runs", hint=f"replay what wrote it: {', '.join(writers)}")
+    unsettled = [one for one in _before(graph, drop) if states[one] <= DropState.WRITING]
+    if unsettled:
+        raise ConflictError(
+            f"{name} has not begun: {plural(len(unsettled), 'input')} of it, such as {oid(graph, unsettled[0])}, "
+            f"{'is' if len(unsettled) == 1 else 'are'} not there",
+            hint="replay what failed or was stopped before it: see 'dropflow explain'",
+        )
+    apps, there, again = _needed(graph, drop, states, contents)
+    written = {output for app in apps for output in _after(graph, app)}
+    rows = np.array(sorted({*apps, *written, *again, *(one for app in apps for one in _before(graph, app))}))
+    part = _inside(subgraph(graph, rows.astype(np.int32)), {int(graph.template[row]) for row in written})
+    begun = states[rows].copy()
+    begun[np.isin(rows, [*apps, *written, *again])] = DropState.INITIALIZED
+    local = {int(row): at for at, row in enumerate(rows)}
+    return Replay(
+        graph=part,
+        drop=local[drop],
+        states=begun,
+        contents={local[row]: content for row, content in there.items() if row not in written},
+        before={local[row]: records[row] for row in _after(graph, drop) if row in records},
+    )
+
+
+def _needed(
+    graph: PhysicalGraph, drop: int, states: npt.NDArray[np.uint8], contents: Contents
+) -> tuple[set[int], dict[int, Handle], set[int]]:
+    """Return the applications that run, the inputs that are there, and the data that are made or read again."""
+    apps, there, again = {drop}, dict[int, Handle](), set[int]()
+    wave = _before(graph, drop)
+    while wave:
+        completed = [row for row in wave if states[row] == DropState.COMPLETED]
+        found = contents(completed)
+        there |= found
+        lost = [row for row in completed if row not in found]
+        again |= {*lost}
+        producers = {app for row in lost for app in _before(graph, row)} - apps
+        apps |= producers
+        wave = sorted({row for app in producers for row in _before(graph, app)} - there.keys() - again)
+    return apps, there, again
+
+
+def _inside(graph: PhysicalGraph, written: set[int]) -> PhysicalGraph:
+    """Return the graph with the files of these data nodes below the directory of the replay.
+
+    Raises
+    ------
+    UsageError
+        One is written to a store.
+    """
+    templates = list(graph.templates)
+    for row in written:
+        template = templates[row]
+        for one in template.arguments:
+            if one.name in (*_PLACES, "url") and isinstance(one.value, str) and "://" in one.value:
+                raise UsageError(
+                    f"{template.name} is written to {one.value}, and a replay writes nothing outside of its directory",
+                    hint="give that node a file in a copy of the graph, and run this one",
+                )
+        arguments = tuple(_relative(one) for one in template.arguments)
+        templates[row] = msgspec.structs.replace(template, arguments=arguments)
+    return replace(graph, templates=tuple(templates))
+
+
+def _relative(argument: Argument) -> Argument:
+    value: Any = argument.value
+    if argument.name not in _PLACES or not isinstance(value, str) or not value.startswith(("/", "~", "$")):
+        return argument
+    return msgspec.structs.replace(argument, value=value.lstrip("/~$"))
+
+
+def _before(graph: PhysicalGraph, drop: int) -> list[int]:
+    edges = graph.predecessors
+    return _rows(edges.neighbour, edges.ptr, drop)
+
+
+def _after(graph: PhysicalGraph, drop: int) -> list[int]:
+    edges = graph.successors
+    return _rows(edges.neighbour, edges.ptr, drop)
+
+
+def _rows(neighbour: IntColumn, ptr: npt.NDArray[np.int64], drop: int) -> list[int]:
+    found: list[int] = neighbour[ptr[drop] : ptr[drop + 1]].tolist()
+    return found

@@ -1,0 +1,157 @@
+"""``dropflow replay``: an attempt again on this machine, outside of its run, with the inputs that it had."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dropflow import Graph, app
+from tests.cli.answers import Command
+
+
+@app
+def numbers(count: int) -> bytes:
+    """Return some bytes: more than the journal keeps."""
+    return bytes(range(count)) * 1000
+
+
+@app
+def inverse(data: bytes) -> str:
+    """Return a number, or raise."""
+    lowest = min(data)
+    print(f"the lowest of {len(data)} is {lowest}")  # noqa: T201 - goes to the log
+    return str(1 / int(lowest))
+
+
+@app
+def double(data: bytes) -> bytes:
+    """Return the bytes twice."""
+    return data + data
+
+
+@pytest.fixture
+def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a run in which `inverse` failed."""
+    monkeypatch.chdir(tmp_path)
+    with Graph("inverses") as graph:
+        data = numbers(50)
+        inverse(data)
+        double(data)
+    graph.run(directory=tmp_path / "run", runner="inline", check=False)
+    return tmp_path / "run"
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Return the files below a directory."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_failed_drop_fails_alike_outside_of_its_run(command: Command, failed: Path) -> None:
+    """The replay has the same failure and log, exits with 1, and leaves the run as it was."""
+    before = tree(failed)
+    answer = command("replay", failed, "inverse", "-o", "again", "--output", "json")
+
+    assert answer.status == 1
+    assert (answer.json["state"], answer.json["failures"][0]["text"]) == (
+        "ERROR",
+        "ZeroDivisionError: division by zero",
+    )
+    assert "the lowest of 50000 is 0" in answer.json["log"]
+    assert {**tree(failed), ".lock": b""} == {**before, ".lock": b""}
+
+
+def test_a_completed_drop_writes_the_same_bytes(command: Command, failed: Path) -> None:
+    """Its outputs are in the directory of the replay, and are compared with those of the session."""
+    answer = command("replay", failed, "double", "-o", "again", "--output", "json")
+
+    assert answer.status == 0
+    assert [one["same"] for one in answer.json["outputs"]] == [True]
+    assert Path(answer.json["outputs"][0]["path"]).is_relative_to(failed.parent / "again")
+
+
+def test_inputs_that_are_gone_are_made_again(command: Command, failed: Path) -> None:
+    """The applications that write them run first, and no others."""
+    answer = command("replay", failed, "inverse", "-o", "again")
+
+    assert "1 application ran before it, because inputs were gone" in answer.text
+    assert "numbers" not in [path.name for path in (failed.parent / "again" / "logs").iterdir()]
+    assert command("replay", failed, "numbers", "-o", "first", "--output", "json").json["made_again"] == 0
+
+
+def test_an_edited_function_is_given_back(
+    command: Command, failed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`--edit` runs the corrected source, and says how the run takes it; `retry` with that finishes the run."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/min(data)/max(data)/' \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    answer = command("replay", failed, "inverse", "-o", "again", "--edit")
+    source = (tmp_path / "again" / "files" / "func_code.py").read_text()
+
+    assert answer.status == 0
+    assert "dropflow retry RUN --set" in answer.text
+    assert command("retry", failed, "--set", f"Inverse.func_code={source}").status == 0
+
+
+def test_an_exported_replay_needs_nothing_else(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --export the inputs are copied, so that the directory can be replayed where the run is gone."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.txt").write_text("17")
+    with Graph("files") as graph:
+        inverse(graph.file(str(tmp_path / "data.txt")))
+    graph.run(directory=tmp_path / "run", runner="inline", check=False)
+    refused = command("replay", "run", "inverse", "-o", "small", "--export", "--most", "1")
+    first = command("replay", "run", "inverse", "-o", "copy", "--export", "--output", "json")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "data.txt").unlink()
+    (tmp_path / "copy").rename(tmp_path / "sent")
+    second = command("replay", "sent", "inverse", "-o", "there", "--output", "json")
+
+    assert first.status == 0, first.text
+    assert refused.status == 2
+    assert "more than 1 Byte" in refused.err
+    assert first.json["outputs"][0]["size"] == second.json["outputs"][0]["size"]
+    assert second.json["outputs"][0]["same"] is True
+
+
+@pytest.mark.parametrize(
+    ("drop", "target", "text"),
+    [
+        ("nothing", "again", "nothing"),
+        ("numbers data", "again", "is data, and nothing of it runs"),
+        ("inverse", "run", "the directory is not empty"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(command: Command, failed: Path, drop: str, target: str, text: str) -> None:
+    """A drop that is not there, data, and a directory with files are refused."""
+    answer = command("replay", failed, drop, "-o", target)
+
+    assert answer.status == 2
+    assert text in answer.err
+
+
+def test_a_debugger_stops_where_it_raises(failed: Path) -> None:
+    """`--pdb` shows the frame of the function with its variables, at a terminal."""
+    person, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "dropflow", "replay", failed, "inverse", "-o", "again", "--pdb"],
+        cwd=failed.parent,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        os.write(person, b"p ('lowest', lowest, len(data))\nq\n")
+        out, _ = process.communicate(timeout=60)
+    os.close(person)
+    os.close(terminal)
+
+    assert b"ZeroDivisionError: division by zero" in out
+    assert b"('lowest', 0, 50000)" in out
+    assert process.returncode == 1
