@@ -43,11 +43,11 @@ radio: $(VENV)/.radio  ## flag, calibrate and image a simulated radio observatio
 quick: $(VENV)/.installed  ## the tests that take under a minute: no browser, no clusters, nothing installed on the system
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=quick
 
-test: coverage  ## all tests but the exhaustive ones; installs a browser and network tools if it can
+test: $(VENV)/.installed  ## all tests but the exhaustive ones; installs a browser and network tools if it can
 	@tests/bring_tools.sh
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "($(SLOW)) and not exhaustive"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not exhaustive" --hypothesis-profile=test
 
-exhaustive: $(VENV)/.installed  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
+exhaustive: coverage  ## tests that take minutes of processor time, all examples of all properties, and 10,000 simulated clusters: for the night
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m exhaustive
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))"
 	$(BIN)/python -m managers.simulation.loss_sweep --seeds 10000
@@ -61,9 +61,9 @@ simulate-forever: $(VENV)/.installed  ## the same until one fails, or until it i
 torture: $(VENV)/.installed  ## kill processes of runs and clusters at random moments, KILLS=1000 times; takes an hour or two
 	$(BIN)/python -m tests.e2e.torture --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY))
 
-coverage: $(VENV)/.installed  ## the tests of 'quick' with more examples, and a floor for the coverage of each package
+coverage: $(VENV)/.installed  ## a floor for the coverage of each package by the tests of 'quick', with more examples
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=coverage
+	$(BIN)/python -m coverage run -m pytest -q -n $(JOBS) --dist worksteal -m "not ($(SLOW))" --hypothesis-profile=test
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python tests/coverage_floors.py
 

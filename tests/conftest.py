@@ -20,8 +20,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # Tests do not assert times, and neither does Hypothesis: machines of continuous integration are sometimes slow.
 settings.register_profile("dropflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", deadline=None, suppress_health_check=list(HealthCheck), max_examples=10)
-# Measuring the coverage makes every example three times as slow.
-settings.register_profile("coverage", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
+# `make exhaustive` has all examples.
+settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
 settings.load_profile("dropflow")
 
 
