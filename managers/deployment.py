@@ -78,6 +78,12 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         Seconds of computing after which a content is to be on two nodes; 0 for never.
     memory_limit : int
         How many bytes of contents of the session a node may hold in memory; 0 for no such limit.
+    reuse : bool
+        Whether attempts take results of earlier runs from the store of their node, and put theirs there.
+    verify_reuse : float
+        Share of these results that are computed again, and compared.
+    trust_times : bool
+        Whether size and time stand for the content of a file from outside.
     until : float
         Walltime, in seconds since the epoch: attempts that cannot end by then are not started. 0 for none.
     decision : bytes
@@ -117,6 +123,9 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     replicas: Annotated[int, Meta(ge=1, le=100)] = 1
     protect: Annotated[float, Meta(ge=0.0)] = 0.0
     memory_limit: _Natural = 0
+    reuse: bool = False
+    verify_reuse: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    trust_times: bool = False
     until: float = 0.0
     decision: bytes = b""
     view: _Natural = 0

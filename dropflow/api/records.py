@@ -168,6 +168,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
         All nodes of the session in this view, also those that hold no drops; empty if it does not survive losses.
     recomputed : int
         Drops that ran again although they had completed, because contents were lost. Notes say why.
+    computed, reused : int
+        Applications that have run, and those that took the results of earlier runs.
     joined_by : str
         Name of the manager that adds nodes which come while it runs; empty if none does.
     lacks_witness : bool
@@ -204,6 +206,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     view: int = 0
     members: tuple[str, ...] = ()
     recomputed: int = 0
+    computed: int = 0
+    reused: int = 0
     joined_by: str = ""
     lacks_witness: bool = False
     request_id: str = ""

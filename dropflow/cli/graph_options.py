@@ -161,7 +161,8 @@ if TYPE_CHECKING:
     from dropflow.api.records import SessionInfo
 
 
-_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "containers", "check", "grace")
+_OF_REUSE = ("reuse", "store", "verify_reuse", "trust_times")
+_OF_DIRECTORIES = ("runner", "workers", "infrastructure_retries", "durable", "containers", "check", "grace", *_OF_REUSE)
 _OF_SESSIONS = ("url", "token", "key", "wait", "patience", "without_missing", "force")
 
 

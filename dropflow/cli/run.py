@@ -26,7 +26,7 @@ from dropflow.cli.option_types import (
     setting_options,
 )
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.cli.progress import shell_command
+from dropflow.cli.progress import columns, shell_command
 from dropflow.cli.session_replies import count_lines, failure_lines, headline
 from dropflow.errors import UsageError
 from dropflow.formatting import format_duration, plural
@@ -37,6 +37,7 @@ from dropflow.stopping import GRACE_SECONDS
 
 __all__ = [
     "CancelOnSignal",
+    "ForecastReply",
     "RunReply",
     "exit_of_run",
     "resume_command",
@@ -50,6 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dropflow.engine.statistics import FailureReport, SessionResult
+    from dropflow.reuse.reasons import NodeForecast
 
 
 _SHOWN_RESULTS = 12
@@ -126,6 +128,36 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"to try failed drops again: {shell_command('retry', self.output)}"
 
 
+class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run would do: how many applications would run, be reused, or wait for their inputs to decide."""
+
+    ok: bool = True
+    runs: int
+    reused: int
+    waits: int
+    seconds: float
+    nodes: "tuple[NodeForecast, ...]"
+
+    @classmethod
+    def of(cls, nodes: "tuple[NodeForecast, ...]") -> "ForecastReply":
+        """Return the reply for these logical nodes."""
+        return cls(
+            runs=sum(one.runs for one in nodes),
+            reused=sum(one.reused for one in nodes),
+            waits=sum(one.waits for one in nodes),
+            seconds=round(sum(one.seconds for one in nodes), 3),
+            nodes=nodes,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The sums, then one line for each node."""
+        took = f", which took {format_duration(self.seconds)} the last time" if self.seconds >= 1 else ""
+        waits = f", {self.waits:,} only if their inputs change" if self.waits else ""
+        yield f"{plural(self.runs, 'application')} would run{waits}{took}; {self.reused:,} reused"
+        rows = [(one.node, one.runs, one.waits, one.reused, "; ".join(one.reasons)) for one in self.nodes]
+        yield from columns(rows, header=("node", "runs", "waits", "reused", "why"))
+
+
 def exit_of_run(status: SessionState, last_signal: int) -> Exit:
     """Return the exit status for a session that ended so, where the command got this signal last; 0 for none."""
     if status is SessionState.FINISHED:
@@ -200,6 +232,11 @@ class CancelOnSignal:
     "with --reuse one of the same graph is.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run in --keep DIR, with all of its results.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Run nothing: show what --reuse would take from earlier runs, what would run, and why.",
+)
 def run_command(
     output: CommandOutput,
     *,
@@ -211,6 +248,7 @@ def run_command(
     no_fuse: bool,
     keep: str | None,
     overwrite: bool,
+    dry_run: bool,
     grace: float,
 ) -> Exit:
     """Run GRAPH on this machine.
@@ -242,6 +280,9 @@ def run_command(
         physical = partition(physical, PartitionOptions(parts=parts))
     if no_fuse:
         physical = without_fusion(physical)
+    if dry_run:
+        output.answer(ForecastReply.of(local_run.foresee(physical, options.options)))
+        return Exit.FINISHED
     local_run.refuse_unusable(
         physical, options.options.runner
     )  # before an earlier run in the same directory is removed
@@ -398,7 +439,8 @@ def retry_command(
     that of submit.
 
     Functions whose code is in the graph run with the code that the run began with, also if their source was edited
-    since: 'dropflow run' with --overwrite takes the new code, and computes everything again.
+    since: 'dropflow run' with --overwrite takes the new code, and computes everything again; with --reuse, it computes
+    only what depends on the new code.
 
     With --from, these drops run again and all that depends on them, also if they were completed; all others stay as
     they are. DROP is a text id, the end of one, or the name of a logical node, for all of its drops. A data drop is

@@ -57,6 +57,8 @@ class SessionReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  {detail.running:,} running, {waiting:,} waiting for a worker, {format_rate(detail.rate)}{left}"
         if detail.nodes:
             yield f"  on {few(detail.nodes)}"
+        if detail.reused:
+            yield f"  {plural(detail.computed, 'application')} run, {detail.reused:,} reused from earlier runs"
         if detail.recomputed:
             yield f"  {plural(detail.recomputed, 'completed drop')} computed again because contents were lost"
         shown = [node for node in detail.logical if not node.artificial]

@@ -92,6 +92,8 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     nodes: tuple[str, ...] = ()
     parts: int = 1
+    computed: int = 0
+    reused: int = 0
     url: str
     waited: bool = False
     output: str = ""
@@ -115,6 +117,8 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             text=info.text,
             nodes=info.nodes,
             parts=parts,
+            computed=info.computed,
+            reused=info.reused,
             url=url,
             waited=waited,
             output=url,
@@ -130,6 +134,8 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from (f"note: {note}" for note in self.notes)
             return
         yield headline(self.status, self.drops, self.seconds, self.states, "" if self.failures else self.text)
+        if self.reused:
+            yield f"{plural(self.computed, 'application')} run, {self.reused:,} reused"
         yield from count_lines(self.counts)
         yield from session_failure_lines(self.failures, self.session, unlisted=self.unlisted, url=self.url)
         yield from (f"note: {note}" for note in self.notes)

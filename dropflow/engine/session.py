@@ -643,18 +643,19 @@ class Session:
         status = self.core.status
         if status is SessionState.FINISHED and self.failure_table.lost:
             status = SessionState.FAILED
+        statistics = snapshot(self.core, 0.0)
         return SessionResult(
             session=self._work.session,
             status=status,
             drops=self.graph.drops,
             states=totals(self.core.drops.counts),
-            counts=snapshot(self.core, 0.0).drop_counts,
+            counts=statistics.drop_counts,
             seconds=self._clock.monotonic() - self._began,
             failures=self.reports(),
             directory=self._work.directory,
             notes=(*self.notes, note) if (note := self.fault_note()) else tuple(self.notes),
             infrastructure_faults=self.failure_table.fault_count,
-            computed=applications_run(self.core),
+            computed=applications_run(statistics),
         )
 
     # What others see, in the session's own thread.

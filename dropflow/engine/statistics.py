@@ -151,10 +151,9 @@ def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> S
     )
 
 
-def applications_run(core: Core) -> int:
-    """Return how many applications here have run to their end, or failed by themselves."""
-    own = zip(core.graph.templates, core.drops.counts, core.drops.failed, strict=True)
-    return sum(row[DropState.COMPLETED] + failed for template, row, failed in own if template.kind)
+def applications_run(statistics: Statistics) -> int:
+    """Return how many applications have run to their end, or failed by themselves."""
+    return sum(one.counts[DropState.COMPLETED] + one.failed for one in statistics.nodes if one.is_app)
 
 
 def totals(counts: Sequence[Sequence[int]]) -> dict[str, int]:

@@ -9,6 +9,7 @@ anything runs (`plan`). What is left runs as usual, and each attempt asks for it
 `code`       What the code of an application is: functions, modules of the user, packages
 `keys`       What the results of a node depend on, which nodes are reused, and the keys that are known before a run
 `plan`       What a run takes from the store before anything runs
+`reasons`    What a run would do, and why
 `attempt`    What an attempt takes, and what it stores
 `log`        Which applications of a session were taken, and from where
 ===========  ==========================================================================================================

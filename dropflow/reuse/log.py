@@ -3,7 +3,8 @@
 Worker processes append a line of JSON each, so it is read up to the last whole line. The last line of a drop counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Self
@@ -78,10 +79,18 @@ class ReuseLog:
 
 def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
     """Return the applications of a session whose results were taken, by their row."""
+    path = Path(directory) / REUSE_LOG
     try:
-        lines: Iterable[bytes] = (Path(directory) / REUSE_LOG).read_bytes().split(b"\n")[:-1]
+        found = path.stat()
+        return _read(path, found.st_size, found.st_mtime_ns)
     except OSError:
         return {}
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
+    with path.open("rb") as stream:
+        lines = stream.read(size).split(b"\n")[:-1]
     found = {one.drop: one for one in (msgspec.json.decode(line, type=TakenResult) for line in lines)}
     return {drop: one for drop, one in found.items() if not one.has_run}
 

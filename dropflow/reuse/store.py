@@ -166,8 +166,11 @@ class ResultStore:
 
     # Records.
 
-    def find(self, key: str, *, last: bool = False) -> Record | None:
-        """Return the record of a key, or with `last` the last record of a drop; None if there is none of this user."""
+    def find(self, key: str, *, last: bool = False, is_use: bool = True) -> Record | None:
+        """Return the record of a key, or with `last` the last record of a drop; None if there is none of this user.
+
+        It counts as used now, if it `is_use`.
+        """
         path = self._path("drops" if last else "records", key)
         try:
             with open(path, "rb") as stream:  # noqa: PTH123 - once for each application: Path doubles its cost
@@ -182,7 +185,7 @@ class ResultStore:
             record = msgspec.msgpack.decode(body, type=Record)
         except msgspec.DecodeError:  # written by another version
             return None
-        if not last:
+        if is_use and not last:
             with suppress(OSError):
                 os.utime(path)
         return record
@@ -453,7 +456,7 @@ class ResultStore:
 
     def _contents_of(self, path: str, *, sources: bool = False) -> set[str]:
         """Return the digests of the contents that a record has, and of the sources that its key was made from."""
-        record = self.find(path.rpartition("/")[2], last="/drops/" in path)
+        record = self.find(path.rpartition("/")[2], last="/drops/" in path, is_use=False)
         if record is None:
             return set()
         found = {part.detail for part in record.parts if part.detail}

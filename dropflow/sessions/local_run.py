@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostname
+from tempfile import TemporaryDirectory
 from time import gmtime, strftime
 from typing import Any, Unpack
 
@@ -33,6 +34,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.ids import safe_name
 from dropflow.reuse.log import REUSE_LOG, taken_results
 from dropflow.reuse.plan import ReuseChoices, begin_with, plan_reuse, reuse_spec
+from dropflow.reuse.reasons import NodeForecast, forecast
 from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RUNNERS, parse_runner
@@ -46,6 +48,7 @@ __all__ = [
     "RUNNERS",
     "RunHooks",
     "execute",
+    "foresee",
     "new_directory",
     "placement_notes",
     "prepare_directory",
@@ -224,6 +227,27 @@ def _with_reuse(
         return reuse_spec(graph, store, repository.workspace.directory, choices), continuation
     plan = plan_reuse(graph, store, repository, choices)
     return begin_with(plan, store, repository, clock, choices)
+
+
+def foresee(graph: PhysicalGraph, options: RunOptions) -> tuple[NodeForecast, ...]:
+    """Return what a run with these options, and reuse, would run and why. Runs nothing.
+
+    Raises
+    ------
+    BadGraphError, BadParameterError, MissingDependencyError
+        See `refuse_unusable`.
+    StorageError
+        The store cannot be used.
+    """
+    refuse_unusable(graph, options.runner)
+    store = ResultStore(store_directory(options.store))
+    with TemporaryDirectory(prefix="dropflow-") as folder:
+        repository = LocalRepository(folder, "forecast", SystemClock(), graph, shared_memory=None)
+        try:
+            plan = plan_reuse(graph, store, repository, ReuseChoices(trust_times=options.trust_times), is_checked=False)
+            return forecast(plan, store)
+        finally:
+            repository.close()
 
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:

@@ -47,6 +47,34 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             extra={"flag": "--check/--no-check"},
         ),
     ] = False
+    reuse: Annotated[
+        bool,
+        Meta(
+            title="Take results of earlier runs from the store",
+            description="Take results of earlier runs with the same code, parameters and inputs from a store, and put "
+            "new ones there.",
+            extra={"flag": "--reuse/--no-reuse"},
+        ),
+    ] = False
+    verify_reuse: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1.0,
+            title="Compute again and compare, share of 1",
+            description="Of the results that --reuse could take, compute this share again, such as 5%, and compare: a "
+            "difference is an error.",
+            extra={"flag": "--verify-reuse", "type": "share"},
+        ),
+    ] = 0.0
+    trust_times: Annotated[
+        bool,
+        Meta(
+            title="Files with the same size and time are the same",
+            description="With --reuse, take size and time of a file from outside for its content, and do not read it.",
+            extra={"flag": "--trust-times"},
+        ),
+    ] = False
 
 
 class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,14 +114,6 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
             extra={"flag": "--containers", "metavar": "ENGINE"},
         ),
     ] = ""
-    reuse: Annotated[
-        bool,
-        Meta(
-            description="Take results of earlier runs with the same code, parameters and inputs from a store, and put "
-            "new ones there.",
-            extra={"flag": "--reuse/--no-reuse"},
-        ),
-    ] = False
     store: Annotated[
         str,
         Meta(
@@ -101,23 +121,6 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
             extra={"flag": "--store", "type": "directory"},
         ),
     ] = ""
-    verify_reuse: Annotated[
-        float,
-        Meta(
-            ge=0.0,
-            le=1.0,
-            description="Of the results that --reuse could take, compute this share again, such as 5%, and compare: a "
-            "difference is an error.",
-            extra={"flag": "--verify-reuse", "type": "share"},
-        ),
-    ] = 0.0
-    trust_times: Annotated[
-        bool,
-        Meta(
-            description="With --reuse, take size and time of a file from outside for its content, and do not read it.",
-            extra={"flag": "--trust-times"},
-        ),
-    ] = False
 
 
 class RunKeywords(TypedDict, total=False):
@@ -126,14 +129,14 @@ class RunKeywords(TypedDict, total=False):
     until: float
     infrastructure_retries: int
     check: bool
+    reuse: bool
+    verify_reuse: float
+    trust_times: bool
     runner: str
     workers: int | None
     durable: bool
     containers: Literal["", "podman", "docker", "apptainer"]
-    reuse: bool
     store: str
-    verify_reuse: float
-    trust_times: bool
 
 
 class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

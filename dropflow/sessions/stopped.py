@@ -233,7 +233,7 @@ class StoppedRun(StoppedSession):
             infrastructure_faults=sum(
                 not fault.failure.is_innocent for faults in self.replayed.faults.values() for fault in faults
             ),
-            computed=applications_run(core) - len(reused),
+            computed=applications_run(snapshot(core, 0.0)) - len(reused),
             reused=len(reused),
             saved=sum(one.seconds for one in reused.values()),
         )

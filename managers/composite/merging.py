@@ -193,6 +193,8 @@ def merge(
         view=latest.view,
         members=latest.members,
         recomputed=sum(detail.recomputed for detail in details),
+        computed=sum(detail.computed for detail in details),
+        reused=sum(detail.reused for detail in details),
         joined_by=first.joined_by,
         request_id=first.request_id,
         lacks_witness=any(detail.lacks_witness for detail in details if detail.view == latest.view),

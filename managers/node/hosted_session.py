@@ -24,12 +24,13 @@ from dropflow.engine.continuation import Continuation, continuation_of
 from dropflow.engine.events import Lost
 from dropflow.engine.recovery import recomputed_drops
 from dropflow.engine.session import Session, Watch
-from dropflow.engine.statistics import Attempts, SessionResult, Statistics, snapshot
+from dropflow.engine.statistics import Attempts, SessionResult, Statistics, applications_run, snapshot
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of
 from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.reuse.log import taken_results
 from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
@@ -689,6 +690,10 @@ class HostedSession:
             return (shown.part_end(self.piece.node, statistics, is_cancelled=True),)
         return tuple(map(_end_decoder.decode, self.ends))
 
+    def _reused(self) -> int:
+        """Return how many applications here have taken the results of earlier runs."""
+        return len(taken_results(self.directory.path)) if self.deployment.reuse else 0
+
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now_at = Attempts() if progress.is_over else self.session.attempts()
         attempts = Attempts() if progress.is_over else shown.attempts_of(statistics, running, now_at)
@@ -719,6 +724,8 @@ class HostedSession:
             "usual_quiet": 0.0 if progress.is_over else progress.usual_quiet,
             "view": self.view.number,
             "recomputed": self._recomputed,
+            "computed": applications_run(statistics) - (reused := self._reused()),
+            "reused": reused,
             "members": tuple(place.node for place in self.view.members),
             "joined_by": self.deployment.joined_by,
             "request_id": self.deployment.request_id,

@@ -29,12 +29,13 @@ from dropflow.engine.events import Abandon, Cancel, KnownStates, Lost
 from dropflow.engine.failure_table import Fault
 from dropflow.engine.journal import ReplayedSession
 from dropflow.engine.recovery import recomputed_drops
-from dropflow.engine.statistics import FailureReport, RankedCauses, cause_reports, snapshot
+from dropflow.engine.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot
 from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError, StorageError
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.text_ids import oid
+from dropflow.reuse.log import taken_results
 from dropflow.sessions import shown
 from dropflow.states import DropState, SessionState
 from managers.deployment import Deployment
@@ -432,6 +433,7 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
     contents = {
         row: record for row, record in own.items() if row not in replaced and _is_left(row, record, replayed, directory)
     }
+    reused = taken_results(directory.path) if deployment.reuse else ()
     detail = SessionDetail(
         session=deployment.session,
         graph=deployment.graph,
@@ -453,6 +455,8 @@ def _end_of_interrupted(directory: SessionDirectory, deployment: Deployment, nod
         logical=shown.logical_nodes(statistics, running),
         failures=tuple(failures[:_MOST_FAILURES]),
         recomputed=deployment.recomputed_before(node) + recomputed_drops(piece.graph, replayed.known),
+        computed=applications_run(statistics) - len(reused),
+        reused=len(reused),
         notes=(*deployment.notes, *_damage(piece, contents, directory)),
     )
     return SessionEnd(whole=deployment.drops, detail=detail, failures=tuple(failures), contents=contents)

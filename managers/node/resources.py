@@ -25,6 +25,8 @@ from dropflow.engine.continuation import Continuation
 from dropflow.engine.session import Session, Watch
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
+from dropflow.reuse.plan import ReuseChoices, reuse_spec
+from dropflow.reuse.store import ResultStore, store_directory
 from dropflow.runners.choice import capacity_notes, make_runner
 from dropflow.runners.pool import WorkerPool
 from dropflow.sessions.factory import make_session
@@ -187,6 +189,10 @@ class ProcessResources:
     ) -> Session:
         """Return a session that has not begun."""
         if before is None:
+            reuse = None
+            if deployment.reuse:
+                choices = ReuseChoices(deployment.verify_reuse, deployment.trust_times)
+                reuse = reuse_spec(graph, ResultStore(store_directory()), repository.workspace.directory, choices)
             runner = make_runner(
                 graph,
                 repository.workspace,
@@ -195,6 +201,7 @@ class ProcessResources:
                 pool=self.pool,
                 until=deployment.until,
                 parts=np.unique(np.delete(graph.part, exchange.remote)).tolist(),
+                reuse=reuse,
             )
         else:
             runner = before.runner

@@ -34,6 +34,7 @@ from dropflow.graph.slices import Slice
 from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import oid, oids, row_of
 from dropflow.ids import drop_file_name
+from dropflow.reuse.log import reuse_lines
 from dropflow.sessions import shown
 from dropflow.states import DropState
 from dropflow.web.views import in_order, matching
@@ -233,6 +234,7 @@ def detail_of(
         lines = explain(core, row, live.faults(row)).lines
         if live.known is not None:
             lines = (*lines, *explain_repeat(graph, live.known, row))
+        lines = (*lines, *reuse_lines(graph, logs.parent, row))
         states = bytes(core.drops.states)
         contents = {other: live.content(other) for other in (row, *near)}
         return lines, core.drops.attempt(row), contents, reports[0] if reports else None, states

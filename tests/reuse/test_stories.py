@@ -3,22 +3,28 @@
 One graph is drawn in JSON, the other one is written in Python. Each story compares which applications have run.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dropflow
 from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
+from dropflow.cli.main import commands
 from dropflow.reuse import code
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
 from dropflow.reuse.log import taken_results
 from dropflow.reuse.store import ResultStore
+from dropflow.sessions import local_run
+from dropflow.sessions.options import RunOptions
 from tests.drawn_graphs import app, data, draw, function
 
 HELPERS = "def scaled(x):\n    return 3 * x\n"
@@ -296,3 +302,59 @@ def test_applications_that_are_no_functions_of_their_inputs_always_run(tmp_path:
     nodes = [app("Wait", SleepApp.component.dropclass, sleep_time=0), data("out")]
     graph = dropflow.translate(draw(tmp_path / "s.graph", nodes, "Wait > out")).graph
     assert "says that it is not deterministic" in {key.reason for key in node_keys(graph, CodeReader())}
+
+
+def _why(story: Story) -> dict[str, tuple[int, int, int, str]]:
+    graph = dropflow.translate(story.graph()).graph
+    found = local_run.foresee(graph, RunOptions(runner="inline"))
+    return {one.node: (one.runs, one.waits, one.reused, "; ".join(one.reasons)) for one in found}
+
+
+TAKEN = (0, 0, 1, "")
+
+
+@pytest.mark.parametrize(
+    ("edit", "node", "reason"),
+    [
+        (_edit_parameter, "Rms", "parameter `offset` is new"),
+        (_edit_function, "Show", "function `Show`: line 2 changed: return f'{label}: {input}' + '.' * 5000"),
+        (_edit_module, "Rms", "module reuse_helpers.py: line 2 changed: return 4 * x"),
+        (_edit_input, "Read", "input input changed"),
+        (_edit_random, "Rms", "says that it is not deterministic"),
+    ],
+)
+def test_the_reason_is_known_before_a_run(story: Story, edit: Callable[[Story], None], node: str, reason: str) -> None:
+    """What comes before is reused, what comes after waits for other inputs, and nothing runs or changes."""
+    assert _why(story) == dict.fromkeys(story.codes, TAKEN)
+    edit(story)
+    names = list(story.codes)
+    before, after = names[: names.index(node)], names[names.index(node) + 1 :]
+    waits = {name: (0, 1, 0, f"{ahead} may give it other inputs") for ahead, name in pairwise([node, *after])}
+    assert _why(story) == {**dict.fromkeys(before, TAKEN), node: (1, 0, 0, reason), **waits}
+    story.values["Rms"] = {"offset": 2, "deterministic": True}
+
+
+def test_reasons_are_told_by_the_command(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``run --dry-run`` tells them; the same directory goes on; the store has its size, and can be emptied."""
+    monkeypatch.chdir(tmp_path)
+    graph = str(story.graph())
+
+    def answer(*words: str) -> dict[str, Any]:
+        done = CliRunner().invoke(commands, [*words, "--output", "json"])
+        assert done.exit_code == 0, done.output
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    run = ("run", graph, "--runner", "inline", "--reuse", "--keep", "kept")
+    first, again = answer(*run), answer(*run)
+    assert [(one["computed"], one["reused"]) for one in (first, again)] == [(0, 3), (0, 3)]
+    assert list((tmp_path / "kept" / "results").iterdir())
+    explained = answer("explain", "kept", "Show")
+    assert any(line.startswith("reused: from session run1 on ") for line in explained["reasons"])
+    _edit_function(story)
+    foreseen = answer("run", str(story.graph()), "--dry-run")
+    assert (foreseen["runs"], foreseen["reused"]) == (1, 2)
+    assert answer("cache", "info")["use"]["records"] == 6
+    assert answer("cache", "verify")["use"]["damaged"] == []
+    assert answer("cache", "prune")["use"]["records"] == 0
+    assert answer("run", str(story.graph()), "--dry-run")["reused"] == 0

@@ -31,6 +31,9 @@
 <div><dt>{{"Rate, on average" if view.is_over else "Rate"}}</dt><dd data-figure="rate">{{format_rate(session.rate) if session.rate else "–"}}</dd></div>
 <div><dt>Time</dt><dd data-figure="seconds">{{format_duration(session.seconds)}}</dd></div>
 <div><dt>Time left</dt><dd data-figure="remaining">{{session.time_left if session.is_quiet else format_remaining(session.remaining)}}</dd></div>
+% if session.reused:
+<div><dt>Applications</dt><dd>{{format_count(session.computed)}} run <small>{{format_count(session.reused)}} reused from earlier runs</small></dd></div>
+% end
 % if session.recomputed:
 <div><dt>Computed again</dt><dd>{{format_count(session.recomputed)}} <small>contents were lost</small></dd></div>
 % end

@@ -1,0 +1,150 @@
+"""What a run would do, and why, before it runs: for each logical node how many of its applications run."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from dropflow.engine.api import KeyPart
+from dropflow.formatting import few
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
+from dropflow.graph.text_ids import index_of
+from dropflow.reuse.attempt import drop_name
+from dropflow.reuse.code import first_changed_line
+from dropflow.reuse.plan import ReusePlan
+from dropflow.reuse.store import Record, ResultStore
+
+__all__ = ["NodeForecast", "differences", "forecast"]
+
+_LOOKED_AT = 20
+"""Applications of a node whose last record is compared; the reasons of the others are most often the same."""
+_MOST_REASONS = 4
+
+
+class NodeForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """How many applications of one logical node run, and how many are reused.
+
+    Attributes
+    ----------
+    node : str
+        Its name.
+    runs, reused, waits : int
+        Applications that run; that are taken, or not needed; and that run unless their inputs come out as they were.
+    reasons : tuple of str
+        Why they run.
+    seconds : float
+        How long those that run took the last time, together; 0 if that is not known.
+    """
+
+    node: str
+    runs: int = 0
+    reused: int = 0
+    waits: int = 0
+    reasons: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def forecast(plan: ReusePlan, store: ResultStore) -> tuple[NodeForecast, ...]:
+    """Return how many applications of each logical node run, and why, in the order of the graph."""
+    graph = plan.graph
+    reused = Counter(int(graph.template[app]) for app in (*plan.taken, *plan.spared))
+    running: dict[int, list[int]] = {}
+    for app in plan.running:
+        running.setdefault(int(graph.template[app]), []).append(app)
+    found = {}
+    for row in _in_order(graph):
+        apps = sorted(running.get(row, ()))
+        if not apps and not reused[row]:
+            continue
+        node = plan.nodes[row]
+        name = graph.templates[row].name
+        if node.reason:
+            found[row] = NodeForecast(node=name, runs=len(apps), reused=reused[row], reasons=(node.reason,))
+            continue
+        pairs = [(app, _last(store, graph, app)) for app in apps[:_LOOKED_AT]]
+        reasons = list(dict.fromkeys(text for app, last in pairs for text in _reasons(plan, store, app, last)))
+        before = [last for _, last in pairs if last is not None]
+        seconds = sum(last.seconds for last in before) / len(before) * len(apps) if before else 0.0
+        is_waiting = bool(apps) and not reasons
+        if is_waiting:
+            sources = _sources(graph, row, running.keys()) or ["an earlier application"]
+            reasons = [f"{few(sources)} may give it other inputs"]
+        found[row] = NodeForecast(
+            node=name,
+            runs=0 if is_waiting else len(apps),
+            waits=len(apps) if is_waiting else 0,
+            reused=reused[row],
+            reasons=tuple(reasons[:_MOST_REASONS]),
+            seconds=seconds,
+        )
+    return tuple(found[row] for row in range(len(graph.templates)) if row in found)
+
+
+def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: ResultStore) -> Iterator[str]:
+    """Yield what differs between two keys, as a person would say it."""
+    old, new = ({(part.kind, part.name): part for part in parts} for parts in (before, now))
+    for key, part in new.items():
+        if key not in old:
+            yield f"{_named(part)} is new"
+        elif old[key].value != part.value:
+            yield _change(old[key], part, store)
+    yield from (f"{_named(part)} is gone" for key, part in old.items() if key not in new)
+
+
+def _last(store: ResultStore, graph: PhysicalGraph, app: int) -> Record | None:
+    return store.find(drop_name(graph.name, graph.templates[graph.template[app]].name, index_of(graph, app)), last=True)
+
+
+def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None) -> list[str]:
+    """Return why an application runs; nothing if only its inputs can tell."""
+    if last is None:
+        return ["not run before"]
+    own = plan.nodes[plan.graph.template[app]].parts
+    before = [part for part in last.parts if part.kind not in ("input", "inputs")]
+    found = list(differences(before, own, store))
+    graph = plan.graph
+    inputs = graph.predecessors.neighbour[graph.predecessors.ptr[app] : graph.predecessors.ptr[app + 1]].tolist()
+    known = {part.value for part in last.parts if part.kind == "input"}
+    for data in inputs:
+        digest = plan.digests.get(data)
+        if digest is not None and known and digest not in known:
+            found.append(f"input {plan.graph.templates[plan.graph.template[data]].name} changed")
+    is_made = any(graph.predecessors.ptr[data] < graph.predecessors.ptr[data + 1] for data in inputs)
+    return found or ([] if is_made else ["its stored result is gone"])
+
+
+def _change(before: KeyPart, now: KeyPart, store: ResultStore) -> str:
+    name = _named(now)
+    if now.kind in ("parameter", "port", "rules of inputs"):
+        return f"{name}: {_short(before.value)} -> {_short(now.value)}"
+    if now.kind in ("package", "python", "component", "container image"):
+        return f"{name} {_short(before.value)} -> {_short(now.value)}"
+    old, new = (store.read(part.detail) if part.detail else None for part in (before, now))
+    line = None if old is None or new is None else first_changed_line(old.decode(), new.decode())
+    return f"{name} changed" if line is None else f"{name}: line {line[0]} changed: {_short(line[1])}"
+
+
+def _named(part: KeyPart) -> str:
+    if part.kind in ("parameter", "function"):
+        return f"{part.kind} `{part.name}`"
+    return {"python": "Python"}.get(part.kind, f"{part.kind} {part.name}".strip())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004
+
+
+def _in_order(graph: PhysicalGraph) -> list[int]:
+    """Return the templates of applications, those of the first drops of the graph first."""
+    rows, first = np.unique(graph.template, return_index=True)
+    ranks = first if graph.rank is None else graph.rank[first]
+    return [row for row in rows[np.argsort(ranks, kind="stable")].tolist() if graph.templates[row].kind is Kind.APP]
+
+
+def _sources(graph: PhysicalGraph, row: int, running: Collection[int]) -> list[str]:
+    """Return the names of the nodes that run and write what a node reads."""
+    read = {link.source for link in graph.links if link.target == row}
+    writers = {link.source for link in graph.links if link.target in read}
+    return [graph.templates[one].name for one in sorted(writers & {*running})]
