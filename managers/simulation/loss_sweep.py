@@ -197,10 +197,6 @@ def main() -> int:
 _print = partial(print, flush=True)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 T = TypeVar("T")
 
 
@@ -233,3 +229,7 @@ def shrink(items: Sequence[T], fails: Callable[[Sequence[T]], bool], *, most_run
                 start += size
         size = min(size // 2, len(kept))
     return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """Layers, packages, errors and imports."""
 
+import ast
 import importlib
 import json
 import pkgutil
@@ -52,13 +53,15 @@ def test_the_four_packages_are_in_one_directory() -> None:
 
 @pytest.mark.parametrize("name", _modules())
 def test_every_module_has_a_docstring_and_its_public_names(name: str) -> None:
-    """Each module has a docstring, and each name in its `__all__` exists."""
+    """Each module has a docstring, each name in its `__all__` exists, and `__name__` is asked for at its end only."""
     if name.endswith(".ray_engine"):
         pytest.importorskip("ray", reason="Ray is not installed: it is large")
     module: ModuleType = importlib.import_module(name)
 
     assert module.__doc__
     assert [public for public in getattr(module, "__all__", []) if not hasattr(module, public)] == []
+    *body, _ = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
+    assert not any(isinstance(part, ast.If) and "__main__" in ast.dump(part.test) for part in body)
 
 
 def test_error_codes_are_unique() -> None:
