@@ -146,7 +146,8 @@ def merge(
     status = _status([_status_of_known(detail) for detail in details])
     texts = [detail.text for detail in details if detail.text and (detail.unknown or not detail.silent_children)]
     is_partial = drops < whole and bool(candidates) and status in _COMPLETE_ENDS
-    if is_partial and ends and sum(end.counts.total for end in ends.values()) == whole:
+    is_known = sum(end.counts.total for end in ends.values()) == whole or _is_cancelled(latest_part.members, ends)
+    if is_partial and ends and is_known:
         is_partial, status = False, _status([end.status for end in ends.values()])
     if is_partial:
         texts.append(

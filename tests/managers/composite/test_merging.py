@@ -258,6 +258,21 @@ def test_a_part_that_is_cancelling_is_not_over() -> None:
     assert (silent.status, silent.drops) == ("UNKNOWN", 6)
 
 
+@pytest.mark.parametrize(("cancelled", "status"), [(2, "CANCELLED"), (1, "UNKNOWN")])
+def test_a_cancelled_session_is_over_while_nodes_are_silent_that_cannot_go_on(cancelled: int, status: str) -> None:
+    """More than half of the members have cancelled it. The silent one has never answered this manager."""
+    members = _NODES[:3]
+    ends = tuple(
+        PartEnd(node=node, status=what, counts=DropCounts(cancelled=2), states={})
+        for node, what in zip(members, ["CANCELLED"] * cancelled + ["FINISHED"], strict=False)
+    )
+    known = SessionDetail(
+        session="s", graph="g", status="CANCELLED", nodes=members[:2], members=members, ends=ends, drops=4, whole=9
+    )
+
+    assert merge([SessionPart("n1", known)], version=1, silent=["http://n3:8000"]).status == status
+
+
 _NOT_OVER = SessionDetail(session="s", graph="g", status="RUNNING", drops=10, settled=4, running=2)
 
 
